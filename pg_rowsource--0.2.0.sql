@@ -16,18 +16,18 @@ COMMENT ON FUNCTION rowsource() IS 'The commands to begin with, with the ids of 
 CREATE FUNCTION rowsource_display(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
-    format text DEFAULT 'ALLSTATS LAST',
-    pid int DEFAULT NULL
+    pid int DEFAULT NULL,
+    format text DEFAULT 'ALLSTATS LAST'
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_0_2';
-COMMENT ON FUNCTION rowsource_display(bigint, bigint, text, int) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
+COMMENT ON FUNCTION rowsource_display(bigint, bigint, int, text) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
 
 CREATE FUNCTION rowsource_explain(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
-    format text DEFAULT 'text',
-    which text DEFAULT 'last'
+    which text DEFAULT 'last',
+    format text DEFAULT 'text'
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_explain_0_2';
@@ -96,7 +96,7 @@ AS 'MODULE_PATHNAME', 'rowsource_logical_io_0_2';
 COMMENT ON FUNCTION rowsource_logical_io(regclass, text, bigint, text, bigint) IS 'Gets blocks of a relation, and returns how long that took. fork: main, fsm, vm or init. pattern: sequential or random';
 
 CREATE FUNCTION rowsource_call_trace(
-    sql text,
+    query text,
     max_calls int DEFAULT 10000,
     keep boolean DEFAULT false,
     OUT seq bigint,
@@ -117,20 +117,20 @@ AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2';
 COMMENT ON FUNCTION rowsource_call_trace(text, int, boolean) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away, and what it changes is rolled back. keep: it is not';
 
 CREATE FUNCTION rowsource_trace_start(
-    waits boolean DEFAULT true,
-    binds boolean DEFAULT false,
+    queryid bigint DEFAULT NULL,
     pid int DEFAULT NULL,
     application_name text DEFAULT NULL,
-    role text DEFAULT NULL,
-    database text DEFAULT NULL,
+    usename text DEFAULT NULL,
+    datname text DEFAULT NULL,
     client_addr inet DEFAULT NULL,
-    queryid bigint DEFAULT NULL,
+    with_waits boolean DEFAULT true,
+    with_binds boolean DEFAULT false,
     expires_after interval DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2';
-COMMENT ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. waits: list each wait. binds: list the values of parameters. expires_after: how long the target counts';
-REVOKE ALL ON FUNCTION rowsource_trace_start(boolean, boolean, int, text, text, text, inet, bigint, interval) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. with_waits: list each wait. with_binds: list the values of parameters. expires_after: how long the target counts';
+REVOKE ALL ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_stop(
     target int DEFAULT NULL,
@@ -145,16 +145,16 @@ CREATE FUNCTION rowsource_trace_targets(
     OUT target int,
     OUT pid int,
     OUT application_name text,
-    OUT roleid oid,
-    OUT dbid oid,
+    OUT userid oid,
+    OUT datid oid,
     OUT client_addr inet,
     OUT queryid bigint,
-    OUT waits boolean,
-    OUT binds boolean,
-    OUT set_by oid,
-    OUT since timestamptz,
-    OUT expires timestamptz,
-    OUT sessions int
+    OUT with_waits boolean,
+    OUT with_binds boolean,
+    OUT set_by_userid oid,
+    OUT set_at timestamptz,
+    OUT expires_at timestamptz,
+    OUT sessions bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2';
@@ -167,8 +167,8 @@ CREATE FUNCTION rowsource_trace_files(
     OUT pid int,
     OUT part int,
     OUT bytes bigint,
-    OUT session_start timestamptz,
-    OUT modified timestamptz,
+    OUT backend_start timestamptz,
+    OUT modified_at timestamptz,
     OUT is_own boolean,
     OUT lost_lines bigint
 ) RETURNS SETOF record
@@ -182,9 +182,9 @@ COMMENT ON VIEW rowsource_trace_files IS 'The files of SQL traces: all of them f
 COMMENT ON COLUMN rowsource_trace_files.file IS 'The name of the file in the folder pgsql_tmp_rowsource_trace of the data directory';
 COMMENT ON COLUMN rowsource_trace_files.pid IS 'The process that wrote it';
 COMMENT ON COLUMN rowsource_trace_files.part IS 'The files of a session are numbered from 1 on';
-COMMENT ON COLUMN rowsource_trace_files.bytes IS 'Its size';
-COMMENT ON COLUMN rowsource_trace_files.session_start IS 'When the process began';
-COMMENT ON COLUMN rowsource_trace_files.modified IS 'When it was last written';
+COMMENT ON COLUMN rowsource_trace_files.bytes IS 'Its size in bytes';
+COMMENT ON COLUMN rowsource_trace_files.backend_start IS 'When the process began';
+COMMENT ON COLUMN rowsource_trace_files.modified_at IS 'When it was last written';
 COMMENT ON COLUMN rowsource_trace_files.is_own IS 'Whether this session writes it';
 COMMENT ON COLUMN rowsource_trace_files.lost_lines IS 'Lines of all files of this session that could not be written; NULL for other sessions';
 GRANT SELECT ON rowsource_trace_files TO PUBLIC;
@@ -196,14 +196,14 @@ COMMENT ON FUNCTION rowsource_trace_read_all() IS 'Does nothing: who may execute
 REVOKE ALL ON FUNCTION rowsource_trace_read_all() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_tkprof(
-    files text DEFAULT NULL,
+    file_names text DEFAULT NULL,
     pid int DEFAULT NULL,
     sort text DEFAULT NULL,
     statements int DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_tkprof_0_2';
-COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
+COMMENT ON FUNCTION rowsource_tkprof(text, int, text, int) IS 'Prints a report of trace files, like TKPROF. file_names: names separated by commas; pid: those of a process; without both, those of this session. sort: words like exeela';
 
 CREATE FUNCTION rowsource_tkprof_store(
     sort text DEFAULT 'totela',
@@ -214,7 +214,7 @@ AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2';
 COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
 
 CREATE FUNCTION rowsource_trace_events(
-    files text DEFAULT NULL,
+    file_names text DEFAULT NULL,
     pid int DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
@@ -222,7 +222,7 @@ AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2';
 COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
 
 CREATE FUNCTION rowsource_histogram_plot(
-    from_us float8[],
+    bounds_us float8[],
     counts bigint[]
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
@@ -239,7 +239,7 @@ AS 'MODULE_PATHNAME', 'rowsource_last_0_2';
 COMMENT ON FUNCTION rowsource_last() IS 'Identifies this session''s last measured statement, and tells how it ended';
 
 CREATE FUNCTION rowsource_clocks(
-    calls int DEFAULT 1000000,
+    readings int DEFAULT 1000000,
     OUT clock_source text,
     OUT usable boolean,
     OUT reason text,
@@ -255,7 +255,7 @@ COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures each clock of this machin
 
 CREATE FUNCTION pg_stat_rowsource(
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -266,10 +266,10 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT operation text,
     OUT object_name text,
     OUT plan_rows float8,
-    OUT estimated_executions bigint,
-    OUT estimated_starts bigint,
-    OUT estimated_rows float8,
-    OUT estimated_actual_rows bigint,
+    OUT compared_executions bigint,
+    OUT compared_starts bigint,
+    OUT compared_plan_rows float8,
+    OUT compared_rows bigint,
     OUT max_underestimate float8,
     OUT max_overestimate float8,
     OUT may_stop_early boolean,
@@ -338,9 +338,9 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT last_memory_kb bigint,
     OUT disk_kb bigint,
     OUT last_disk_kb bigint,
-    OUT p50 float8,
-    OUT p95 float8,
-    OUT p99 float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
     OUT self_blks_read bigint,
     OUT self_blk_read_time float8,
     OUT self_temp_blks_read bigint,
@@ -366,12 +366,12 @@ CREATE VIEW pg_stat_rowsource AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
 COMMENT ON COLUMN pg_stat_rowsource.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -382,10 +382,10 @@ COMMENT ON COLUMN pg_stat_rowsource.depth IS 'The number of nodes above';
 COMMENT ON COLUMN pg_stat_rowsource.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN pg_stat_rowsource.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN pg_stat_rowsource.plan_rows IS 'The rows per start that the planner expected: the mean of the executions that say something about the estimate; if there are none, the estimate of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_starts IS 'How often the node was started in these executions';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
-COMMENT ON COLUMN pg_stat_rowsource.estimated_actual_rows IS 'The rows that the node returned in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.compared_executions IS 'The executions that say something about the estimate: they completed, the node started, and nothing stopped it before its last row';
+COMMENT ON COLUMN pg_stat_rowsource.compared_starts IS 'How often the node was started in these executions';
+COMMENT ON COLUMN pg_stat_rowsource.compared_plan_rows IS 'The rows that the planner expected in these executions: the sum of the estimate times the starts of each';
+COMMENT ON COLUMN pg_stat_rowsource.compared_rows IS 'The rows that the node returned in these executions';
 COMMENT ON COLUMN pg_stat_rowsource.max_underestimate IS 'How many times more rows than expected one of these executions had at most; 1 if none had more';
 COMMENT ON COLUMN pg_stat_rowsource.max_overestimate IS 'How many times fewer rows than expected one of these executions had at most; 1 if none had fewer';
 COMMENT ON COLUMN pg_stat_rowsource.may_stop_early IS 'Whether a node above (a limit, a semi-join, EXISTS) may stop this one before its last row';
@@ -400,7 +400,7 @@ COMMENT ON COLUMN pg_stat_rowsource.startup_time IS 'Milliseconds until the firs
 COMMENT ON COLUMN pg_stat_rowsource.last_startup_time IS 'startup_time of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
 COMMENT ON COLUMN pg_stat_rowsource.last_self_time IS 'self_time of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement. The times of parallel processes add up, so this can exceed 100 below a Gather';
+COMMENT ON COLUMN pg_stat_rowsource.percent_of_statement IS 'The part that the node itself has of the time of its statement, in percent. The times of parallel processes add up, so this can exceed 100 below a Gather';
 COMMENT ON COLUMN pg_stat_rowsource.last_percent_of_statement IS 'percent_of_statement of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was never started, or without starts';
 COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
@@ -454,9 +454,9 @@ COMMENT ON COLUMN pg_stat_rowsource.memory_kb IS 'The largest working memory of 
 COMMENT ON COLUMN pg_stat_rowsource.last_memory_kb IS 'memory_kb of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.disk_kb IS 'The largest disk space of the work area, in kB';
 COMMENT ON COLUMN pg_stat_rowsource.last_disk_kb IS 'disk_kb of the last execution';
-COMMENT ON COLUMN pg_stat_rowsource.p50 IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
-COMMENT ON COLUMN pg_stat_rowsource.p95 IS '95 % of the timed calls took at most these milliseconds';
-COMMENT ON COLUMN pg_stat_rowsource.p99 IS '99 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.p50_time IS 'Half of the timed calls of the node took at most these milliseconds, with all nodes below it; estimated from the histogram, at most twice or half as long; NULL if no call was timed';
+COMMENT ON COLUMN pg_stat_rowsource.p95_time IS '95 % of the timed calls took at most these milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource.p99_time IS '99 % of the timed calls took at most these milliseconds';
 COMMENT ON COLUMN pg_stat_rowsource.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
 COMMENT ON COLUMN pg_stat_rowsource.self_blk_read_time IS 'Milliseconds reading those blocks; without track_io_timing, the waits for reads';
 COMMENT ON COLUMN pg_stat_rowsource.self_temp_blks_read IS 'Blocks of work files that the node itself read';
@@ -477,7 +477,7 @@ GRANT SELECT ON pg_stat_rowsource TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_plans(
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -526,8 +526,8 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT wal_bytes bigint,
     OUT last_time float8,
     OUT last_outcome text,
-    OUT first_seen timestamptz,
-    OUT last_seen timestamptz,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
     OUT sampfreq int,
     OUT clock_source text,
     OUT workers_planned bigint,
@@ -548,12 +548,12 @@ CREATE VIEW pg_stat_rowsource_plans AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_plans() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_plans.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -602,24 +602,24 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.wal_fpi IS 'Full page images in the WA
 COMMENT ON COLUMN pg_stat_rowsource_plans.wal_bytes IS 'Bytes of WAL';
 COMMENT ON COLUMN pg_stat_rowsource_plans.last_time IS 'Milliseconds of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource_plans.last_outcome IS 'How the last execution ended: completed, failed or cancelled';
-COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen IS 'When the first execution ended';
-COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen IS 'When the last execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.first_seen_at IS 'When the first execution ended';
+COMMENT ON COLUMN pg_stat_rowsource_plans.last_seen_at IS 'When the last execution ended';
 COMMENT ON COLUMN pg_stat_rowsource_plans.sampfreq IS 'The sampling frequency of the last execution, see pg_rowsource.sampfreq';
 COMMENT ON COLUMN pg_stat_rowsource_plans.clock_source IS 'The clock of the last execution; core if PostgreSQL itself measured';
 COMMENT ON COLUMN pg_stat_rowsource_plans.workers_planned IS 'Parallel workers that the plan asked for, in all executions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.workers_launched IS 'Parallel workers that were launched';
 COMMENT ON COLUMN pg_stat_rowsource_plans.details IS 'Triggers with calls and milliseconds, what just-in-time compilation did, and the blocks that planning used, in all executions; null if nothing of these';
 COMMENT ON COLUMN pg_stat_rowsource_plans.wait_time IS 'Milliseconds that the statement''s own process waited while it ran; a part of total_time. Not planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits are not counted';
-COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'The part of wait_time in which it waited for the client: to send rows to it, for example';
+COMMENT ON COLUMN pg_stat_rowsource_plans.client_time IS 'Milliseconds of wait_time in which it waited for the client: to send rows to it, for example';
 COMMENT ON COLUMN pg_stat_rowsource_plans.response_time IS 'Milliseconds that clients waited for the executions: before_time, total_time and commit_time; without the way of messages. NULL for statements in functions';
-COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'The response time of the execution for which a client waited longest';
+COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'Milliseconds of the response time of the execution for which a client waited longest';
 COMMENT ON COLUMN pg_stat_rowsource_plans.before_time IS 'Milliseconds from the arrival of the clients'' messages to the executor: parsing, planning, binding, the executor''s start, and waits for locks meanwhile';
 COMMENT ON COLUMN pg_stat_rowsource_plans.commit_time IS 'Milliseconds from the end of the executions to that of their transactions, where these ended with them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to COMMIT. It is known when its session sends the next statement, or ends';
 GRANT SELECT ON pg_stat_rowsource_plans TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -638,12 +638,12 @@ CREATE VIEW pg_stat_rowsource_histogram AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_histogram() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_histogram IS 'How long the timed calls of each node took, in powers of two';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_histogram.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -656,9 +656,9 @@ COMMENT ON COLUMN pg_stat_rowsource_histogram.timed_calls IS 'Timed calls of the
 GRANT SELECT ON pg_stat_rowsource_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_plan_flips(
-    OUT at timestamptz,
+    OUT changed_at timestamptz,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT toplevel boolean,
     OUT from_planid bigint,
@@ -681,17 +681,48 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2';
 COMMENT ON FUNCTION rowsource_plan_flips() IS 'The changes of plans, with the mean times, their standard errors, and the typical times (geometric means)';
 
+CREATE VIEW rowsource_plan_flips AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_plan_flips() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid
+     ORDER BY s.extra_time DESC NULLS LAST, s.changed_at DESC;
+COMMENT ON VIEW rowsource_plan_flips IS 'A row for each time that another plan of a query took over; those that cost the most come first';
+COMMENT ON COLUMN rowsource_plan_flips.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_plan_flips.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_plan_flips.changed_at IS 'When the first execution of the new plan ended';
+COMMENT ON COLUMN rowsource_plan_flips.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_plan_flips.datid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_plan_flips.toplevel IS 'Whether a client sent the statement; false if another statement ran it';
+COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
+COMMENT ON COLUMN rowsource_plan_flips.from_plan_shape IS 'Distinguishes different plans with the same planid';
+COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
+COMMENT ON COLUMN rowsource_plan_flips.to_plan_shape IS 'Distinguishes different plans with the same planid';
+COMMENT ON COLUMN rowsource_plan_flips.calls_before IS 'Executions of the plan before, since it took over itself';
+COMMENT ON COLUMN rowsource_plan_flips.mean_time_before IS 'Milliseconds of these executions on average';
+COMMENT ON COLUMN rowsource_plan_flips.stderr_before IS 'The standard error of that mean, in milliseconds';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
+COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.mean_time_after IS 'Milliseconds of these executions on average';
+COMMENT ON COLUMN rowsource_plan_flips.stderr_after IS 'The standard error of that mean, in milliseconds';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'Milliseconds of a typical execution of the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less';
+COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
+COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
+GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
+
 CREATE FUNCTION rowsource_info(
     OUT plans bigint,
     OUT max_plans int,
     OUT bytes bigint,
     OUT max_bytes bigint,
     OUT evictions bigint,
-    OUT incomplete_since timestamptz,
+    OUT incomplete_at timestamptz,
     OUT refused bigint,
     OUT truncated bigint,
     OUT stats_reset timestamptz,
-    OUT off_since timestamptz,
+    OUT disabled_at timestamptz,
     OUT sessions_without_beats bigint,
     OUT without_beats_because text,
     OUT snapshots_removed bigint,
@@ -704,7 +735,7 @@ COMMENT ON FUNCTION rowsource_info() IS 'Describes the shared memory of the plan
 
 CREATE FUNCTION rowsource_reset(
     userid oid DEFAULT 0,
-    dbid oid DEFAULT 0,
+    datid oid DEFAULT 0,
     queryid bigint DEFAULT 0
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
@@ -712,96 +743,96 @@ AS 'MODULE_PATHNAME', 'rowsource_reset_0_2';
 COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
 REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
 
-CREATE FUNCTION pg_stat_tempfile_io(
+CREATE FUNCTION pg_stat_rowsource_tempfile_io(
     OUT datid oid,
     OUT filetype text,
-    OUT small_read_reqs bigint,
+    OUT small_reads bigint,
     OUT small_read_bytes bigint,
-    OUT small_read_service_time float8,
-    OUT small_read_avg_time float8,
+    OUT small_read_time float8,
+    OUT small_read_mean_time float8,
     OUT small_read_max_time float8,
-    OUT large_read_reqs bigint,
+    OUT large_reads bigint,
     OUT large_read_bytes bigint,
-    OUT large_read_service_time float8,
-    OUT large_read_avg_time float8,
+    OUT large_read_time float8,
+    OUT large_read_mean_time float8,
     OUT large_read_max_time float8,
-    OUT small_write_reqs bigint,
+    OUT small_writes bigint,
     OUT small_write_bytes bigint,
-    OUT small_write_service_time float8,
-    OUT small_write_avg_time float8,
+    OUT small_write_time float8,
+    OUT small_write_mean_time float8,
     OUT small_write_max_time float8,
-    OUT large_write_reqs bigint,
+    OUT large_writes bigint,
     OUT large_write_bytes bigint,
-    OUT large_write_service_time float8,
-    OUT large_write_avg_time float8,
+    OUT large_write_time float8,
+    OUT large_write_mean_time float8,
     OUT large_write_max_time float8,
     OUT source text,
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_0_2';
-COMMENT ON FUNCTION pg_stat_tempfile_io() IS 'The rows of the view pg_stat_tempfile_io';
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_tempfile_io_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_tempfile_io() IS 'The rows of the view pg_stat_rowsource_tempfile_io';
 
-CREATE VIEW pg_stat_tempfile_io AS
-    SELECT f.datid, d.datname, f.filetype, f.small_read_reqs, f.small_read_bytes, f.small_read_service_time, f.small_read_avg_time, f.small_read_max_time, f.large_read_reqs, f.large_read_bytes, f.large_read_service_time, f.large_read_avg_time, f.large_read_max_time, f.small_write_reqs, f.small_write_bytes, f.small_write_service_time, f.small_write_avg_time, f.small_write_max_time, f.large_write_reqs, f.large_write_bytes, f.large_write_service_time, f.large_write_avg_time, f.large_write_max_time, f.source, f.stats_reset
-      FROM pg_stat_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
-COMMENT ON VIEW pg_stat_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
-COMMENT ON COLUMN pg_stat_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN pg_stat_tempfile_io.datname IS 'The database';
-COMMENT ON COLUMN pg_stat_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_reqs IS 'Read requests of one block or less';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_reqs IS 'Read requests of more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_reqs IS 'Write requests of one block or less';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.small_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_reqs IS 'Write requests of more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN pg_stat_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
-COMMENT ON COLUMN pg_stat_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
-COMMENT ON COLUMN pg_stat_tempfile_io.stats_reset IS 'When these counters were last reset';
-GRANT SELECT ON pg_stat_tempfile_io TO PUBLIC;
+CREATE VIEW pg_stat_rowsource_tempfile_io AS
+    SELECT f.datid, d.datname, f.filetype, f.small_reads, f.small_read_bytes, f.small_read_time, f.small_read_mean_time, f.small_read_max_time, f.large_reads, f.large_read_bytes, f.large_read_time, f.large_read_mean_time, f.large_read_max_time, f.small_writes, f.small_write_bytes, f.small_write_time, f.small_write_mean_time, f.small_write_max_time, f.large_writes, f.large_write_bytes, f.large_write_time, f.large_write_mean_time, f.large_write_max_time, f.source, f.stats_reset
+      FROM pg_stat_rowsource_tempfile_io() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+COMMENT ON VIEW pg_stat_rowsource_tempfile_io IS 'Requests to temporary files since the last reset: a row per database and file type';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_reads IS 'Read requests of one block or less';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_read_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_read_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_reads IS 'Read requests of more than one block';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_read_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_read_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_read_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_writes IS 'Write requests of one block or less';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_write_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_write_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.small_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_writes IS 'Write requests of more than one block';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_write_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_write_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.large_write_max_time IS 'Milliseconds of the longest such request; NULL if only blocks were counted';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io.stats_reset IS 'When these counters were last reset';
+GRANT SELECT ON pg_stat_rowsource_tempfile_io TO PUBLIC;
 
-CREATE FUNCTION pg_stat_tempfile_io_histogram(
+CREATE FUNCTION pg_stat_rowsource_tempfile_io_histogram(
     OUT datid oid,
     OUT filetype text,
     OUT operation text,
     OUT size text,
     OUT from_us float8,
     OUT to_us float8,
-    OUT reqs bigint
+    OUT requests bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'pg_stat_tempfile_io_histogram_0_2';
-COMMENT ON FUNCTION pg_stat_tempfile_io_histogram() IS 'The rows of the view pg_stat_tempfile_io_histogram';
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_tempfile_io_histogram_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_tempfile_io_histogram() IS 'The rows of the view pg_stat_rowsource_tempfile_io_histogram';
 
-CREATE VIEW pg_stat_tempfile_io_histogram AS
-    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.reqs
-      FROM pg_stat_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
-COMMENT ON VIEW pg_stat_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.datname IS 'The database';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.operation IS 'read or write';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN pg_stat_tempfile_io_histogram.reqs IS 'Requests that took this long';
-GRANT SELECT ON pg_stat_tempfile_io_histogram TO PUBLIC;
+CREATE VIEW pg_stat_rowsource_tempfile_io_histogram AS
+    SELECT f.datid, d.datname, f.filetype, f.operation, f.size, f.from_us, f.to_us, f.requests
+      FROM pg_stat_rowsource_tempfile_io_histogram() f LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid;
+COMMENT ON VIEW pg_stat_rowsource_tempfile_io_histogram IS 'How long the requests to temporary files took, in powers of two';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.datname IS 'The database';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.operation IS 'read or write';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.size IS 'small: one block or less. large: more than one block';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_rowsource_tempfile_io_histogram.requests IS 'Requests that took this long';
+GRANT SELECT ON pg_stat_rowsource_tempfile_io_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_tempfile_reset(
-    dbid oid DEFAULT 0
+    datid oid DEFAULT 0
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2';
@@ -810,7 +841,7 @@ REVOKE ALL ON FUNCTION rowsource_tempfile_reset(oid) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -821,7 +852,7 @@ CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT hits bigint,
     OUT hit_us float8,
     OUT hit_error_us float8,
-    OUT blks_read bigint,
+    OUT self_blks_read bigint,
     OUT reads bigint,
     OUT read_us float8,
     OUT read_error_us float8,
@@ -835,12 +866,12 @@ CREATE VIEW pg_stat_rowsource_logical_io AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_logical_io() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_logical_io IS 'How long hits and reads of blocks took in the nodes of each stored plan, in all its executions';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -851,7 +882,7 @@ COMMENT ON COLUMN pg_stat_rowsource_logical_io.object_name IS 'The index, table,
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.hits IS 'Blocks that the node itself found in buffers';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_us IS 'Microseconds by which a sampled call is longer for each block that it finds in a buffer: the get, and what the node does once per block. NULL where that cannot be told: few sampled calls got no block or got one, the node has inputs, its filter removes most rows, or the error is larger than the time';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.hit_error_us IS 'One standard error of hit_us, in microseconds';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.blks_read IS 'Blocks that the node itself read';
+COMMENT ON COLUMN pg_stat_rowsource_logical_io.self_blks_read IS 'Blocks that the node itself read';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.reads IS 'The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another process may read ahead, so that there is nothing to wait for. NULL if waits are not counted';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_us IS 'Microseconds of such a wait on average';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.read_error_us IS 'Microseconds that reading the clock adds to each wait at most';
@@ -862,7 +893,7 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT pid int,
     OUT leader_pid int,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT toplevel boolean,
@@ -903,14 +934,14 @@ CREATE VIEW pg_stat_rowsource_live AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_live() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_live IS 'The measured statements that run now: a row per node, and per process that runs it';
 COMMENT ON COLUMN pg_stat_rowsource_live.usename IS 'The user who runs the statement';
 COMMENT ON COLUMN pg_stat_rowsource_live.datname IS 'The database in which it runs';
 COMMENT ON COLUMN pg_stat_rowsource_live.pid IS 'The process that runs it';
 COMMENT ON COLUMN pg_stat_rowsource_live.leader_pid IS 'If the process is a parallel worker, the process of its leader';
 COMMENT ON COLUMN pg_stat_rowsource_live.userid IS 'The OID of the user who runs the statement';
-COMMENT ON COLUMN pg_stat_rowsource_live.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN pg_stat_rowsource_live.datid IS 'The OID of the database in which it runs';
 COMMENT ON COLUMN pg_stat_rowsource_live.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
 COMMENT ON COLUMN pg_stat_rowsource_live.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
 COMMENT ON COLUMN pg_stat_rowsource_live.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
@@ -928,7 +959,7 @@ COMMENT ON COLUMN pg_stat_rowsource_live.starts IS 'How often the node was start
 COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so far';
 COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
 COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
-COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time';
+COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time, in milliseconds';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
@@ -947,7 +978,7 @@ GRANT SELECT ON pg_stat_rowsource_live TO PUBLIC;
 CREATE FUNCTION rowsource_progress(
     OUT pid int,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT toplevel boolean,
@@ -964,7 +995,7 @@ CREATE FUNCTION rowsource_progress(
     OUT node_id int,
     OUT operation text,
     OUT object_name text,
-    OUT running_since timestamptz
+    OUT call_started_at timestamptz
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_progress_0_2';
@@ -974,35 +1005,35 @@ CREATE VIEW rowsource_progress AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM rowsource_progress() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW rowsource_progress IS 'How far the measured statements are that run now: a row per statement, with its parallel workers';
 COMMENT ON COLUMN rowsource_progress.usename IS 'The user who runs the statement';
 COMMENT ON COLUMN rowsource_progress.datname IS 'The database in which it runs';
 COMMENT ON COLUMN rowsource_progress.pid IS 'The process that runs it; of a parallel statement, the leader';
 COMMENT ON COLUMN rowsource_progress.userid IS 'The OID of the user who runs the statement';
-COMMENT ON COLUMN rowsource_progress.dbid IS 'The OID of the database in which it runs';
+COMMENT ON COLUMN rowsource_progress.datid IS 'The OID of the database in which it runs';
 COMMENT ON COLUMN rowsource_progress.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see it';
 COMMENT ON COLUMN rowsource_progress.planid IS 'Identifies the plan by its nodes, objects and strategies; NULL if you may not see it';
 COMMENT ON COLUMN rowsource_progress.toplevel IS 'Whether a client sent the statement; false if another statement runs it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_progress.nesting_level IS 'In how many measured statements of the session it is nested';
 COMMENT ON COLUMN rowsource_progress.state IS 'running, or idle in cursor: between two fetches';
 COMMENT ON COLUMN rowsource_progress.elapsed_time IS 'Milliseconds in which it ran, without those in which its cursor was idle';
-COMMENT ON COLUMN rowsource_progress.percent_done IS 'How much of its work is done, about; NULL if nothing can be said';
-COMMENT ON COLUMN rowsource_progress.percent_low IS 'How much of its work is done at least. The work is the rows that its nodes scan, take and return, each weighted by its kind';
-COMMENT ON COLUMN rowsource_progress.percent_high IS 'How much of its work is done at most, if the statement is read to its end';
+COMMENT ON COLUMN rowsource_progress.percent_done IS 'How much of its work is done in percent, about; NULL if nothing can be said';
+COMMENT ON COLUMN rowsource_progress.percent_low IS 'How many percent of its work are done at least. The work is the rows that its nodes scan, take and return, each weighted by its kind';
+COMMENT ON COLUMN rowsource_progress.percent_high IS 'How many percent of its work are done at most, if the statement is read to its end';
 COMMENT ON COLUMN rowsource_progress.basis IS 'What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables; planner: mostly the planners estimates';
 COMMENT ON COLUMN rowsource_progress.time_left IS 'Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and for an idle cursor';
-COMMENT ON COLUMN rowsource_progress.time_left_low IS 'The same from percent_high';
-COMMENT ON COLUMN rowsource_progress.time_left_high IS 'The same from percent_low; NULL if percent_low is 0';
+COMMENT ON COLUMN rowsource_progress.time_left_low IS 'Milliseconds that the rest takes at least: the same from percent_high';
+COMMENT ON COLUMN rowsource_progress.time_left_high IS 'Milliseconds that the rest takes at most: the same from percent_low; NULL if percent_low is 0';
 COMMENT ON COLUMN rowsource_progress.node_id IS 'The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs, or if it is not known';
 COMMENT ON COLUMN rowsource_progress.operation IS 'What that node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_progress.object_name IS 'The table, index, function or other object that it works on';
-COMMENT ON COLUMN rowsource_progress.running_since IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
+COMMENT ON COLUMN rowsource_progress.call_started_at IS 'When the call of that node that is in progress began, some milliseconds too early (see Beats in the chapter about time); NULL if the node is not timed';
 GRANT SELECT ON rowsource_progress TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_waits(
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -1011,7 +1042,7 @@ CREATE FUNCTION pg_stat_rowsource_waits(
     OUT wait_event_type text,
     OUT wait_event text,
     OUT waits bigint,
-    OUT total_time float8,
+    OUT wait_time float8,
     OUT mean_time float8,
     OUT max_time float8
 ) RETURNS SETOF record
@@ -1023,12 +1054,12 @@ CREATE VIEW pg_stat_rowsource_waits AS
     SELECT u.rolname AS usename, d.datname, s.*
       FROM pg_stat_rowsource_waits() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_waits IS 'What the nodes of each stored plan waited for, and its statement outside of them, in all its executions';
 COMMENT ON COLUMN pg_stat_rowsource_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_waits.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_waits.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN pg_stat_rowsource_waits.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN pg_stat_rowsource_waits.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN pg_stat_rowsource_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -1037,66 +1068,72 @@ COMMENT ON COLUMN pg_stat_rowsource_waits.node_id IS 'The number of the node tha
 COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
 COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event IS 'The event, as in pg_stat_activity. other: the plan keeps 8 pairs of a node and an event, and all others add up in this row. not counted: the reason why waits are not counted';
 COMMENT ON COLUMN pg_stat_rowsource_waits.waits IS 'Waits, also those of parallel workers in this node';
-COMMENT ON COLUMN pg_stat_rowsource_waits.total_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN pg_stat_rowsource_waits.wait_time IS 'Milliseconds of these waits';
 COMMENT ON COLUMN pg_stat_rowsource_waits.mean_time IS 'Milliseconds of such a wait on average';
 COMMENT ON COLUMN pg_stat_rowsource_waits.max_time IS 'Milliseconds of the longest such wait';
 GRANT SELECT ON pg_stat_rowsource_waits TO PUBLIC;
 
-CREATE FUNCTION rowsource_system_waits(
+CREATE FUNCTION pg_stat_rowsource_system_waits(
     OUT backend_type text,
     OUT wait_event_type text,
     OUT wait_event text,
     OUT waits bigint,
-    OUT total_time float8,
+    OUT wait_time float8,
     OUT mean_time float8,
     OUT max_time float8,
-    OUT p99 float8
+    OUT p99_time float8
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_system_waits_0_2';
-COMMENT ON FUNCTION rowsource_system_waits() IS 'The rows of the view rowsource_system_waits';
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_system_waits_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_system_waits() IS 'The rows of the view pg_stat_rowsource_system_waits';
 
-CREATE VIEW rowsource_system_waits AS
-    SELECT * FROM rowsource_system_waits();
-COMMENT ON VIEW rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
-COMMENT ON COLUMN rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
-COMMENT ON COLUMN rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_system_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_system_waits.waits IS 'Waits that have ended';
-COMMENT ON COLUMN rowsource_system_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
-COMMENT ON COLUMN rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
-COMMENT ON COLUMN rowsource_system_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
-GRANT SELECT ON rowsource_system_waits TO PUBLIC;
+CREATE VIEW pg_stat_rowsource_system_waits AS
+    SELECT * FROM pg_stat_rowsource_system_waits();
+COMMENT ON VIEW pg_stat_rowsource_system_waits IS 'The waits of all processes since the server started, those that have ended included';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.wait_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN pg_stat_rowsource_system_waits.p99_time IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+GRANT SELECT ON pg_stat_rowsource_system_waits TO PUBLIC;
 
-CREATE FUNCTION rowsource_session_waits(
+CREATE FUNCTION pg_stat_rowsource_session_waits(
     OUT pid int,
     OUT wait_event_type text,
     OUT wait_event text,
     OUT waits bigint,
-    OUT total_time float8,
+    OUT wait_time float8,
     OUT mean_time float8,
     OUT max_time float8,
-    OUT p99 float8
+    OUT p99_time float8
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_session_waits_0_2';
-COMMENT ON FUNCTION rowsource_session_waits() IS 'The rows of the view rowsource_session_waits';
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_session_waits_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_session_waits() IS 'The rows of the view pg_stat_rowsource_session_waits';
 
-CREATE VIEW rowsource_session_waits AS
-    SELECT * FROM rowsource_session_waits();
-COMMENT ON VIEW rowsource_session_waits IS 'The waits of each running process since it started';
-COMMENT ON COLUMN rowsource_session_waits.pid IS 'The process';
-COMMENT ON COLUMN rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_session_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_session_waits.waits IS 'Waits that have ended';
-COMMENT ON COLUMN rowsource_session_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
-COMMENT ON COLUMN rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
-COMMENT ON COLUMN rowsource_session_waits.p99 IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
-GRANT SELECT ON rowsource_session_waits TO PUBLIC;
+CREATE VIEW pg_stat_rowsource_session_waits AS
+    SELECT a.usename, a.datname, a.usesysid AS userid, a.datid, s.*
+      FROM pg_stat_rowsource_session_waits() s
+           LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.pid;
+COMMENT ON VIEW pg_stat_rowsource_session_waits IS 'The waits of each running process since it started';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.usename IS 'The user of the session';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.datname IS 'The database of the session';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.userid IS 'The OID of the user of the session';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.datid IS 'The OID of the database of the session';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.pid IS 'The process';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.waits IS 'Waits that have ended';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.wait_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.mean_time IS 'Milliseconds of such a wait on average';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.max_time IS 'Milliseconds of the longest such wait';
+COMMENT ON COLUMN pg_stat_rowsource_session_waits.p99_time IS 'Milliseconds that 99 % of these waits took at most, estimated from the histogram';
+GRANT SELECT ON pg_stat_rowsource_session_waits TO PUBLIC;
 
-CREATE FUNCTION rowsource_wait_histogram(
+CREATE FUNCTION pg_stat_rowsource_wait_histogram(
     OUT backend_type text,
     OUT wait_event_type text,
     OUT wait_event text,
@@ -1105,27 +1142,27 @@ CREATE FUNCTION rowsource_wait_histogram(
     OUT waits bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_wait_histogram_0_2';
-COMMENT ON FUNCTION rowsource_wait_histogram() IS 'The rows of the view rowsource_wait_histogram';
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_wait_histogram_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_wait_histogram() IS 'The rows of the view pg_stat_rowsource_wait_histogram';
 
-CREATE VIEW rowsource_wait_histogram AS
-    SELECT * FROM rowsource_wait_histogram();
-COMMENT ON VIEW rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
-COMMENT ON COLUMN rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
-COMMENT ON COLUMN rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_wait_histogram.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
-COMMENT ON COLUMN rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
-COMMENT ON COLUMN rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
-COMMENT ON COLUMN rowsource_wait_histogram.waits IS 'Waits that took this long';
-GRANT SELECT ON rowsource_wait_histogram TO PUBLIC;
+CREATE VIEW pg_stat_rowsource_wait_histogram AS
+    SELECT * FROM pg_stat_rowsource_wait_histogram();
+COMMENT ON VIEW pg_stat_rowsource_wait_histogram IS 'How long the waits of all processes took, in powers of two';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.backend_type IS 'The type of the processes, as in pg_stat_activity. Of the background workers, only parallel workers are told apart';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own. not counted: the reason why waits are not counted';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.from_us IS 'The lower bound of the bucket, in microseconds';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.to_us IS 'The upper bound of the bucket, in microseconds; NULL if it has none';
+COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.waits IS 'Waits that took this long';
+GRANT SELECT ON pg_stat_rowsource_wait_histogram TO PUBLIC;
 
 CREATE FUNCTION rowsource_waits_to_store(
     OUT backend_type text,
     OUT wait_event_type text,
     OUT wait_event text,
     OUT waits bigint,
-    OUT total_time float8,
-    OUT counted_since timestamptz
+    OUT wait_time float8,
+    OUT stats_reset timestamptz
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2';
@@ -1149,17 +1186,19 @@ COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, t
 REVOKE ALL ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL,
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
     OUT sample_time timestamptz,
     OUT pid int,
     OUT leader_pid int,
     OUT backend_type text,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT application_name text,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
     OUT object_name text,
@@ -1169,13 +1208,13 @@ CREATE FUNCTION rowsource_ash(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
-COMMENT ON FUNCTION rowsource_ash(timestamptz, timestamptz) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
+COMMENT ON FUNCTION rowsource_ash(text, text) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
 
 CREATE VIEW rowsource_ash AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM rowsource_ash(NULL::timestamptz, NULL::timestamptz) s
+      FROM rowsource_ash(NULL::text, NULL::text) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid;
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW rowsource_ash IS 'Active session history: a row for each session that was active when the sessions were sampled';
 COMMENT ON COLUMN rowsource_ash.usename IS 'The user of the statement';
 COMMENT ON COLUMN rowsource_ash.datname IS 'The database of the session';
@@ -1184,10 +1223,12 @@ COMMENT ON COLUMN rowsource_ash.pid IS 'The process of the session';
 COMMENT ON COLUMN rowsource_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
 COMMENT ON COLUMN rowsource_ash.backend_type IS 'The type of the process; NULL, as all further columns, if you may not see what the session did';
 COMMENT ON COLUMN rowsource_ash.userid IS 'The OID of the user of the statement';
-COMMENT ON COLUMN rowsource_ash.dbid IS 'The OID of the database of the session';
+COMMENT ON COLUMN rowsource_ash.datid IS 'The OID of the database of the session';
 COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
 COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
 COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
 COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on';
@@ -1204,10 +1245,12 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT leader_pid int,
     OUT backend_type text,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT application_name text,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
     OUT object_name text,
@@ -1221,12 +1264,14 @@ COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the s
 REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, int) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL,
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
     OUT object_name text,
@@ -1238,15 +1283,39 @@ CREATE FUNCTION rowsource_top_activity(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2';
-COMMENT ON FUNCTION rowsource_top_activity(timestamptz, timestamptz) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_top_activity(text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
+
+CREATE VIEW rowsource_top_activity AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_top_activity(NULL::text, NULL::text) s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+COMMENT ON VIEW rowsource_top_activity IS 'What sessions did most in the last hour: samples by statement, plan, node and wait event';
+COMMENT ON COLUMN rowsource_top_activity.usename IS 'The user of the statement';
+COMMENT ON COLUMN rowsource_top_activity.datname IS 'The database of the sessions';
+COMMENT ON COLUMN rowsource_top_activity.userid IS 'The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did';
+COMMENT ON COLUMN rowsource_top_activity.datid IS 'The OID of the database of the sessions';
+COMMENT ON COLUMN rowsource_top_activity.queryid IS 'Identifies the statement that ran; NULL if it is not known';
+COMMENT ON COLUMN rowsource_top_activity.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_top_activity.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_activity.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_top_activity.node_id IS 'The node that ran; NULL if none did';
+COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL if the plan is not stored any more';
+COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_activity.wait_event_type IS 'The type of the event that the sessions waited for; NULL if they were on the processor';
+COMMENT ON COLUMN rowsource_top_activity.wait_event IS 'The event';
+COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this';
+COMMENT ON COLUMN rowsource_top_activity.percent IS 'The same in percent of all samples of the interval';
+COMMENT ON COLUMN rowsource_top_activity.average_active_sessions IS 'How many sessions did this on average';
+GRANT SELECT ON rowsource_top_activity TO PUBLIC;
 
 CREATE FUNCTION rowsource_ash_report(
-    from_time timestamptz DEFAULT NULL,
-    to_time timestamptz DEFAULT NULL
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2';
-COMMENT ON FUNCTION rowsource_ash_report(timestamptz, timestamptz) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_ash_report(text, text) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -1254,27 +1323,27 @@ AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
 COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource, and returns its pid';
 REVOKE ALL ON FUNCTION rowsource_ash_start() FROM PUBLIC;
 
-CREATE FUNCTION rowsource_temp_times(
+CREATE FUNCTION _rowsource_tempfile_times(
     OUT pid int,
     OUT query_start timestamptz,
-    OUT temp_time float8
+    OUT wait_time float8
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_temp_times_0_2';
-COMMENT ON FUNCTION rowsource_temp_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
+AS 'MODULE_PATHNAME', '_rowsource_tempfile_times_0_2';
+COMMENT ON FUNCTION _rowsource_tempfile_times() IS 'Internal: how long the last statement of each session has waited for temporary files. Everyone may call it, because rowsource_tempfile_usage() runs with its caller''s rights. Statements of others are left out, as in pg_stat_activity';
 
-CREATE FUNCTION rowsource_temp_files(
+CREATE FUNCTION _rowsource_tempfiles(
     OUT pid int,
     OUT datid oid,
-    OUT kind text,
+    OUT filetype text,
     OUT files bigint,
     OUT bytes bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_temp_files_0_2';
-COMMENT ON FUNCTION rowsource_temp_files() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs with its caller''s rights';
+AS 'MODULE_PATHNAME', '_rowsource_tempfiles_0_2';
+COMMENT ON FUNCTION _rowsource_tempfiles() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_tempfile_usage() runs with its caller''s rights';
 
-CREATE FUNCTION rowsource_iostat_lines(
+CREATE FUNCTION rowsource_tempfile_lines(
     wanted_from bigint,
     wanted_to bigint,
     from_snap bigint,
@@ -1285,9 +1354,9 @@ CREATE FUNCTION rowsource_iostat_lines(
     filetypes text
 ) RETURNS SETOF text
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_iostat_lines_0_2';
-COMMENT ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_iostat_report()';
-REVOKE ALL ON FUNCTION rowsource_iostat_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_lines_0_2';
+COMMENT ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_tempfile_report()';
+REVOKE ALL ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_check_writable() RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
@@ -1306,7 +1375,7 @@ REVOKE ALL ON FUNCTION rowsource_note_removed(bigint) FROM PUBLIC;
 CREATE FUNCTION rowsource_plans_to_store(
     since timestamptz,
     OUT userid oid,
-    OUT dbid oid,
+    OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
     OUT plan_shape bigint,
@@ -1325,7 +1394,7 @@ CREATE FUNCTION rowsource_display_stored(
     wanted_planid bigint,
     taken_at text,
     userid oid,
-    dbid oid,
+    datid oid,
     queryid bigint,
     planid bigint,
     plan_shape bigint,
@@ -1341,31 +1410,32 @@ REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oi
 GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
 
 CREATE VIEW rowsource_trace_targets AS
-    SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.roleid) AS role,
-           CASE WHEN t.dbid IS NOT NULL THEN coalesce(d.datname::text, 'unknown (OID=' || t.dbid::text || ')') END AS database,
-           t.client_addr, t.queryid, t.waits, t.binds, pg_catalog.pg_get_userbyid(t.set_by) AS set_by, t.since, t.expires, t.sessions
-      FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.dbid;
+    SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.userid) AS usename,
+           CASE WHEN t.datid IS NOT NULL THEN coalesce(d.datname, ('unknown (OID=' || t.datid::text || ')')::name) END AS datname,
+           t.userid, t.datid, t.client_addr, t.queryid, t.with_waits, t.with_binds,
+           pg_catalog.pg_get_userbyid(t.set_by_userid) AS set_by, t.set_at, t.expires_at, t.sessions
+      FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.datid;
 COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
 COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
 COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
 COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
-COMMENT ON COLUMN rowsource_trace_targets.role IS 'Condition: the session''s user, or the role that SET ROLE has chosen';
-COMMENT ON COLUMN rowsource_trace_targets.database IS 'Condition: the session''s database';
+COMMENT ON COLUMN rowsource_trace_targets.usename IS 'Condition: the session''s user, or the role that SET ROLE has chosen';
+COMMENT ON COLUMN rowsource_trace_targets.datname IS 'Condition: the session''s database';
+COMMENT ON COLUMN rowsource_trace_targets.userid IS 'The OID of that user';
+COMMENT ON COLUMN rowsource_trace_targets.datid IS 'The OID of that database';
 COMMENT ON COLUMN rowsource_trace_targets.client_addr IS 'Condition: the address of the client, or a network that contains it';
 COMMENT ON COLUMN rowsource_trace_targets.queryid IS 'Only this statement is traced, with what it calls';
-COMMENT ON COLUMN rowsource_trace_targets.waits IS 'Whether each wait is listed';
-COMMENT ON COLUMN rowsource_trace_targets.binds IS 'Whether the values of parameters are listed';
+COMMENT ON COLUMN rowsource_trace_targets.with_waits IS 'Whether each wait is listed';
+COMMENT ON COLUMN rowsource_trace_targets.with_binds IS 'Whether the values of parameters are listed';
 COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
-COMMENT ON COLUMN rowsource_trace_targets.since IS 'When it was set';
-COMMENT ON COLUMN rowsource_trace_targets.expires IS 'When it expires';
+COMMENT ON COLUMN rowsource_trace_targets.set_at IS 'When it was set';
+COMMENT ON COLUMN rowsource_trace_targets.expires_at IS 'When it expires';
 COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
 GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 
 CREATE VIEW rowsource_misestimates AS
-    SELECT coalesce(n.datname, n.dbid::text::name) AS datname, n.queryid, n.planid, n.node_id, n.operation, n.object_name,
-           pg_catalog.trim_scale(pg_catalog.round(s.e_rows::numeric, 2)) AS e_rows,
-           pg_catalog.trim_scale(pg_catalog.round(s.a_rows::numeric, 2)) AS a_rows,
-           pg_catalog.round(m.max_factor::numeric, 1) AS max_factor,
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+           n.object_name, s.plan_rows, s.actual_rows, m.max_factor,
            CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
                 WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
                 WHEN m.max_factor IS NOT NULL THEN 'varying'::text
@@ -1373,14 +1443,14 @@ CREATE VIEW rowsource_misestimates AS
                 WHEN n.starts = 0::bigint THEN 'never started'::text
                 WHEN n.may_stop_early THEN 'may stop early'::text
                 ELSE 'not completed'::text END AS verdict,
-           pg_catalog.round(n.self_time::numeric, 3) AS self_time
+           n.self_time
       FROM pg_stat_rowsource n,
            LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
                            coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
-           LATERAL (SELECT n.estimated_rows / nullif(n.estimated_starts, 0::bigint)::float8 AS e_rows,
-                           n.estimated_actual_rows::float8 / nullif(n.estimated_starts, 0::bigint)::float8 AS a_rows) s,
+           LATERAL (SELECT n.compared_plan_rows / nullif(n.compared_starts, 0::bigint)::float8 AS plan_rows,
+                           n.compared_rows::float8 / nullif(n.compared_starts, 0::bigint)::float8 AS actual_rows) s,
            LATERAL (SELECT CASE WHEN m.max_factor IS NOT NULL
-                                THEN greatest(s.a_rows, 1::float8) / greatest(s.e_rows, 1::float8) END AS ratio) f
+                                THEN greatest(s.actual_rows, 1::float8) / greatest(s.plan_rows, 1::float8) END AS ratio) f
      WHERE CASE WHEN m.max_factor IS NOT NULL THEN m.max_factor >= 1.1::float8
                 ELSE n.executions > 0::bigint AND n.plan_rows > 0::float8
                      AND n.operation NOT IN ('BitmapAnd'::text, 'BitmapOr'::text) END
@@ -1388,297 +1458,259 @@ CREATE VIEW rowsource_misestimates AS
               n.self_time * pg_catalog.ln(greatest(f.ratio, 1::float8 / f.ratio) * m.max_factor) DESC NULLS LAST,
               n.self_time DESC NULLS LAST;
 COMMENT ON VIEW rowsource_misestimates IS 'Nodes that returned another number of rows than the planner expected, compared execution by execution: by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes about which no execution says something come last';
-COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_misestimates.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_misestimates.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_misestimates.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_misestimates.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_misestimates.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_misestimates.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_misestimates.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_misestimates.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_misestimates.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_misestimates.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_misestimates.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_misestimates.e_rows IS 'The rows per start that the planner expected in the executions that are compared; NULL if there are none';
-COMMENT ON COLUMN rowsource_misestimates.a_rows IS 'The rows per start that the node returned in the same executions; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.plan_rows IS 'The rows per start that the planner expected in the executions that are compared; NULL if there are none';
+COMMENT ON COLUMN rowsource_misestimates.actual_rows IS 'The rows per start that the node returned in the same executions; NULL if there are none';
 COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
 COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
 COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
 GRANT SELECT ON rowsource_misestimates TO PUBLIC;
 
-CREATE VIEW rowsource_plan_flips AS
-    SELECT f.at, coalesce(d.datname, f.dbid::text::name) AS datname, f.queryid, f.from_planid, f.to_planid,
-           pg_catalog.round(f.typical_time_before::numeric, 3) AS typical_time_before,
-           pg_catalog.round(f.typical_time_after::numeric, 3) AS typical_time_after,
-           f.calls_after, pg_catalog.round(f.extra_time::numeric, 3) AS extra_time, f.verdict, f.query
-      FROM rowsource_plan_flips() f
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = f.dbid
-     ORDER BY f.extra_time DESC NULLS LAST, f.at DESC;
-COMMENT ON VIEW rowsource_plan_flips IS 'A row for each time that another plan of a query took over; those that cost the most come first';
-COMMENT ON COLUMN rowsource_plan_flips.at IS 'When the first execution of the new plan ended';
-COMMENT ON COLUMN rowsource_plan_flips.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
-COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'The same for the new plan, until another one took over';
-COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
-COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times';
-COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
-COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
-GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
-
-CREATE FUNCTION rowsource_percent(
-    part float8,
-    whole float8
-) RETURNS numeric
-LANGUAGE SQL IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE
-RETURN pg_catalog.round((100::float8 * part / nullif(whole, 0::float8))::numeric, 1);
-COMMENT ON FUNCTION rowsource_percent(float8, float8) IS 'Internal: a part of a whole in percent, with one digit. Everyone may call it, because the views call it with their reader''s rights';
-
 CREATE VIEW rowsource_top_statements AS
-    SELECT coalesce(s.usename, s.userid::text::name) AS usename, coalesce(s.datname, s.dbid::text::name) AS datname,
-           s.queryid, s.plans, s.calls,
-           pg_catalog.round(s.response_time::numeric, 3) AS response_time,
-           pg_catalog.round(s.total_time::numeric, 3) AS total_time,
-           pg_catalog.round((s.total_time / nullif(s.calls, 0::numeric)::float8)::numeric, 3) AS mean_time,
-           rowsource_percent(s.response_time, pg_catalog.sum(s.response_time) OVER ()) AS percent,
+    SELECT s.usename, s.datname, s.userid, s.datid, s.queryid, s.plans, s.calls, s.response_time, s.total_time,
+           s.total_time / nullif(s.calls, 0::bigint)::float8 AS mean_time,
+           100::float8 * s.response_time / nullif(pg_catalog.sum(s.response_time) OVER (), 0::float8) AS percent,
            s.rows, s.blks_read, s.query
-      FROM (SELECT usename, datname, userid, dbid, queryid,
+      FROM (SELECT usename, datname, userid, datid, queryid,
                    CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
                         WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
-                   pg_catalog.sum(calls) AS calls,
+                   pg_catalog.sum(calls)::bigint AS calls,
                    pg_catalog.sum(total_time) AS total_time,
                    pg_catalog.sum(coalesce(response_time, total_time)) FILTER (WHERE toplevel) AS response_time,
-                   pg_catalog.sum(rows) AS rows,
-                   pg_catalog.sum(shared_blks_read + local_blks_read) AS blks_read,
-                   (pg_catalog.array_agg(query ORDER BY last_seen DESC NULLS LAST))[1] AS query
+                   pg_catalog.sum(rows)::bigint AS rows,
+                   pg_catalog.sum(shared_blks_read + local_blks_read)::bigint AS blks_read,
+                   (pg_catalog.array_agg(query ORDER BY last_seen_at DESC NULLS LAST))[1] AS query
               FROM pg_stat_rowsource_plans
-             GROUP BY usename, datname, userid, dbid, queryid) s
+             GROUP BY usename, datname, userid, datid, queryid) s
      ORDER BY coalesce(s.response_time, s.total_time) DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_statements IS 'The statements for which clients waited longest: the plans of a statement together';
-COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_statements.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_statements.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_statements.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_statements.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
 COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
 COMMENT ON COLUMN rowsource_top_statements.response_time IS 'Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the executor, and commit; NULL for a statement in a function. The order, or else total_time';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';
 COMMENT ON COLUMN rowsource_top_statements.blks_read IS 'Blocks of tables, indexes and temporary tables read';
 COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; of several plans, that of the plan that ran last';
 GRANT SELECT ON rowsource_top_statements TO PUBLIC;
 
-CREATE VIEW rowsource_daily_nodes AS
-    SELECT coalesce(n.usename, n.userid::text::name) AS usename, coalesce(n.datname, n.dbid::text::name) AS datname,
-           n.queryid, n.planid, n.node_id, n.operation, n.object_name,
-           pg_catalog.round(n.processes::numeric, 1) AS processes, n.toplevel, n.self_time, n.percent_of_statement,
-           n.self_blks_read AS blks_read, n.self_blk_read_time AS read_time,
-           n.self_temp_blks_written AS temp_written, n.self_temp_blks_read AS temp_read, n.self_temp_blk_time AS temp_time,
-           n.self_temp_blks_written + n.self_temp_blks_read AS temp_blks,
-           n.rows, n.rows_removed, n.self_wal_records AS wal_records, n.self_wal_fpi AS wal_fpi, n.self_wal_bytes AS wal_bytes
-      FROM pg_stat_rowsource n;
-COMMENT ON VIEW rowsource_daily_nodes IS 'Internal: what the daily views of nodes have in common';
-COMMENT ON COLUMN rowsource_daily_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_daily_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
-COMMENT ON COLUMN rowsource_daily_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_daily_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_daily_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
-COMMENT ON COLUMN rowsource_daily_nodes.operation IS 'What the node does, as EXPLAIN calls it';
-COMMENT ON COLUMN rowsource_daily_nodes.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_daily_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_daily_nodes.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
-COMMENT ON COLUMN rowsource_daily_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it';
-COMMENT ON COLUMN rowsource_daily_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement';
-COMMENT ON COLUMN rowsource_daily_nodes.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_daily_nodes.read_time IS 'Milliseconds reading these blocks';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_time IS 'Milliseconds writing and reading these blocks';
-COMMENT ON COLUMN rowsource_daily_nodes.temp_blks IS 'The sum of both';
-COMMENT ON COLUMN rowsource_daily_nodes.rows IS 'Rows that the node returned';
-COMMENT ON COLUMN rowsource_daily_nodes.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_records IS 'WAL records of the node itself';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_fpi IS 'Full page images in the WAL of the node itself';
-COMMENT ON COLUMN rowsource_daily_nodes.wal_bytes IS 'Bytes of WAL of the node itself';
-
 CREATE VIEW rowsource_top_nodes AS
-    SELECT usename, datname, queryid, planid, node_id, operation, object_name,
-           pg_catalog.round(self_time::numeric, 3) AS self_time,
-           pg_catalog.round(percent_of_statement::numeric, 1) AS percent_of_statement,
-           processes,
-           rowsource_percent(CASE WHEN toplevel THEN self_time END,
-                             pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER ()) AS percent
-      FROM rowsource_daily_nodes n
-     ORDER BY n.self_time DESC NULLS LAST;
+    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, self_time,
+           percent_of_statement, processes,
+           100::float8 * CASE WHEN toplevel THEN self_time END
+               / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
+      FROM pg_stat_rowsource
+     ORDER BY self_time DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_nodes IS 'The nodes that took the most time themselves';
-COMMENT ON COLUMN rowsource_top_nodes.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_nodes.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_nodes.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_nodes.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_nodes.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_nodes.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement. It can exceed 100 if several processes ran the node';
+COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several processes ran the node';
 COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 GRANT SELECT ON rowsource_top_nodes TO PUBLIC;
 
 CREATE VIEW rowsource_top_reads AS
-    SELECT usename, datname, queryid, planid, node_id, operation, object_name, processes, blks_read,
-           pg_catalog.round(nullif(read_time, 0::float8)::numeric, 3) AS read_time,
-           rowsource_percent(CASE WHEN toplevel THEN blks_read::float8 END,
-                             (pg_catalog.sum(blks_read) FILTER (WHERE toplevel) OVER ())::float8) AS percent
-      FROM rowsource_daily_nodes n
-     WHERE n.blks_read > 0::bigint
-     ORDER BY n.blks_read DESC NULLS LAST;
+    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, processes,
+           self_blks_read, nullif(self_blk_read_time, 0::float8) AS self_blk_read_time,
+           100::float8 * CASE WHEN toplevel THEN self_blks_read::float8 END
+               / nullif((pg_catalog.sum(self_blks_read) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
+      FROM pg_stat_rowsource
+     WHERE self_blks_read > 0::bigint
+     ORDER BY self_blks_read DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_reads IS 'The nodes that themselves read the most blocks of tables, indexes and temporary tables';
-COMMENT ON COLUMN rowsource_top_reads.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_reads.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_reads.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_reads.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_reads.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_reads.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_reads.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_reads.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_reads.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_reads.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_reads.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_reads.blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
-COMMENT ON COLUMN rowsource_top_reads.read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
-COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_reads.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
+COMMENT ON COLUMN rowsource_top_reads.self_blk_read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
+COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 GRANT SELECT ON rowsource_top_reads TO PUBLIC;
 
 CREATE VIEW rowsource_top_temp AS
-    SELECT usename, datname, queryid, planid, node_id, operation, processes,
-           temp_written AS blks_written, temp_read AS blks_read,
-           pg_catalog.round(nullif(temp_time, 0::float8)::numeric, 3) AS temp_time,
-           rowsource_percent(CASE WHEN toplevel THEN temp_blks::float8 END,
-                             (pg_catalog.sum(temp_blks) FILTER (WHERE toplevel) OVER ())::float8) AS percent
-      FROM rowsource_daily_nodes n
-     WHERE n.temp_blks > 0::bigint
-     ORDER BY n.temp_blks DESC NULLS LAST;
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+           n.processes, n.self_temp_blks_written, n.self_temp_blks_read,
+           nullif(n.self_temp_blk_time, 0::float8) AS self_temp_blk_time,
+           100::float8 * CASE WHEN n.toplevel THEN t.blks::float8 END
+               / nullif((pg_catalog.sum(t.blks) FILTER (WHERE n.toplevel) OVER ())::float8, 0::float8) AS percent
+      FROM pg_stat_rowsource n, LATERAL (SELECT n.self_temp_blks_written + n.self_temp_blks_read AS blks) t
+     WHERE t.blks > 0::bigint
+     ORDER BY t.blks DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_temp IS 'The nodes that themselves wrote and read the most blocks of work files';
-COMMENT ON COLUMN rowsource_top_temp.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_temp.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_temp.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_temp.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_temp.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_temp.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_temp.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_temp.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_temp.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_temp.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_temp.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_temp.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_temp.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_temp.blks_written IS 'Blocks of work files that the node itself wrote';
-COMMENT ON COLUMN rowsource_top_temp.blks_read IS 'Blocks of work files that the node itself read';
-COMMENT ON COLUMN rowsource_top_temp.temp_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_temp.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
+COMMENT ON COLUMN rowsource_top_temp.self_temp_blks_read IS 'Blocks of work files that the node itself read';
+COMMENT ON COLUMN rowsource_top_temp.self_temp_blk_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
-    SELECT usename, datname, queryid, planid, node_id, operation, object_name, rows_removed, rows,
-           pg_catalog.round(self_time::numeric, 3) AS self_time,
-           rowsource_percent(CASE WHEN toplevel THEN rows_removed::float8 END,
-                             (pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8) AS percent
-      FROM rowsource_daily_nodes n
-     WHERE n.rows_removed > 0::bigint
-     ORDER BY n.rows_removed DESC NULLS LAST;
+    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, rows_removed, rows,
+           self_time,
+           100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
+               / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
+      FROM pg_stat_rowsource
+     WHERE rows_removed > 0::bigint
+     ORDER BY rows_removed DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_rows_removed IS 'The nodes whose filters, join filters and rechecks removed the most rows';
-COMMENT ON COLUMN rowsource_top_rows_removed.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_rows_removed.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_rows_removed.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_rows_removed.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_rows_removed.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_rows_removed.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_rows_removed.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_rows_removed.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_rows_removed.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_rows_removed.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
 COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
 COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 
 CREATE VIEW rowsource_top_waits AS
-    SELECT coalesce(w.usename, w.userid::text::name) AS usename, coalesce(w.datname, w.dbid::text::name) AS datname,
-           w.queryid, w.planid, w.node_id,
+    SELECT w.usename, w.datname, w.userid, w.datid, w.queryid, w.planid, w.plan_shape, w.toplevel, w.node_id,
            CASE WHEN w.queryid IS NOT NULL AND w.node_id IS NULL THEN 'outside the nodes'::text ELSE n.operation END AS operation,
-           n.object_name, pg_catalog.concat_ws(':', w.wait_event_type, w.wait_event) AS wait_event, w.waits,
-           pg_catalog.round(w.total_time::numeric, 3) AS total_time,
-           rowsource_percent(CASE WHEN w.toplevel THEN w.total_time END,
-                             pg_catalog.sum(w.total_time) FILTER (WHERE w.toplevel) OVER ()) AS percent
+           n.object_name, w.wait_event_type, w.wait_event, w.waits, w.wait_time,
+           100::float8 * CASE WHEN w.toplevel THEN w.wait_time END
+               / nullif(pg_catalog.sum(w.wait_time) FILTER (WHERE w.toplevel) OVER (), 0::float8) AS percent
       FROM pg_stat_rowsource_waits w
            LEFT JOIN pg_stat_rowsource n
-           ON n.userid = w.userid AND n.dbid = w.dbid AND n.queryid = w.queryid AND n.planid = w.planid
+           ON n.userid = w.userid AND n.datid = w.datid AND n.queryid = w.queryid AND n.planid = w.planid
               AND n.plan_shape = w.plan_shape AND n.toplevel = w.toplevel AND n.node_id = w.node_id
-     ORDER BY w.total_time DESC NULLS LAST;
+     ORDER BY w.wait_time DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_waits IS 'What statements waited for the longest, by node and wait event';
-COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; the OID as text if the user was dropped';
-COMMENT ON COLUMN rowsource_top_waits.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_top_waits.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_top_waits.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_top_waits.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_top_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_top_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes';
 COMMENT ON COLUMN rowsource_top_waits.operation IS 'What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the client';
 COMMENT ON COLUMN rowsource_top_waits.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The type and the event, as in pg_stat_activity. other: all other events of the plan';
+COMMENT ON COLUMN rowsource_top_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
+COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The event, as in pg_stat_activity. other: all other events of the plan';
 COMMENT ON COLUMN rowsource_top_waits.waits IS 'Waits, also those of parallel workers in this node';
-COMMENT ON COLUMN rowsource_top_waits.total_time IS 'Milliseconds of these waits. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_waits.wait_time IS 'Milliseconds of these waits. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 GRANT SELECT ON rowsource_top_waits TO PUBLIC;
 
 CREATE VIEW rowsource_wal AS
-    SELECT s.datname, s.operation, s.object_name, s.toplevel,
-           pg_catalog.sum(s.wal_records) AS wal_records, pg_catalog.sum(s.wal_fpi) AS wal_fpi,
-           pg_catalog.sum(s.wal_bytes) AS wal_bytes,
-           rowsource_percent(CASE WHEN s.toplevel THEN pg_catalog.sum(s.wal_bytes)::float8 END,
-                             (pg_catalog.sum(pg_catalog.sum(s.wal_bytes)) FILTER (WHERE s.toplevel) OVER ())::float8) AS percent,
+    SELECT s.datname, s.datid, s.operation, s.object_name, s.toplevel,
+           pg_catalog.sum(s.wal_records)::bigint AS wal_records, pg_catalog.sum(s.wal_fpi)::bigint AS wal_fpi,
+           pg_catalog.sum(s.wal_bytes)::bigint AS wal_bytes,
+           100::float8 * CASE WHEN s.toplevel THEN pg_catalog.sum(s.wal_bytes)::float8 END
+               / nullif((pg_catalog.sum(pg_catalog.sum(s.wal_bytes)) FILTER (WHERE s.toplevel) OVER ())::float8, 0::float8) AS percent,
            s.query
-      FROM (SELECT datname, operation, object_name, toplevel, wal_records, wal_fpi, wal_bytes, NULL::text AS query
-              FROM rowsource_daily_nodes
+      FROM (SELECT datname, datid, operation, object_name, toplevel, self_wal_records AS wal_records, self_wal_fpi AS wal_fpi,
+                   self_wal_bytes AS wal_bytes, NULL::text AS query
+              FROM pg_stat_rowsource
             UNION ALL
-            SELECT coalesce(p.datname, p.dbid::text::name),
+            SELECT p.datname, p.datid,
                    CASE WHEN p.userid IS NULL THEN 'others'::text ELSE 'outside the nodes'::text END, NULL::text, p.toplevel,
                    p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
                    p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
               FROM pg_stat_rowsource_plans p
-                   LEFT JOIN (SELECT userid, dbid, queryid, planid, plan_shape, toplevel,
+                   LEFT JOIN (SELECT userid, datid, queryid, planid, plan_shape, toplevel,
                                      pg_catalog.sum(self_wal_records)::bigint AS wal_records,
                                      pg_catalog.sum(self_wal_fpi)::bigint AS wal_fpi,
                                      pg_catalog.sum(self_wal_bytes)::bigint AS wal_bytes
                                 FROM pg_stat_rowsource
-                               GROUP BY userid, dbid, queryid, planid, plan_shape, toplevel) n
-                   ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid AND n.planid = p.planid
+                               GROUP BY userid, datid, queryid, planid, plan_shape, toplevel) n
+                   ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
                       AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel) s
      WHERE s.wal_bytes > 0::bigint
-     GROUP BY s.datname, s.operation, s.object_name, s.toplevel, s.query
+     GROUP BY s.datname, s.datid, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC;
 COMMENT ON VIEW rowsource_wal IS 'The WAL that measured statements wrote, by operation and object';
-COMMENT ON COLUMN rowsource_wal.datname IS 'The database in which the statement ran; the OID as text if it was dropped';
+COMMENT ON COLUMN rowsource_wal.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_wal.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_wal.operation IS 'What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others: statements whose plans are not stored';
 COMMENT ON COLUMN rowsource_wal.object_name IS 'The index, table, function or other object that the node works on';
-COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement; false if a function, procedure or trigger ran it';
+COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_wal.wal_records IS 'WAL records';
 COMMENT ON COLUMN rowsource_wal.wal_fpi IS 'Full page images in the WAL';
 COMMENT ON COLUMN rowsource_wal.wal_bytes IS 'Bytes of WAL';
-COMMENT ON COLUMN rowsource_wal.percent IS 'Its part of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_wal.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
 COMMENT ON COLUMN rowsource_wal.query IS 'The text of the statement that wrote the WAL outside its nodes; NULL for nodes';
 GRANT SELECT ON rowsource_wal TO PUBLIC;
 
-CREATE FUNCTION rowsource_temp_usage(
+CREATE FUNCTION rowsource_tempfile_usage(
     OUT pid int,
     OUT usename name,
     OUT datname name,
+    OUT userid oid,
+    OUT datid oid,
     OUT queryid bigint,
-    OUT kind text,
+    OUT filetype text,
     OUT files bigint,
     OUT bytes bigint,
-    OUT temp_time numeric,
-    OUT percent numeric
+    OUT wait_time float8,
+    OUT percent float8
 ) RETURNS SETOF record
 LANGUAGE SQL VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
-    SELECT f.pid, a.usename, coalesce(a.datname, d.datname), CASE WHEN a.state <> 'idle'::text THEN a.query_id END,
-           f.kind, f.files, f.bytes, pg_catalog.round(t.temp_time::numeric, 3),
-           rowsource_percent(t.temp_time,
-                             pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.query_start) * 1000::float8)
-      FROM rowsource_temp_files() f
+    SELECT f.pid, a.usename, coalesce(a.datname, d.datname), a.usesysid, coalesce(a.datid, f.datid),
+           CASE WHEN a.state <> 'idle'::text THEN a.query_id END, f.filetype, f.files, f.bytes, t.wait_time,
+           100::float8 * t.wait_time
+               / nullif(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - a.query_start) * 1000::float8, 0::float8)
+      FROM _rowsource_tempfiles() f
            LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = f.pid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = f.datid
-           LEFT JOIN rowsource_temp_times() t
+           LEFT JOIN _rowsource_tempfile_times() t
              ON t.pid = a.pid AND t.query_start = a.query_start AND a.state <> 'idle'::text
-     ORDER BY f.bytes DESC, f.pid, f.kind;
+     ORDER BY f.bytes DESC, f.pid, f.filetype;
 END;
-COMMENT ON FUNCTION rowsource_temp_usage() IS 'Shows who uses temporary space now: a row per process and kind of file';
+COMMENT ON FUNCTION rowsource_tempfile_usage() IS 'Shows who uses temporary space now: a row per process and type of file';
 
 CREATE VIEW rowsource_blockers AS
     WITH RECURSIVE wanted AS MATERIALIZED (
@@ -1742,7 +1774,7 @@ CREATE TABLE rowsource_snapshots (
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     active_time float8,
     bytes bigint,
-    format int NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format = 1)
+    format_version int NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format_version = 1)
 );
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
@@ -1751,8 +1783,8 @@ COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot()
 COMMENT ON COLUMN rowsource_snapshots.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
-COMMENT ON COLUMN rowsource_snapshots.bytes IS 'What it takes on disk, with indexes, about; NULL: the next snapshot adds it up';
-COMMENT ON COLUMN rowsource_snapshots.format IS 'The format of its rows in all tables. A dump with another one cannot be restored';
+COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
+COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. A dump with another one cannot be restored';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_tempfile_io (
@@ -1760,18 +1792,18 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     datid oid,
     datname name,
     filetype text NOT NULL,
-    small_read_reqs bigint,
+    small_reads bigint,
     small_read_bytes bigint,
-    small_read_service_time float8,
-    large_read_reqs bigint,
+    small_read_time float8,
+    large_reads bigint,
     large_read_bytes bigint,
-    large_read_service_time float8,
-    small_write_reqs bigint,
+    large_read_time float8,
+    small_writes bigint,
     small_write_bytes bigint,
-    small_write_service_time float8,
-    large_write_reqs bigint,
+    small_write_time float8,
+    large_writes bigint,
     large_write_bytes bigint,
-    large_write_service_time float8,
+    large_write_time float8,
     source text NOT NULL,
     stats_reset timestamptz NOT NULL
 );
@@ -1784,18 +1816,18 @@ COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the s
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datname IS 'The database';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_reqs IS 'Read requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_reads IS 'Read requests of one block or less until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_bytes IS 'Bytes read by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_reqs IS 'Read requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_read_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_reads IS 'Read requests of more than one block until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_bytes IS 'Bytes read by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_reqs IS 'Write requests of one block or less until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_read_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_writes IS 'Write requests of one block or less until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_bytes IS 'Bytes written by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_reqs IS 'Write requests of more than one block until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_write_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_writes IS 'Write requests of more than one block until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_bytes IS 'Bytes written by these requests until the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.large_write_time IS 'Milliseconds of these requests; NULL if they were not timed until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.stats_reset IS 'When these counters were last reset';
 GRANT SELECT ON rowsource_snapshot_tempfile_io TO PUBLIC;
@@ -1806,8 +1838,8 @@ CREATE TABLE rowsource_snapshot_waits (
     wait_event_type text,
     wait_event text NOT NULL,
     waits bigint NOT NULL,
-    total_time float8 NOT NULL,
-    counted_since timestamptz NOT NULL
+    wait_time float8 NOT NULL,
+    stats_reset timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
     ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);
@@ -1817,21 +1849,21 @@ COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapsho
 COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
 COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
 COMMENT ON COLUMN rowsource_snapshot_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
-COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since counted_since';
-COMMENT ON COLUMN rowsource_snapshot_waits.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_snapshot_waits.counted_since IS 'When the server started to count them';
+COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since stats_reset';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_snapshot_waits.stats_reset IS 'When the server started to count them';
 GRANT SELECT ON rowsource_snapshot_waits TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_plans (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     userid oid NOT NULL,
-    dbid oid NOT NULL,
+    datid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
     plan_shape bigint NOT NULL,
     toplevel boolean NOT NULL,
     query text NOT NULL,
-    first_seen timestamptz NOT NULL,
+    first_seen_at timestamptz NOT NULL,
     calls bigint NOT NULL,
     failed_calls bigint NOT NULL,
     cancelled_calls bigint NOT NULL,
@@ -1845,21 +1877,21 @@ CREATE TABLE rowsource_snapshot_plans (
     temp_blk_write_time float8,
     statistics bytea
 );
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel);
--- rowsource_plan_history uses this index to find the previous snapshot of each plan.
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, plan_shape, toplevel);
+-- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
-    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);
+    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, datid, toplevel, snap_id);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
 COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one';
 COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_snapshot_plans.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_plans.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_snapshot_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
-COMMENT ON COLUMN rowsource_snapshot_plans.first_seen IS 'When the first execution ended';
+COMMENT ON COLUMN rowsource_snapshot_plans.first_seen_at IS 'When the first execution ended';
 COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended until the snapshot';
@@ -1876,7 +1908,7 @@ GRANT SELECT ON rowsource_snapshot_plans TO pg_read_all_stats;
 
 CREATE TABLE rowsource_snapshot_descriptions (
     userid oid NOT NULL,
-    dbid oid NOT NULL,
+    datid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
     plan_shape bigint NOT NULL,
@@ -1884,11 +1916,11 @@ CREATE TABLE rowsource_snapshot_descriptions (
     first_snap_id bigint NOT NULL,
     description bytea NOT NULL
 );
-ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, dbid, toplevel);
+ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
 COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.dbid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_snapshot_descriptions.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.planid IS 'Identifies the plan by its nodes, objects and strategies';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
@@ -1904,10 +1936,12 @@ CREATE TABLE rowsource_snapshot_ash (
     leader_pid int,
     backend_type text,
     userid oid,
-    dbid oid,
+    datid oid,
     application_name text,
     queryid bigint,
     planid bigint,
+    plan_shape bigint,
+    toplevel boolean,
     node_id int,
     operation text,
     object_name text,
@@ -1925,10 +1959,12 @@ COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
 COMMENT ON COLUMN rowsource_snapshot_ash.leader_pid IS 'If the process is a parallel worker, the process of its leader';
 COMMENT ON COLUMN rowsource_snapshot_ash.backend_type IS 'The type of the process';
 COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker';
-COMMENT ON COLUMN rowsource_snapshot_ash.dbid IS 'The OID of the database of the session; NULL for a process without a database';
+COMMENT ON COLUMN rowsource_snapshot_ash.datid IS 'The OID of the database of the session; NULL for a process without a database';
 COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
 COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_snapshot_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_snapshot_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
 COMMENT ON COLUMN rowsource_snapshot_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
 COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, function or other object that the node works on';
@@ -1950,15 +1986,15 @@ BEGIN ATOMIC
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
         SELECT s.snap_id, i.datid, i.datname, i.filetype,
-           i.small_read_reqs, i.small_read_bytes, i.small_read_service_time,
-           i.large_read_reqs, i.large_read_bytes, i.large_read_service_time,
-           i.small_write_reqs, i.small_write_bytes, i.small_write_service_time,
-           i.large_write_reqs, i.large_write_bytes, i.large_write_service_time,
+           i.small_reads, i.small_read_bytes, i.small_read_time,
+           i.large_reads, i.large_read_bytes, i.large_read_time,
+           i.small_writes, i.small_write_bytes, i.small_write_time,
+           i.large_writes, i.large_write_bytes, i.large_write_time,
            i.source, i.stats_reset
-          FROM snapshot s, pg_stat_tempfile_io i
+          FROM snapshot s, pg_stat_rowsource_tempfile_io i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
-        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.total_time, w.counted_since
+        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.wait_time, w.stats_reset
           FROM snapshot s, rowsource_waits_to_store() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
@@ -1971,17 +2007,17 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
-               LEFT JOIN stored n ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid
+               LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
-         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen >= e.taken_at)
+         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
-        SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
             ON CONFLICT DO NOTHING
     ), unused AS (
@@ -1990,11 +2026,11 @@ BEGIN ATOMIC
          WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans p
-                    WHERE p.userid = d.userid AND p.dbid = d.dbid AND p.queryid = d.queryid AND p.planid = d.planid
+                    WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
                           AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
                AND NOT EXISTS (
                    SELECT FROM stored n
-                    WHERE n.userid = d.userid AND n.dbid = d.dbid AND n.queryid = d.queryid AND n.planid = d.planid
+                    WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
                           AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
@@ -2033,30 +2069,30 @@ END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
-CREATE VIEW rowsource_tempfile_history AS
+CREATE VIEW rowsource_interval_tempfile_io AS
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
-           d.small_read_reqs, d.small_read_bytes, d.small_read_service_time,
-           d.small_read_service_time / nullif(d.small_read_reqs, 0::bigint)::float8 AS small_read_avg_time,
-           d.large_read_reqs, d.large_read_bytes, d.large_read_service_time,
-           d.large_read_service_time / nullif(d.large_read_reqs, 0::bigint)::float8 AS large_read_avg_time,
-           d.small_write_reqs, d.small_write_bytes, d.small_write_service_time,
-           d.small_write_service_time / nullif(d.small_write_reqs, 0::bigint)::float8 AS small_write_avg_time,
-           d.large_write_reqs, d.large_write_bytes, d.large_write_service_time,
-           d.large_write_service_time / nullif(d.large_write_reqs, 0::bigint)::float8 AS large_write_avg_time,
+           d.small_reads, d.small_read_bytes, d.small_read_time,
+           d.small_read_time / nullif(d.small_reads, 0::bigint)::float8 AS small_read_mean_time,
+           d.large_reads, d.large_read_bytes, d.large_read_time,
+           d.large_read_time / nullif(d.large_reads, 0::bigint)::float8 AS large_read_mean_time,
+           d.small_writes, d.small_write_bytes, d.small_write_time,
+           d.small_write_time / nullif(d.small_writes, 0::bigint)::float8 AS small_write_mean_time,
+           d.large_writes, d.large_write_bytes, d.large_write_time,
+           d.large_write_time / nullif(d.large_writes, 0::bigint)::float8 AS large_write_mean_time,
            d.source
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.datid, c.datname, c.filetype, c.source,
-                   greatest(c.small_read_reqs - coalesce(p.small_read_reqs, 0::bigint), 0::bigint) AS small_read_reqs,
+                   greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
-                   greatest(c.small_read_service_time - coalesce(p.small_read_service_time, 0::float8), 0::float8) AS small_read_service_time,
-                   greatest(c.large_read_reqs - coalesce(p.large_read_reqs, 0::bigint), 0::bigint) AS large_read_reqs,
+                   greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) AS small_read_time,
+                   greatest(c.large_reads - coalesce(p.large_reads, 0::bigint), 0::bigint) AS large_reads,
                    greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
-                   greatest(c.large_read_service_time - coalesce(p.large_read_service_time, 0::float8), 0::float8) AS large_read_service_time,
-                   greatest(c.small_write_reqs - coalesce(p.small_write_reqs, 0::bigint), 0::bigint) AS small_write_reqs,
+                   greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) AS large_read_time,
+                   greatest(c.small_writes - coalesce(p.small_writes, 0::bigint), 0::bigint) AS small_writes,
                    greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
-                   greatest(c.small_write_service_time - coalesce(p.small_write_service_time, 0::float8), 0::float8) AS small_write_service_time,
-                   greatest(c.large_write_reqs - coalesce(p.large_write_reqs, 0::bigint), 0::bigint) AS large_write_reqs,
+                   greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) AS small_write_time,
+                   greatest(c.large_writes - coalesce(p.large_writes, 0::bigint), 0::bigint) AS large_writes,
                    greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
-                   greatest(c.large_write_service_time - coalesce(p.large_write_service_time, 0::float8), 0::float8) AS large_write_service_time
+                   greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) AS large_write_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
@@ -2067,38 +2103,38 @@ CREATE VIEW rowsource_tempfile_history AS
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
-COMMENT ON VIEW rowsource_tempfile_history IS 'Requests to temporary files between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_tempfile_history.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_tempfile_history.from_at IS 'When the previous snapshot was taken';
-COMMENT ON COLUMN rowsource_tempfile_history.to_at IS 'When the snapshot was taken';
-COMMENT ON COLUMN rowsource_tempfile_history.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
-COMMENT ON COLUMN rowsource_tempfile_history.datname IS 'The database';
-COMMENT ON COLUMN rowsource_tempfile_history.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_reqs IS 'Read requests of one block or less';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.small_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_reqs IS 'Read requests of more than one block';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_bytes IS 'Bytes read by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.large_read_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_reqs IS 'Write requests of one block or less';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.small_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_reqs IS 'Write requests of more than one block';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_bytes IS 'Bytes written by these requests';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_service_time IS 'Milliseconds of these requests; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_tempfile_history.large_write_avg_time IS 'Milliseconds of such a request on average';
-COMMENT ON COLUMN rowsource_tempfile_history.source IS 'request: each request was counted. counter: core counted the blocks';
-GRANT SELECT ON rowsource_tempfile_history TO PUBLIC;
+COMMENT ON VIEW rowsource_interval_tempfile_io IS 'Requests to temporary files between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.from_at IS 'When the previous snapshot was taken';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.datname IS 'The database';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_reads IS 'Read requests of one block or less';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_read_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_read_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_reads IS 'Read requests of more than one block';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_read_bytes IS 'Bytes read by these requests';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_read_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_read_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_writes IS 'Write requests of one block or less';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_write_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.small_write_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_writes IS 'Write requests of more than one block';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_write_bytes IS 'Bytes written by these requests';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_write_time IS 'Milliseconds of these requests; NULL if they were not timed';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.large_write_mean_time IS 'Milliseconds of such a request on average';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.source IS 'request: each request was counted. counter: core counted the blocks';
+GRANT SELECT ON rowsource_interval_tempfile_io TO PUBLIC;
 
-CREATE VIEW rowsource_wait_history AS
-    SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
-           d.total_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
+CREATE VIEW rowsource_interval_waits AS
+    SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
+           d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
-                   greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
+                   greatest(c.wait_time - coalesce(p.wait_time, 0::float8), 0::float8) AS wait_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
@@ -2107,26 +2143,26 @@ CREATE VIEW rowsource_wait_history AS
                    LEFT JOIN rowsource_snapshot_waits p
                    ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
                       AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
-                      AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
+                      AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
              WHERE s.from_id IS NOT NULL) d
-     WHERE d.waits > 0::bigint OR d.total_time > 0::float8;
-COMMENT ON VIEW rowsource_wait_history IS 'The waits between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_wait_history.snap_id IS 'The number of the snapshot at the end of the interval';
-COMMENT ON COLUMN rowsource_wait_history.from_at IS 'When the interval began';
-COMMENT ON COLUMN rowsource_wait_history.to_at IS 'When the interval ended';
-COMMENT ON COLUMN rowsource_wait_history.backend_type IS 'The type of the processes';
-COMMENT ON COLUMN rowsource_wait_history.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
-COMMENT ON COLUMN rowsource_wait_history.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
-COMMENT ON COLUMN rowsource_wait_history.waits IS 'Waits of the interval';
-COMMENT ON COLUMN rowsource_wait_history.total_time IS 'Milliseconds of these waits';
-COMMENT ON COLUMN rowsource_wait_history.mean_time IS 'Milliseconds of such a wait on average';
-GRANT SELECT ON rowsource_wait_history TO PUBLIC;
+     WHERE d.waits > 0::bigint OR d.wait_time > 0::float8;
+COMMENT ON VIEW rowsource_interval_waits IS 'The waits between each snapshot and the previous one';
+COMMENT ON COLUMN rowsource_interval_waits.snap_id IS 'The number of the snapshot at the end of the interval';
+COMMENT ON COLUMN rowsource_interval_waits.from_at IS 'When the interval began';
+COMMENT ON COLUMN rowsource_interval_waits.to_at IS 'When the interval ended';
+COMMENT ON COLUMN rowsource_interval_waits.backend_type IS 'The type of the processes';
+COMMENT ON COLUMN rowsource_interval_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_interval_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
+COMMENT ON COLUMN rowsource_interval_waits.waits IS 'Waits of the interval';
+COMMENT ON COLUMN rowsource_interval_waits.wait_time IS 'Milliseconds of these waits';
+COMMENT ON COLUMN rowsource_interval_waits.mean_time IS 'Milliseconds of such a wait on average';
+GRANT SELECT ON rowsource_interval_waits TO PUBLIC;
 
-CREATE VIEW rowsource_plan_history AS
-    SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+CREATE VIEW rowsource_interval_plans AS
+    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -2141,66 +2177,73 @@ CREATE VIEW rowsource_plan_history AS
               FROM rowsource_snapshot_plans p
                    JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
-                       SELECT b.*, b.first_seen = p.first_seen AND b.calls <= p.calls AS goes_on
+                       SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
                          FROM rowsource_snapshot_plans b
-                        WHERE b.userid = p.userid AND b.dbid = p.dbid AND b.queryid = p.queryid
+                        WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
                        SELECT f.snap_id IS NOT NULL
-                              OR p.first_seen >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
-             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d;
-COMMENT ON VIEW rowsource_plan_history IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted';
-COMMENT ON COLUMN rowsource_plan_history.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_plan_history.to_at IS 'When the snapshot was taken';
-COMMENT ON COLUMN rowsource_plan_history.userid IS 'The OID of the user who ran the statement';
-COMMENT ON COLUMN rowsource_plan_history.dbid IS 'The OID of the database in which the statement ran';
-COMMENT ON COLUMN rowsource_plan_history.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
-COMMENT ON COLUMN rowsource_plan_history.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_plan_history.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
-COMMENT ON COLUMN rowsource_plan_history.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
-COMMENT ON COLUMN rowsource_plan_history.query IS 'The text of the statement';
-COMMENT ON COLUMN rowsource_plan_history.calls IS 'Executions since the previous snapshot with this plan';
-COMMENT ON COLUMN rowsource_plan_history.total_time IS 'Milliseconds of these executions';
-COMMENT ON COLUMN rowsource_plan_history.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN rowsource_plan_history.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blks_written IS 'Blocks of work files written by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blk_read_time IS 'Milliseconds reading blocks of work files by these executions';
-COMMENT ON COLUMN rowsource_plan_history.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
-GRANT SELECT ON rowsource_plan_history TO pg_read_all_stats;
+                              OR p.first_seen_at >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
+             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid;
+COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted';
+COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_interval_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_interval_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_interval_plans.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_interval_plans.datid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_interval_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_interval_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_interval_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
+COMMENT ON COLUMN rowsource_interval_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_interval_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_interval_plans.calls IS 'Executions since the previous snapshot with this plan';
+COMMENT ON COLUMN rowsource_interval_plans.total_time IS 'Milliseconds of these executions';
+COMMENT ON COLUMN rowsource_interval_plans.mean_time IS 'Milliseconds of an execution on average';
+COMMENT ON COLUMN rowsource_interval_plans.temp_blks_read IS 'Blocks of work files (sorts, hashes, materialised results) read by these executions';
+COMMENT ON COLUMN rowsource_interval_plans.temp_blks_written IS 'Blocks of work files written by these executions';
+COMMENT ON COLUMN rowsource_interval_plans.temp_blk_read_time IS 'Milliseconds reading blocks of work files by these executions';
+COMMENT ON COLUMN rowsource_interval_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
+GRANT SELECT ON rowsource_interval_plans TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_display_snapshot(
-    snap_id bigint,
     queryid bigint,
     planid bigint DEFAULT NULL,
+    snap_id bigint DEFAULT NULL,
     format text DEFAULT 'ALLSTATS'
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    WITH w AS (
+        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM rowsource_snapshots
+    )
     SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
-      FROM rowsource_snapshot_plans o
-     WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+      FROM w, rowsource_snapshot_plans o
+     WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
            AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
     HAVING pg_catalog.count(*) > 1::bigint
     UNION ALL
     SELECT rowsource_display_stored(
-               rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
-               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),
-               p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
+               w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
+               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
+               p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
                rowsource_display_snapshot.format)
-      FROM (SELECT) one
+      FROM w
            LEFT JOIN LATERAL (
                SELECT * FROM rowsource_snapshot_plans o
-                WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+                WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
                       AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
-                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.dbid)
+                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.datid)
                          DESC NULLS LAST,
                          (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
                          o.total_time DESC
                 LIMIT 1::bigint) p ON true
            LEFT JOIN rowsource_snapshot_descriptions d
-             ON d.userid = p.userid AND d.dbid = p.dbid AND d.queryid = p.queryid AND d.planid = p.planid
+             ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
 END;
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
@@ -2230,35 +2273,35 @@ END;
 COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
 REVOKE ALL ON FUNCTION rowsource_interval(bigint, bigint) FROM PUBLIC;
 
-CREATE FUNCTION rowsource_iostat_report(
+CREATE FUNCTION rowsource_tempfile_report(
     from_snap bigint DEFAULT NULL,
     to_snap bigint DEFAULT NULL
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
 BEGIN ATOMIC
     WITH snapshots AS (
-        SELECT * FROM rowsource_interval(rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap)
+        SELECT * FROM rowsource_interval(rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap)
     ), filetypes AS (
         SELECT h.filetype,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_read_reqs), 'bytes', pg_catalog.sum(h.small_read_bytes),
-                       'service_time', pg_catalog.sum(h.small_read_service_time)) AS small_read,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_read_reqs), 'bytes', pg_catalog.sum(h.large_read_bytes),
-                       'service_time', pg_catalog.sum(h.large_read_service_time)) AS large_read,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_write_reqs), 'bytes', pg_catalog.sum(h.small_write_bytes),
-                       'service_time', pg_catalog.sum(h.small_write_service_time)) AS small_write,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_write_reqs), 'bytes', pg_catalog.sum(h.large_write_bytes),
-                       'service_time', pg_catalog.sum(h.large_write_service_time)) AS large_write
-          FROM rowsource_tempfile_history h, snapshots i
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_reads), 'bytes', pg_catalog.sum(h.small_read_bytes),
+                       'time', pg_catalog.sum(h.small_read_time)) AS small_read,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_reads), 'bytes', pg_catalog.sum(h.large_read_bytes),
+                       'time', pg_catalog.sum(h.large_read_time)) AS large_read,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_writes), 'bytes', pg_catalog.sum(h.small_write_bytes),
+                       'time', pg_catalog.sum(h.small_write_time)) AS small_write,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_writes), 'bytes', pg_catalog.sum(h.large_write_bytes),
+                       'time', pg_catalog.sum(h.large_write_time)) AS large_write
+          FROM rowsource_interval_tempfile_io h, snapshots i
          WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
          GROUP BY h.filetype
     )
-    SELECT rowsource_iostat_lines(
-               rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap,
+    SELECT rowsource_tempfile_lines(
+               rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap,
                i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
                (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
       FROM snapshots i;
 END;
-COMMENT ON FUNCTION rowsource_iostat_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
+COMMENT ON FUNCTION rowsource_tempfile_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
 
 CREATE FUNCTION rowsource_wait_report(
     from_snap bigint DEFAULT NULL,
@@ -2271,8 +2314,8 @@ BEGIN ATOMIC
     ), waits AS (
         SELECT pg_catalog.json_build_object('backend_type', h.backend_type, 'wait_event_type', h.wait_event_type,
                    'wait_event', h.wait_event, 'waits', pg_catalog.sum(h.waits)::bigint,
-                   'total_time', pg_catalog.sum(h.total_time)) AS event
-          FROM rowsource_wait_history h, snapshots i
+                   'wait_time', pg_catalog.sum(h.wait_time)) AS event
+          FROM rowsource_interval_waits h, snapshots i
          WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
          GROUP BY h.backend_type, h.wait_event_type, h.wait_event
     )

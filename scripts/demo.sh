@@ -30,7 +30,7 @@ and type, for instance,
     select pad, count(*) from test where id % 7 = 0 group by pad;
     select rowsource_display();                        -- what each node of its plan did
     select * from rowsource_top_nodes limit 5;         -- the nodes that took most of the server's time
-    select * from rowsource_system_waits limit 5;      -- what all sessions waited for
+    select * from pg_stat_rowsource_system_waits limit 5;      -- what all sessions waited for
 Stop it with
     make demo-stop
 On a server of yours: docs/getting-started.md. Questions and answers: docs/cookbook.md.

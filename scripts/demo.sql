@@ -134,11 +134,11 @@ SELECT rowsource_tempfile_reset(); SELECT rowsource_snapshot();
 \o
 \echo select count(*) from gtt;
 select count(*) from gtt;
-SELECT small_read_reqs AS reads, small_read_bytes AS bytes, small_read_service_time AS ms, small_read_avg_time AS avg,
+SELECT small_reads AS reads, small_read_bytes AS bytes, small_read_time AS ms, small_read_mean_time AS avg,
        small_read_max_time AS max, source
-  FROM pg_stat_tempfile_io WHERE datname = current_database() AND filetype = 'temp table';
-SELECT operation, size, from_us, to_us, reqs
-  FROM pg_stat_tempfile_io_histogram WHERE datname = current_database() AND filetype = 'temp table' AND operation = 'read';
+  FROM pg_stat_rowsource_tempfile_io WHERE datname = current_database() AND filetype = 'temp table';
+SELECT operation, size, from_us, to_us, requests
+  FROM pg_stat_rowsource_tempfile_io_histogram WHERE datname = current_database() AND filetype = 'temp table' AND operation = 'read';
 \echo
 \echo == a sort that spills to disk, and the space that it uses
 BEGIN;
@@ -146,7 +146,7 @@ DECLARE sorted CURSOR FOR SELECT * FROM test WHERE id <= 1000000 ORDER BY pad, i
 \o /dev/null
 FETCH 1 FROM sorted;
 \o
-SELECT pid, usename, datname, queryid, kind, files, bytes FROM rowsource_temp_usage();
+SELECT pid, usename, datname, queryid, filetype, files, bytes FROM rowsource_tempfile_usage();
 \echo
 \echo == the same statement while it is open, as any other session sees it
 SELECT pg_backend_pid() AS pid \gset
@@ -162,11 +162,11 @@ COMMIT;
 \o /dev/null
 SELECT rowsource_snapshot();
 \o
-SELECT rowsource_iostat_report();
+SELECT rowsource_tempfile_report();
 
 \echo
 \echo == what all these statements waited for
-SELECT node_id, operation, object_name, wait_event, waits, total_time, percent FROM rowsource_top_waits LIMIT 8;
+SELECT node_id, operation, object_name, wait_event_type, wait_event, waits, wait_time::numeric(9, 3), percent::numeric(4, 1) FROM rowsource_top_waits LIMIT 8;
 
 \echo
 \echo == what the sessions did, from samples of them

@@ -24,8 +24,8 @@ SELECT usename = current_user AS mine, datname = current_database() AS here, que
   FROM rowsource_top_nodes n
  ORDER BY (SELECT query FROM pg_stat_rowsource_plans p WHERE p.queryid = n.queryid AND p.planid = n.planid) COLLATE "C", node_id;
 SELECT sum(percent) BETWEEN 99 AND 101 AS "percent of all" FROM rowsource_top_nodes;
-SELECT usename = current_user AS mine, datname = current_database() AS here, queryid IS NOT NULL AS queryid, planid IS NOT NULL AS planid, node_id, operation, processes, blks_written > 0 AS written,
-       blks_read > 0 AS read, temp_time > 0 AS timed, percent
+SELECT usename = current_user AS mine, datname = current_database() AS here, queryid IS NOT NULL AS queryid, planid IS NOT NULL AS planid, node_id, operation, processes, self_temp_blks_written > 0 AS written,
+       self_temp_blks_read > 0 AS read, self_temp_blk_time > 0 AS timed, percent
   FROM rowsource_top_temp;
 -- Rows that filters removed.
 SELECT operation, object_name, rows_removed, rows, self_time >= 0 AS timed, percent FROM rowsource_top_rows_removed;

@@ -28,8 +28,8 @@ SELECT count(*) FROM rowsource_clocks(0);
 SELECT count(*) FROM rowsource_clocks(-5);
 SELECT count(*) > 0 FROM rowsource_clocks(1);
 -- NULL means the same as no argument
-SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, 'ALLSTATS LAST');
-SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, NULL);
+SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, format => 'ALLSTATS LAST');
+SELECT count(*) > 0 AS shown FROM rowsource_display(NULL, NULL, format => NULL);
 SELECT count(*) FILTER (WHERE d IS DISTINCT FROM n) AS different, count(*) > 0 AS shown
   FROM rowsource_explain() WITH ORDINALITY a (d, i)
        FULL JOIN rowsource_explain(format => NULL, which => NULL) WITH ORDINALITY b (n, i) USING (i);

@@ -69,7 +69,7 @@ SET pg_rowsource.statistics_level = basic;
 SELECT operation, object_name, executions, starts, last_starts, rows, last_rows,
        total_time >= last_total_time AS total_time, self_time <= total_time AS self_time
 FROM pg_stat_rowsource JOIN rowsource_last() l USING (queryid, planid) ORDER BY node_id;
-SELECT query, calls, failed_calls, cancelled_calls, last_outcome, total_time >= last_time AS total_time, first_seen <= last_seen AS seen
+SELECT query, calls, failed_calls, cancelled_calls, last_outcome, total_time >= last_time AS total_time, first_seen_at <= last_seen_at AS seen
 FROM pg_stat_rowsource_plans JOIN rowsource_last() l USING (queryid, planid);
 
 DEALLOCATE up_to;

@@ -7,7 +7,7 @@ SELECT sum(hits + reads) = pg_relation_size('blocks') / 8192 AS each_block_once,
 SELECT sum(hits) = 5000 AS all_hits, sum(reads) AS reads FROM rowsource_logical_io('blocks', blocks => 5000, pattern => 'random', seed => 1);
 SELECT rowsource_reset();
 SELECT count(*) FROM (SELECT id FROM blocks OFFSET 0) s;
-SELECT operation, hits + blks_read = pg_relation_size('blocks') / 8192 AS each_block_once, coalesce(hit_error_us < hit_us, true) AS told
+SELECT operation, hits + self_blks_read = pg_relation_size('blocks') / 8192 AS each_block_once, coalesce(hit_error_us < hit_us, true) AS told
   FROM pg_stat_rowsource_logical_io WHERE object_name = 'blocks';
 -- each call has a beginning and an end
 SELECT event, depth, node_id, operation, object_name, rows, elapsed_us >= 0 AS timed

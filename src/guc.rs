@@ -292,7 +292,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     GucRegistry::define_bool_guc(
         c"pg_rowsource.tempfile_timing",
         c"Counts and times each request to temporary files.",
-        c"Needs pg_rowsource in shared_preload_libraries. When off, pg_stat_tempfile_io is not updated.",
+        c"Needs pg_rowsource in shared_preload_libraries. When off, pg_stat_rowsource_tempfile_io is not updated.",
         &TEMPFILE_TIMING,
         GucContext::Suset,
         GucFlags::default(),
@@ -300,7 +300,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     GucRegistry::define_bool_guc(
         c"pg_rowsource.wait_timing",
         c"Counts and times each wait.",
-        c"When off, the waits of the session are not added to rowsource_system_waits and rowsource_session_waits.",
+        c"When off, the waits of the session are not added to pg_stat_rowsource_system_waits and pg_stat_rowsource_session_waits.",
         &WAIT_TIMING,
         GucContext::Suset,
         GucFlags::default(),

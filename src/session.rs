@@ -365,7 +365,7 @@ pub fn keys() -> Vec<PlanKey> {
 pub fn plan(key: &PlanKey) -> Option<Plan> {
     let mut plan = store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.local_copy())?;
     let session = SESSION.borrow();
-    let is_own = |last: &&Last| last.plan.key == *key && last.run.at == plan.statistics.last_seen;
+    let is_own = |last: &&Last| last.plan.key == *key && last.run.at == plan.statistics.last_seen_at;
     plan.last_waits = session.last.as_ref().filter(is_own).map(|last| last.waits);
     Some(plan)
 }
@@ -393,12 +393,12 @@ pub fn others() -> Vec<DatabaseSum> {
 }
 
 /// Deletes the session's own plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, dbid: u32, queryid: i64) {
+pub fn reset(userid: u32, datid: u32, queryid: i64) {
     let mut session = SESSION.borrow_mut();
-    session.plans.reset(userid, dbid, queryid);
+    session.plans.reset(userid, datid, queryid);
     session
         .last
-        .take_if(|last| last.plan.key.matches(userid, dbid, queryid));
+        .take_if(|last| last.plan.key.matches(userid, datid, queryid));
 }
 
 impl Session {

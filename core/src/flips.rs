@@ -329,18 +329,18 @@ impl Flips {
     pub const MAX_EVENTS: usize = EVENTS;
 
     /// Deletes all that belongs to a user, database and query. 0 means any.
-    pub fn clear(&mut self, userid: u32, dbid: u32, queryid: i64) {
+    pub fn clear(&mut self, userid: u32, datid: u32, queryid: i64) {
         for event in &mut self.events {
-            if event.serial != 0 && event.from.matches(userid, dbid, queryid) {
+            if event.serial != 0 && event.from.matches(userid, datid, queryid) {
                 *event = Event::default();
             }
         }
         for query in &mut self.queries {
-            if query.is_used() && query.key.matches(userid, dbid, queryid) {
+            if query.is_used() && query.key.matches(userid, datid, queryid) {
                 *query = Query::default();
             }
         }
-        if (userid, dbid, queryid) == (0, 0, 0) {
+        if (userid, datid, queryid) == (0, 0, 0) {
             self.first_plans = [[FirstPlan::default(); WAYS]; SETS];
         }
     }
@@ -377,7 +377,7 @@ impl Flips {
 
 /// Returns a hash of a query that is not 0.
 fn hash_of_query(key: &PlanKey) -> u32 {
-    let hash = FxBuildHasher.hash_one((key.queryid, key.userid, key.dbid, key.toplevel()));
+    let hash = FxBuildHasher.hash_one((key.queryid, key.userid, key.datid, key.toplevel()));
     (((hash >> 32) ^ hash) as u32).max(1)
 }
 

@@ -97,13 +97,13 @@ impl Lookup {
 
     /// Returns the name of the relation that a sample without a plan has.
     fn relation(&mut self, sample: &Sample) -> Option<Rc<str>> {
-        let (dbid, oid) = (sample.key.dbid, sample.command.1);
-        let name = || match dbid == server::database_id() {
+        let (datid, oid) = (sample.key.datid, sample.command.1);
+        let name = || match datid == server::database_id() {
             true => server::shown_relation(oid).into(),
             // Only a session of that database can read its catalog.
             false => format!("{oid}").into(),
         };
-        (oid != 0).then(|| self.relations.entry((dbid, oid)).or_insert_with(name).clone())
+        (oid != 0).then(|| self.relations.entry((datid, oid)).or_insert_with(name).clone())
     }
 
     /// Returns the type and the name of the event that a session waited for.
@@ -296,13 +296,18 @@ pub fn columns() -> Columns<Sampled> {
         /// The OID of the user of the statement
         userid: oid = row.sample.key.userid;
         /// The OID of the database of the session
-        dbid: oid = row.sample.key.dbid;
+        datid: oid = row.sample.key.datid;
         /// The name of the application
         application_name: text = row.seen().and_then(|sample| application(sample, row.record));
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
         /// Identifies its plan; NULL if the statement is not measured
         planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
+        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
+        plan_shape: bigint = row.seen().filter(|sample| sample.key.planid != 0).map(|sample| sample.key.shape());
+        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
+        /// trigger
+        toplevel: boolean = row.seen().filter(|sample| sample.key.queryid != 0).map(|sample| sample.key.toplevel());
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
         node_id: int = row.seen().and_then(|sample| sample.node).map(i32::from);
         /// What the node does, as in EXPLAIN; NULL if the plan is not stored any more
@@ -395,7 +400,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     sorted.sort_unstable_by_key(|(group, count)| {
         let ids = group
             .key
-            .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.dbid));
+            .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.datid));
         (
             std::cmp::Reverse(*count),
             ids,
@@ -435,11 +440,16 @@ pub fn top_columns() -> Columns<Top> {
         /// The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did
         userid: oid = row.group.key.map(|key| key.userid);
         /// The OID of the database of the sessions
-        dbid: oid = row.group.key.map(|key| key.dbid);
+        datid: oid = row.group.key.map(|key| key.datid);
         /// Identifies the statement that ran; NULL if it is not known
         queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
         /// Identifies its plan; NULL if the statement is not measured
         planid: bigint = row.group.key.and_then(|key| known(key.planid));
+        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
+        plan_shape: bigint = row.group.key.filter(|key| key.planid != 0).map(|key| key.shape());
+        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
+        /// trigger
+        toplevel: boolean = row.group.key.filter(|key| key.queryid != 0).map(|key| key.toplevel());
         /// The node that ran; NULL if none did
         node_id: int = row.group.node.map(i32::from);
         /// What the node does; NULL if the plan is not stored any more

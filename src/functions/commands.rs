@@ -37,7 +37,7 @@ pub fn rows(rows: &mut Rows) {
     if let Some(top) = top_plan() {
         let of_top = |format: &str| {
             let (queryid, planid) = (top.queryid, top.planid);
-            format!("SELECT * FROM {{}}rowsource_display({queryid}, {planid}, '{format}')")
+            format!("SELECT * FROM {{}}rowsource_display({queryid}, {planid}, format => '{format}')")
         };
         add(
             "What did each node do in the plan that cost the most?",
@@ -70,7 +70,7 @@ pub fn rows(rows: &mut Rows) {
     if ring().is_some() {
         add(
             "What did the sessions do in the last five minutes, and what did they wait for?",
-            "SELECT * FROM {}rowsource_ash_report(pg_catalog.now() - interval '5 min')",
+            "SELECT * FROM {}rowsource_ash_report('5 min')",
         );
     }
     if store::shared_history().is_some() {

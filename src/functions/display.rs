@@ -57,7 +57,7 @@ pub fn lines(
     memory::ensure_headroom(plan.description.nodes.len());
     plan.description.estimate_as(&stats, are_sums);
     let warning = if is_of_session {
-        unmeasured::reason(Some(plan.statistics.last_seen)).map(|reason| reason.text)
+        unmeasured::reason(Some(plan.statistics.last_seen_at)).map(|reason| reason.text)
     } else {
         choice
     };
@@ -100,9 +100,9 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         clock: clock_name(statistics.clock).to_owned(),
         text: plan.description.text.clone(),
         user: server::user_name(plan.key.userid).unwrap_or_default(),
-        database: server::database_name(plan.key.dbid).unwrap_or_default(),
-        first_seen: server::shown_time(statistics.first_seen),
-        last_seen: server::shown_time(statistics.last_seen),
+        database: server::database_name(plan.key.datid).unwrap_or_default(),
+        first_seen_at: server::shown_time(statistics.first_seen_at),
+        last_seen_at: server::shown_time(statistics.last_seen_at),
         elapsed_ms: if is_one {
             statistics.last_ms
         } else {
@@ -313,7 +313,10 @@ fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
         server::check_for_interrupts();
         memory::ensure();
         if let Some(plan) = session::plan(&key) {
-            let distance = (key.dbid != server::database_id(), key.userid != server::user_id());
+            let distance = (
+                key.datid != server::database_id(),
+                key.userid != server::user_id(),
+            );
             plans.push((distance, plan.statistics.times.total_ms, key));
         }
     }

@@ -97,7 +97,7 @@ fn summary(exported: &Exported, is_own: bool) -> (Option<Planned>, Option<Statem
 
 /// Returns the triggers with their names, which only a session of their database knows.
 fn triggers(exported: &Exported, facts: &StatementFacts) -> Vec<Trigger> {
-    let may_name = exported.plan.key.dbid == server::database_id();
+    let may_name = exported.plan.key.datid == server::database_id();
     facts
         .triggers()
         .map(|trigger| {

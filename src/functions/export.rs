@@ -86,7 +86,7 @@ impl Exported {
         };
         is_one.then(|| {
             let outcome = display::outcome_name(statistics.last_outcome);
-            (server::shown_time(statistics.last_seen), outcome)
+            (server::shown_time(statistics.last_seen_at), outcome)
         })
     }
 }

@@ -38,15 +38,15 @@ functions! {
     /// statement; with a pid, what that process runs now
     rowsource_display(
         queryid: bigint = "NULL", planid: bigint = "NULL",
-        format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'", pid: int = "NULL"
+        pid: int = "NULL", format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| display::lines(rows, queryid, planid, format.as_deref(), pid));
 
     /// Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last,
     /// mean, total, slowest, failed or cancelled
     rowsource_explain(
-        queryid: bigint = "NULL", planid: bigint = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
-        which: text(MAX_FORMAT_BYTES) = "'last'"
+        queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'last'",
+        format: text(MAX_FORMAT_BYTES) = "'text'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| explain::rows(rows, [queryid, planid], format.as_deref(), which.as_deref()));
 
@@ -90,30 +90,29 @@ functions! {
 
     /// Runs a statement once, and lists the calls of its plan's nodes and the waits inside them. Its rows
     /// are thrown away, and what it changes is rolled back. keep: it is not
-    rowsource_call_trace(sql: statement, max_calls: int = "10000", keep: boolean = "false") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
+    rowsource_call_trace(query: statement, max_calls: int = "10000", keep: boolean = "false") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(call_trace::columns(), |rows| {
-            if let (Some(sql), Some(max_calls), Some(keep)) = (sql, max_calls, keep) {
-                call_trace::rows(rows, sql, max_calls, keep);
+            if let (Some(query), Some(max_calls), Some(keep)) = (query, max_calls, keep) {
+                call_trace::rows(rows, query, max_calls, keep);
             }
         });
 
     /// Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all
-    /// sessions for which they hold, and returns the number of the target. waits: list each wait. binds:
-    /// list the values of parameters. expires_after: how long the target counts
+    /// sessions for which they hold, and returns the number of the target. with_waits: list each wait.
+    /// with_binds: list the values of parameters. expires_after: how long the target counts
     rowsource_trace_start(
-        waits: boolean = "true", binds: boolean = "false", pid: int = "NULL",
-        application_name: text(MAX_NAME_BYTES) = "NULL", role: text(MAX_NAME_BYTES) = "NULL",
-        database: text(MAX_NAME_BYTES) = "NULL", client_addr: inet = "NULL",
-        queryid: bigint = "NULL", expires_after: interval = "NULL"
+        queryid: bigint = "NULL", pid: int = "NULL", application_name: text(MAX_NAME_BYTES) = "NULL",
+        usename: text(MAX_NAME_BYTES) = "NULL", datname: text(MAX_NAME_BYTES) = "NULL", client_addr: inet = "NULL",
+        with_waits: boolean = "true", with_binds: boolean = "false", expires_after: interval = "NULL"
     ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
         -> lines(|rows| {
             let wanted = trace_targets::Wanted {
-                waits: waits.unwrap_or(true),
-                binds: binds.unwrap_or(false),
+                waits: with_waits.unwrap_or(true),
+                binds: with_binds.unwrap_or(false),
                 pid,
                 application_name,
-                role,
-                database,
+                usename,
+                datname,
                 client_addr,
                 queryid,
                 expires_after,
@@ -150,13 +149,13 @@ functions! {
     rowsource_trace_read_all() TO nobody "VOLATILE STRICT PARALLEL SAFE"
         -> void({});
 
-    /// Prints a report of trace files, like TKPROF. files: names separated by commas; pid: those of a
+    /// Prints a report of trace files, like TKPROF. file_names: names separated by commas; pid: those of a
     /// process; without both, those of this session. sort: words like exeela
     rowsource_tkprof(
-        files: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL",
+        file_names: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL",
         sort: text(MAX_FORMAT_BYTES) = "NULL", statements: int = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
-        -> lines(|rows| sql_trace::report_lines(rows, files.as_deref(), pid, sort.as_deref(), statements));
+        -> lines(|rows| sql_trace::report_lines(rows, file_names.as_deref(), pid, sort.as_deref(), statements));
 
     /// Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that
     /// were not traced. What these do not say is a dash. Texts of others are hidden, as in
@@ -168,15 +167,15 @@ functions! {
 
     /// Returns trace files as Trace Event JSON, which Perfetto and speedscope open
     rowsource_trace_events(
-        files: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL"
+        file_names: text(MAX_REPORT_BYTES) = "NULL", pid: int = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE"
-        -> lines(|rows| sql_trace::document_row(rows, files.as_deref(), pid));
+        -> lines(|rows| sql_trace::document_row(rows, file_names.as_deref(), pid));
 
     /// Plots a histogram: the lower bounds of its buckets in microseconds, and their counts
     rowsource_histogram_plot[rowsource_histogram_lines](
-        from_us: float8s(MAX_BUCKETS), counts: bigints(MAX_BUCKETS)
+        bounds_us: float8s(MAX_BUCKETS), counts: bigints(MAX_BUCKETS)
     ) TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> lines(|rows| export::histogram_lines(rows, from_us, counts));
+        -> lines(|rows| export::histogram_lines(rows, bounds_us, counts));
 
     /// Identifies this session's last measured statement, and tells how it ended
     rowsource_last() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -184,8 +183,8 @@ functions! {
 
     /// Measures each clock of this machine with this many readings: its cost, its resolution, and its steps
     /// back
-    rowsource_clocks(calls: int = "1000000") TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> rows(clocks::columns(), |rows| clocks::rows(rows, calls.unwrap_or(0)));
+    rowsource_clocks(readings: int = "1000000") TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(clocks::columns(), |rows| clocks::rows(rows, readings.unwrap_or(0)));
 
     /// The rows of the view pg_stat_rowsource
     pg_stat_rowsource() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -205,7 +204,8 @@ functions! {
     /// The changes of plans, with the mean times, their standard errors, and the typical times (geometric
     /// means)
     rowsource_plan_flips() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> rows(flips::columns(), |rows| flips::rows(rows));
+        -> rows(flips::columns(), |rows| flips::rows(rows)),
+        view: View { comment: "A row for each time that another plan of a query took over; those that cost the most come first", adds: Adds::Sorted(RAN, "s.extra_time DESC NULLS LAST, s.changed_at DESC") };
 
     /// Describes the shared memory of the plans, and what was not measured, stored or kept
     rowsource_info() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -213,23 +213,23 @@ functions! {
 
     /// Deletes the plans of a user, a database or a query; 0 stands for any
     rowsource_reset(
-        userid: oid = "0", dbid: oid = "0", queryid: bigint = "0"
+        userid: oid = "0", datid: oid = "0", queryid: bigint = "0"
     ) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> void(store::reset(userid.unwrap_or_default(), dbid.unwrap_or_default(), queryid.unwrap_or_default()));
+        -> void(store::reset(userid.unwrap_or_default(), datid.unwrap_or_default(), queryid.unwrap_or_default()));
 
-    /// The rows of the view pg_stat_tempfile_io
-    pg_stat_tempfile_io() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// The rows of the view pg_stat_rowsource_tempfile_io
+    pg_stat_rowsource_tempfile_io() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(tempfile::io_columns(), |rows| tempfile::io_rows(rows)),
         view: View { comment: "Requests to temporary files since the last reset: a row per database and file type", adds: Adds::Database("The database") };
 
-    /// The rows of the view pg_stat_tempfile_io_histogram
-    pg_stat_tempfile_io_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// The rows of the view pg_stat_rowsource_tempfile_io_histogram
+    pg_stat_rowsource_tempfile_io_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(tempfile::histogram_columns(), |rows| tempfile::histogram_rows(rows)),
         view: View { comment: "How long the requests to temporary files took, in powers of two", adds: Adds::Database("The database") };
 
     /// Resets the counters of a database's temporary files; 0 stands for all databases
-    rowsource_tempfile_reset(dbid: oid = "0") TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> void(tempfile::reset(dbid.unwrap_or_default()));
+    rowsource_tempfile_reset(datid: oid = "0") TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> void(tempfile::reset(datid.unwrap_or_default()));
 
     /// The rows of the view pg_stat_rowsource_logical_io
     pg_stat_rowsource_logical_io() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -251,18 +251,18 @@ functions! {
         -> rows(waits::plan_columns(), |rows| waits::plan_rows(rows)),
         view: View { comment: "What the nodes of each stored plan waited for, and its statement outside of them, in all its executions", adds: Adds::Names(RAN) };
 
-    /// The rows of the view rowsource_system_waits
-    rowsource_system_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// The rows of the view pg_stat_rowsource_system_waits
+    pg_stat_rowsource_system_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::system_columns(), |rows| waits::system_rows(rows)),
         view: View { comment: "The waits of all processes since the server started, those that have ended included", adds: Adds::Nothing };
 
-    /// The rows of the view rowsource_session_waits
-    rowsource_session_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// The rows of the view pg_stat_rowsource_session_waits
+    pg_stat_rowsource_session_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::session_columns(), |rows| waits::session_rows(rows)),
-        view: View { comment: "The waits of each running process since it started", adds: Adds::Nothing };
+        view: View { comment: "The waits of each running process since it started", adds: Adds::Session };
 
-    /// The rows of the view rowsource_wait_histogram
-    rowsource_wait_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// The rows of the view pg_stat_rowsource_wait_histogram
+    pg_stat_rowsource_wait_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::histogram_columns(), |rows| waits::histogram_rows(rows)),
         view: View { comment: "How long the waits of all processes took, in powers of two", adds: Adds::Nothing };
 
@@ -288,7 +288,7 @@ functions! {
 
     /// The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash
     rowsource_ash(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time)),
         view: View { comment: "Active session history: a row for each session that was active when the sessions were sampled", adds: Adds::Names(["The user of the statement", "The database of the session"]) };
@@ -300,14 +300,15 @@ functions! {
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour
     rowsource_top_activity(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time));
+        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time)),
+        view: View { comment: "What sessions did most in the last hour: samples by statement, plan, node and wait event", adds: Adds::Names(["The user of the statement", "The database of the sessions"]) };
 
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last
     /// hour
     rowsource_ash_report(
-        from_time: timestamptz = "NULL", to_time: timestamptz = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
 
@@ -317,18 +318,18 @@ functions! {
         -> int(ash::start());
 
     /// Internal: how long the last statement of each session has waited for temporary files. Everyone may
-    /// call it, because rowsource_temp_usage() runs with its caller's rights. Statements of others are left
+    /// call it, because rowsource_tempfile_usage() runs with its caller's rights. Statements of others are left
     /// out, as in pg_stat_activity
-    rowsource_temp_times() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    _rowsource_tempfile_times() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::time_columns(), |rows| temp_usage::time_rows(rows));
 
-    /// Internal: the temporary files on disk. Everyone may call it, because rowsource_temp_usage() runs
+    /// Internal: the temporary files on disk. Everyone may call it, because rowsource_tempfile_usage() runs
     /// with its caller's rights
-    rowsource_temp_files() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+    _rowsource_tempfiles() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::file_columns(), |rows| temp_usage::file_rows(rows));
 
-    /// Internal: formats the report of rowsource_iostat_report()
-    rowsource_iostat_lines(
+    /// Internal: formats the report of rowsource_tempfile_report()
+    rowsource_tempfile_lines(
         wanted_from: bigint, wanted_to: bigint, from_snap: bigint, to_snap: bigint,
         from_at: text(MAX_REPORT_BYTES), to_at: text(MAX_REPORT_BYTES), seconds: float8,
         filetypes: text(MAX_REPORT_BYTES)
@@ -357,7 +358,7 @@ functions! {
     /// Internal: formats the plan of rowsource_display_snapshot()
     rowsource_display_stored(
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,
-        taken_at: text(MAX_FORMAT_BYTES), userid: oid, dbid: oid, queryid: bigint, planid: bigint,
+        taken_at: text(MAX_FORMAT_BYTES), userid: oid, datid: oid, queryid: bigint, planid: bigint,
         plan_shape: bigint, toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
         statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
     ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
@@ -370,7 +371,7 @@ functions! {
             let find = || Some(Stored {
                 key: PlanKey::new(
                     userid?.to_u32(),
-                    dbid?.to_u32(),
+                    datid?.to_u32(),
                     queryid?,
                     PlanId { number: planid?, shape: plan_shape? as u32 },
                     toplevel?,

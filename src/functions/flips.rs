@@ -65,11 +65,11 @@ fn time(sample: &Sample, of: fn(&Sample) -> f64) -> Option<f64> {
 pub fn columns() -> Columns<Flip> {
     columns! { |flip: &Flip|
         /// When the first execution of the new plan ended
-        at: timestamptz = flip.event.at;
+        changed_at: timestamptz = flip.event.at;
         /// The OID of the user who ran the statement
         userid: oid = flip.event.from.userid;
         /// The OID of the database in which the statement ran
-        dbid: oid = flip.event.from.dbid;
+        datid: oid = flip.event.from.datid;
         /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
         queryid: bigint = flip.seen(flip.event.from.queryid);
         /// Whether a client sent the statement; false if another statement ran it
@@ -86,7 +86,7 @@ pub fn columns() -> Columns<Flip> {
         calls_before: bigint = flip.event.before.calls;
         /// Milliseconds of these executions on average
         mean_time_before: float8 = time(&flip.event.before, |sample| sample.mean_ms);
-        /// The standard error of that mean
+        /// The standard error of that mean, in milliseconds
         stderr_before: float8 = flip.event.before.error_ms();
         /// Milliseconds of a typical execution of the plan before, since it took over itself: the geometric
         /// mean, which few very long executions hardly change
@@ -95,9 +95,9 @@ pub fn columns() -> Columns<Flip> {
         calls_after: bigint = flip.event.after.calls;
         /// Milliseconds of these executions on average
         mean_time_after: float8 = time(&flip.event.after, |sample| sample.mean_ms);
-        /// The standard error of that mean
+        /// The standard error of that mean, in milliseconds
         stderr_after: float8 = flip.event.after.error_ms();
-        /// The same for the new plan, until another one took over
+        /// Milliseconds of a typical execution of the new plan, until another one took over
         typical_time_after: float8 = time(&flip.event.after, Sample::typical_ms);
         /// Milliseconds that the executions of the new plan took longer in all than they would have taken
         /// before; negative if they took less. It is the difference of the mean times if that is more than

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
 
-/// Adds the rows of `rowsource_iostat_report()`. The arguments are the numbers of the requested snapshots and of the found
+/// Adds the rows of `rowsource_tempfile_report()`. The arguments are the numbers of the requested snapshots and of the found
 /// ones, the times when these were taken, the seconds between them, and the statistics of that interval as JSON.
 pub fn iostat_lines(
     rows: &mut Rows,
@@ -149,7 +149,9 @@ pub fn note_removed(count: i64) {
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();
     session::each_plan(|plan| {
-        if since.is_some_and(|since| plan.statistics.last_seen < since) || plan.description.nodes.is_empty() {
+        if since.is_some_and(|since| plan.statistics.last_seen_at < since)
+            || plan.description.nodes.is_empty()
+        {
             return;
         }
         let stored = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
@@ -173,7 +175,7 @@ pub fn plan_columns() -> Columns<Stored> {
         /// The OID of the user who ran the statement
         userid: oid = plan.key.userid;
         /// The OID of the database in which the statement ran
-        dbid: oid = plan.key.dbid;
+        datid: oid = plan.key.datid;
         /// Identifies the statement
         queryid: bigint = plan.key.queryid;
         /// Identifies the plan
@@ -248,12 +250,12 @@ pub fn stored_lines(
         ArchiveError::Version => fail(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             &error.to_string(),
-            "Only the version that took the snapshot can show its plans. The sums are in the view rowsource_plan_history.",
+            "Only the version that took the snapshot can show its plans. The sums are in the view rowsource_interval_plans.",
         ),
         ArchiveError::Damaged => fail(
             PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
             &error.to_string(),
-            "Show the plan of another snapshot. The sums are in the view rowsource_plan_history.",
+            "Show the plan of another snapshot. The sums are in the view rowsource_interval_plans.",
         ),
     });
     rows.add_line(&format!("snapshot {snapshot}  {taken_at}"));

@@ -150,7 +150,7 @@ fn header(live: &Live, description: &PlanDescription, workers: usize) -> Header 
             .unwrap_or_default(),
         text: description.text.clone(),
         user: server::user_name(setup.key.userid).unwrap_or_default(),
-        database: server::database_name(setup.key.dbid).unwrap_or_default(),
+        database: server::database_name(setup.key.datid).unwrap_or_default(),
         elapsed_ms: statement.elapsed_ns() / 1e6,
         shown: Shown::Last,
         block_size: pg_sys::BLCKSZ,
@@ -296,7 +296,7 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         /// The OID of the user who runs the statement
         userid: oid = row.key(|key| key.userid);
         /// The OID of the database in which it runs
-        dbid: oid = row.key(|key| key.dbid);
+        datid: oid = row.key(|key| key.datid);
         /// Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see
         /// it
         queryid: bigint = row.key(|key| key.queryid).filter(|_| row.is_visible());
@@ -333,7 +333,7 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         total_time: float8 = row.time(|time| time.total_ms);
         /// Milliseconds in the node itself
         self_time: float8 = row.time(|time| time.self_ms);
-        /// One standard error of total_time
+        /// One standard error of total_time, in milliseconds
         time_error: float8 = row.time(|time| time.error_ms);
         /// Blocks of tables and indexes that the node and those below it found in shared buffers
         shared_blks_hit: bigint = row.blocks(|it| it.shared_hit);

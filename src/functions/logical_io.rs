@@ -288,7 +288,7 @@ pub fn node_columns() -> Columns<NodeRow> {
         /// One standard error of hit_us, in microseconds
         hit_error_us: float8 = row.gets.hit.as_ref().map(|hit| hit.error_ns / 1e3);
         /// Blocks that the node itself read
-        blks_read: bigint = row.gets.blocks.map(|(_, read)| read);
+        self_blks_read: bigint = row.gets.blocks.map(|(_, read)| read);
         /// The waits for these reads. From 17 on, a read may be of several blocks. From 18 on, another
         /// process may read ahead, so that there is nothing to wait for. NULL if waits are not counted
         reads: bigint = refused().is_none().then_some(row.gets.reads.waits);

@@ -134,8 +134,8 @@ fn part_columns() -> Columns<Part> {
         /// Milliseconds in the node itself, without the nodes below it. The times of parallel processes add
         /// up
         self_time: float8 = part.time(|time| time.self_ms);
-        /// The part that the node itself has of the time of its statement. The times of parallel processes
-        /// add up, so this can exceed 100 below a Gather
+        /// The part that the node itself has of the time of its statement, in percent. The times of parallel
+        /// processes add up, so this can exceed 100 below a Gather
         percent_of_statement: float8 = part.percent_of_statement();
         /// Processes that ran the node, on average: 1, or more below a Gather. NULL below a Gather that was
         /// never started, or without starts
@@ -197,14 +197,14 @@ pub fn columns() -> Columns<Row> {
         plan_rows: float8 = row.plan_rows();
         /// The executions that say something about the estimate: they completed, the node started, and
         /// nothing stopped it before its last row
-        estimated_executions: bigint = row.totals.estimates.executions;
+        compared_executions: bigint = row.totals.estimates.executions;
         /// How often the node was started in these executions
-        estimated_starts: bigint = row.totals.estimates.starts;
+        compared_starts: bigint = row.totals.estimates.starts;
         /// The rows that the planner expected in these executions: the sum of the estimate times the starts
         /// of each
-        estimated_rows: float8 = row.totals.estimates.expected_rows;
+        compared_plan_rows: float8 = row.totals.estimates.expected_rows;
         /// The rows that the node returned in these executions
-        estimated_actual_rows: bigint = row.totals.estimates.actual_rows;
+        compared_rows: bigint = row.totals.estimates.actual_rows;
         /// How many times more rows than expected one of these executions had at most; 1 if none had more
         max_underestimate: float8 = row.totals.estimates.max_underestimate();
         /// How many times fewer rows than expected one of these executions had at most; 1 if none had fewer
@@ -217,11 +217,11 @@ pub fn columns() -> Columns<Row> {
     let own = columns! { |row: &Row|
         /// Half of the timed calls of the node took at most these milliseconds, with all nodes below it;
         /// estimated from the histogram, at most twice or half as long; NULL if no call was timed
-        p50: float8 = row.percentile(0.5);
+        p50_time: float8 = row.percentile(0.5);
         /// 95 % of the timed calls took at most these milliseconds
-        p95: float8 = row.percentile(0.95);
+        p95_time: float8 = row.percentile(0.95);
         /// 99 % of the timed calls took at most these milliseconds
-        p99: float8 = row.percentile(0.99);
+        p99_time: float8 = row.percentile(0.99);
         /// Blocks of tables, indexes and temporary tables that the node itself read
         self_blks_read: bigint = row.own_io.as_ref().map(|own| own.read);
         /// Milliseconds reading those blocks; without track_io_timing, the waits for reads

@@ -30,7 +30,7 @@ pub struct Row {
 impl Row {
     fn of(stored: &Rc<Stored>) -> Row {
         let sums = stored.plan.statement_sums();
-        let names_from = stored.is_visible.then_some(stored.plan.key.dbid);
+        let names_from = stored.is_visible.then_some(stored.plan.key.datid);
         Row {
             key: stored.key(),
             details: statement_details(&sums, names_from),
@@ -45,7 +45,7 @@ impl Row {
     fn others(sum: &DatabaseSum) -> Row {
         Row {
             key: Key {
-                dbid: Some(sum.dbid).filter(|dbid| *dbid != 0),
+                datid: Some(sum.datid).filter(|datid| *datid != 0),
                 toplevel: Some(sum.toplevel),
                 ..Key::default()
             },
@@ -153,9 +153,9 @@ pub fn columns() -> Columns<Row> {
         /// How the last execution ended: completed, failed or cancelled
         last_outcome: text = outcome_name(row.totals.plan.last_outcome);
         /// When the first execution ended
-        first_seen: timestamptz = row.totals.plan.first_seen;
+        first_seen_at: timestamptz = row.totals.plan.first_seen_at;
         /// When the last execution ended
-        last_seen: timestamptz = row.totals.plan.last_seen;
+        last_seen_at: timestamptz = row.totals.plan.last_seen_at;
         /// The sampling frequency of the last execution, see pg_rowsource.sampfreq
         sampfreq: int = row.totals.plan.sampfreq;
         /// The clock of the last execution; core if PostgreSQL itself measured
@@ -171,12 +171,12 @@ pub fn columns() -> Columns<Row> {
         /// planning and commit, nor parallel workers: pg_stat_rowsource_waits shows these too. NULL if waits
         /// are not counted
         wait_time: float8 = wait_time(row.totals.plan.waits.run_ns() as f64 / 1e6);
-        /// The part of wait_time in which it waited for the client: to send rows to it, for example
+        /// Milliseconds of wait_time in which it waited for the client: to send rows to it, for example
         client_time: float8 = wait_time(row.totals.plan.waits.client_ns() as f64 / 1e6);
         /// Milliseconds that clients waited for the executions: before_time, total_time and commit_time; without the
         /// way of messages. NULL for statements in functions
         response_time: float8 = row.sent(row.totals.plan.response_ms());
-        /// The response time of the execution for which a client waited longest
+        /// Milliseconds of the response time of the execution for which a client waited longest
         max_response_time: float8 = row.sent(row.totals.plan.max_response_ms);
         /// Milliseconds from the arrival of the clients' messages to the executor: parsing, planning, binding, the
         /// executor's start, and waits for locks meanwhile

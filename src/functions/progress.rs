@@ -102,7 +102,7 @@ impl Row<'_> {
         (percent >= LEAST).then(|| statement.elapsed_ns() / 1e6 * (100.0 - percent) / percent)
     }
 
-    fn running_since(&self) -> Option<i64> {
+    fn call_started_at(&self) -> Option<i64> {
         let ns = self
             .seen()?
             .computed
@@ -120,7 +120,7 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         /// The OID of the user who runs the statement
         userid: oid = row.key().map(|key| key.userid);
         /// The OID of the database in which it runs
-        dbid: oid = row.key().map(|key| key.dbid);
+        datid: oid = row.key().map(|key| key.datid);
         /// Identifies the statement, as in pg_stat_statements and pg_stat_activity; NULL if you may not see
         /// it
         queryid: bigint = row.seen_key().map(|key| key.queryid);
@@ -135,12 +135,12 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         state: text = row.seen().map(|live| live::state(&live.statement));
         /// Milliseconds in which it ran, without those in which its cursor was idle
         elapsed_time: float8 = row.seen().map(|live| live.statement.elapsed_ns() / 1e6);
-        /// How much of its work is done, about; NULL if nothing can be said
+        /// How much of its work is done in percent, about; NULL if nothing can be said
         percent_done: float8 = row.percent(|it| it.done, f64::round);
-        /// How much of its work is done at least. The work is the rows that its nodes scan, take and return,
-        /// each weighted by its kind
+        /// How many percent of its work are done at least. The work is the rows that its nodes scan, take and
+        /// return, each weighted by its kind
         percent_low: float8 = row.percent(|it| it.low, f64::floor);
-        /// How much of its work is done at most, if the statement is read to its end
+        /// How many percent of its work are done at most, if the statement is read to its end
         percent_high: float8 = row.percent(|it| it.high, f64::ceil);
         /// What percent_done rests on. rows: mostly rows and blocks that were counted, and sizes of tables;
         /// planner: mostly the planners estimates
@@ -148,9 +148,9 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         /// Milliseconds that the rest takes if it is as fast as what is done; NULL if nothing is done, and
         /// for an idle cursor
         time_left: float8 = row.left(|it| it.done);
-        /// The same from percent_high
+        /// Milliseconds that the rest takes at least: the same from percent_high
         time_left_low: float8 = row.left(|it| it.high);
-        /// The same from percent_low; NULL if percent_low is 0
+        /// Milliseconds that the rest takes at most: the same from percent_low; NULL if percent_low is 0
         time_left_high: float8 = row.left(|it| it.low);
         /// The number of the node that runs, from 0 at the root, in the order of EXPLAIN; NULL if none runs,
         /// or if it is not known
@@ -161,7 +161,7 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         object_name: text = row.node().and_then(|node| node.object_name.as_ref());
         /// When the call of that node that is in progress began, some milliseconds too early (see Beats in
         /// the chapter about time); NULL if the node is not timed
-        running_since: timestamptz = row.running_since();
+        call_started_at: timestamptz = row.call_started_at();
     }
 }
 
@@ -190,7 +190,7 @@ fn progress(leader: &Live, published: &Published, all: &[Live], sizes: &mut Size
     let blocks_are_known =
         !statement.state.is_running || statement.hot.is_some_and(|hot| hot.counters.is_some());
     // Another database's tables cannot be opened.
-    let is_this_database = statement.setup.key.dbid == server::database_id();
+    let is_this_database = statement.setup.key.datid == server::database_id();
     let mut nodes = Vec::with_capacity(stats.len());
     for (i, (plan, stats)) in description.nodes.iter().zip(&stats).enumerate() {
         let extent = extents.get(i);

@@ -91,12 +91,12 @@ pub fn file_columns() -> Columns<Listed> {
         pid: int = file.name.pid;
         /// The files of a session are numbered from 1 on
         part: int = file.name.part;
-        /// Its size
+        /// Its size in bytes
         bytes: bigint = file.bytes;
         /// When the process began
-        session_start: timestamptz = server::from_unix(file.name.start);
+        backend_start: timestamptz = server::from_unix(file.name.start);
         /// When it was last written
-        modified: timestamptz = server::from_unix(file.modified);
+        modified_at: timestamptz = server::from_unix(file.modified);
         /// Whether this session writes it
         is_own: boolean = file.name.is_mine();
         /// Lines of all files of this session that could not be written; NULL for other sessions

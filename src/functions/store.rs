@@ -45,7 +45,7 @@ pub fn info_columns() -> Columns<Shared> {
         /// Plans that made room for others
         evictions: bigint = shared.store.evictions;
         /// Since when the plans do not contain all executions: the first of evictions and refused; NULL if they do
-        incomplete_since: timestamptz = shared.store.incomplete_since;
+        incomplete_at: timestamptz = shared.store.incomplete_at;
         /// Executions that could not be stored: plans of more than 1,000 nodes, or no memory
         refused: bigint = shared.store.refused;
         /// Plans whose text or predicates were cut
@@ -53,7 +53,7 @@ pub fn info_columns() -> Columns<Shared> {
         /// When the plans were last reset
         stats_reset: timestamptz = shared.store.reset_at;
         /// Since when pg_rowsource.enabled is off; NULL while it is on
-        off_since: timestamptz = switch::off_since();
+        disabled_at: timestamptz = switch::disabled_at();
         /// Sessions in which long calls without I/O may be missed: no worker runs, or it cannot see them
         sessions_without_beats: bigint = shared.without_beats.0;
         /// Why, for one of them: no worker runs, or what the system answered when the session wanted to share a page
@@ -84,11 +84,11 @@ pub(super) fn fail_without_store(message: &str) -> ! {
 }
 
 /// Deletes the plans of a user, a database and a query. 0 means any.
-pub fn reset(userid: pg_sys::Oid, dbid: pg_sys::Oid, queryid: i64) {
-    let (userid, dbid) = (userid.to_u32(), dbid.to_u32());
-    session::reset(userid, dbid, queryid);
-    store::reset(userid, dbid, queryid);
-    if (userid, dbid, queryid) == (0, 0, 0) {
+pub fn reset(userid: pg_sys::Oid, datid: pg_sys::Oid, queryid: i64) {
+    let (userid, datid) = (userid.to_u32(), datid.to_u32());
+    session::reset(userid, datid, queryid);
+    store::reset(userid, datid, queryid);
+    if (userid, datid, queryid) == (0, 0, 0) {
         executor::describe_all_again();
     }
 }

@@ -29,7 +29,7 @@ impl Stored {
         let key = &self.plan.key;
         Key {
             userid: Some(key.userid),
-            dbid: Some(key.dbid),
+            datid: Some(key.datid),
             ids: self.is_visible.then(|| (key.queryid, key.planid, key.shape())),
             toplevel: Some(key.toplevel()),
         }
@@ -55,7 +55,7 @@ impl Stored {
 #[derive(Default)]
 pub struct Key {
     pub userid: Option<u32>,
-    pub dbid: Option<u32>,
+    pub datid: Option<u32>,
     /// The queryid, the planid and the shape.
     pub ids: Option<(i64, i64, u32)>,
     pub toplevel: Option<bool>,
@@ -67,7 +67,7 @@ pub fn key_columns() -> Columns<Key> {
         /// The OID of the user who ran the statement
         userid: oid = key.userid;
         /// The OID of the database in which the statement ran
-        dbid: oid = key.dbid;
+        datid: oid = key.datid;
         /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
         queryid: bigint = key.ids.map(|(queryid, _, _)| queryid);
         /// Identifies the plan by its nodes, objects and strategies

@@ -69,7 +69,7 @@ pub fn lines(rows: &mut Rows, sort: &str, limit: Option<i32>) {
         let calls = stored_calls(&plan);
         let is_recursive = !key.toplevel();
         totals.add(is_recursive, &calls, &plan.statistics.waits, event_name);
-        let statement = (key.userid, key.dbid, key.queryid, is_recursive);
+        let statement = (key.userid, key.datid, key.queryid, is_recursive);
         let place = *places.entry(statement).or_insert_with(|| {
             totals.statements[usize::from(is_recursive)] += 1;
             listed.push(Listed {

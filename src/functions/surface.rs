@@ -155,6 +155,10 @@ pub enum Adds {
     Nothing,
     /// usename and datname, as the first ones.
     Names([&'static str; 2]),
+    /// The same, of rows that are sorted.
+    Sorted([&'static str; 2], &'static str),
+    /// usename, datname, userid and datid of the session with the pid, as the first ones.
+    Session,
     /// datname, as the second one.
     Database(&'static str),
 }
@@ -189,7 +193,26 @@ impl Object {
         let mut columns = self.columns.clone();
         let code = match view.adds {
             Adds::Nothing => format!("\n    SELECT * {from}"),
-            Adds::Names([user, database]) => {
+            Adds::Session => {
+                let session = [
+                    Declared::new::<sql_types::name>("usename", "The user of the session"),
+                    Declared::new::<sql_types::name>("datname", "The database of the session"),
+                    Declared::new::<sql_types::oid>("userid", "The OID of the user of the session"),
+                    Declared::new::<sql_types::oid>("datid", "The OID of the database of the session"),
+                ];
+                columns.splice(0..0, session);
+                format!(
+                    "
+    SELECT a.usename, a.datname, a.usesysid AS userid, a.datid, s.*
+      {from} s
+           LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.pid"
+                )
+            }
+            Adds::Names([user, database]) | Adds::Sorted([user, database], _) => {
+                let order = match view.adds {
+                    Adds::Sorted(_, by) => format!("\n     ORDER BY {by}"),
+                    _ => String::new(),
+                };
                 columns.insert(0, Declared::new::<sql_types::name>("usename", user));
                 columns.insert(1, Declared::new::<sql_types::name>("datname", database));
                 format!(
@@ -197,7 +220,7 @@ impl Object {
     SELECT u.rolname AS usename, d.datname, s.*
       {from} s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
-           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid"
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid{order}"
                 )
             }
             Adds::Database(database) => {

@@ -33,7 +33,7 @@ pub struct Files {
 
 type Usage = BTreeMap<Key, Files>;
 
-/// Adds the rows of `rowsource_temp_files()`.
+/// Adds the rows of `_rowsource_tempfiles()`.
 pub fn file_rows(rows: &mut Rows) {
     let mut usage = Usage::new();
     for tablespace in tablespaces() {
@@ -52,7 +52,7 @@ pub fn file_rows(rows: &mut Rows) {
     }
 }
 
-/// The columns of `rowsource_temp_files()`.
+/// The columns of `_rowsource_tempfiles()`.
 pub fn file_columns() -> Columns<(Key, Files)> {
     columns! { |row: &(Key, Files)|
         /// The process that made the files; NULL if it is not known
@@ -60,15 +60,15 @@ pub fn file_columns() -> Columns<(Key, Files)> {
         /// The OID of the database of a temporary table
         datid: oid = row.0.datid;
         /// work file, shared file set (of several processes) or temp table
-        kind: text = row.0.kind;
+        filetype: text = row.0.kind;
         /// The number of files
         files: bigint = row.1.count;
-        /// Their size
+        /// Their size in bytes
         bytes: bigint = row.1.bytes;
     }
 }
 
-/// Adds the rows of `rowsource_temp_times()`: the time that the last statement of each session has waited for temporary files.
+/// Adds the rows of `_rowsource_tempfile_times()`: the time that the last statement of each session has waited for temporary files.
 /// As in pg_stat_activity, statements of other users are left out unless the user may see them.
 pub fn time_rows(rows: &mut Rows) {
     let columns = time_columns();
@@ -77,7 +77,7 @@ pub fn time_rows(rows: &mut Rows) {
     }
 }
 
-/// The columns of `rowsource_temp_times()`.
+/// The columns of `_rowsource_tempfile_times()`.
 pub fn time_columns() -> Columns<(i32, StatementTime)> {
     columns! { |row: &(i32, StatementTime)|
         /// The process of the session
@@ -85,7 +85,7 @@ pub fn time_columns() -> Columns<(i32, StatementTime)> {
         /// When its last statement began
         query_start: timestamptz = row.1.statement;
         /// Milliseconds that this has waited for temporary files, in all its processes
-        temp_time: float8 = row.1.ns as f64 / 1e6;
+        wait_time: float8 = row.1.ns as f64 / 1e6;
     }
 }
 

@@ -1,4 +1,4 @@
-//! The rows of `pg_stat_tempfile_io` and its histogram, and their reset.
+//! The rows of `pg_stat_rowsource_tempfile_io` and its histogram, and their reset.
 
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
@@ -57,7 +57,7 @@ impl Io {
     }
 }
 
-/// Adds the rows of `pg_stat_tempfile_io`: one per database and file type.
+/// Adds the rows of `pg_stat_rowsource_tempfile_io`: one per database and file type.
 pub fn io_rows(rows: &mut Rows) {
     fallback::add();
     let columns = io_columns();
@@ -70,7 +70,7 @@ pub fn io_rows(rows: &mut Rows) {
     });
 }
 
-/// The columns of `pg_stat_tempfile_io()`.
+/// The columns of `pg_stat_rowsource_tempfile_io()`.
 pub fn io_columns() -> Columns<Io> {
     columns! { |row: &Io|
         /// The OID of the database; 0 for processes without one, NULL if several databases share one set of
@@ -79,43 +79,43 @@ pub fn io_columns() -> Columns<Io> {
         /// work file (sorts, hashes, materialised results) or temp table
         filetype: text = row.filetype.name();
         /// Read requests of one block or less
-        small_read_reqs: bigint = row.requests(Small, Read).count;
+        small_reads: bigint = row.requests(Small, Read).count;
         /// Bytes read by these requests
         small_read_bytes: bigint = row.requests(Small, Read).bytes;
         /// Milliseconds of these requests; NULL if they were not timed
-        small_read_service_time: float8 = row.total_ms(Small, Read);
+        small_read_time: float8 = row.total_ms(Small, Read);
         /// Milliseconds of such a request on average
-        small_read_avg_time: float8 = row.average_ms(Small, Read);
+        small_read_mean_time: float8 = row.average_ms(Small, Read);
         /// Milliseconds of the longest such request; NULL if only blocks were counted
         small_read_max_time: float8 = row.max_ms(Small, Read);
         /// Read requests of more than one block
-        large_read_reqs: bigint = row.requests(Large, Read).count;
+        large_reads: bigint = row.requests(Large, Read).count;
         /// Bytes read by these requests
         large_read_bytes: bigint = row.requests(Large, Read).bytes;
         /// Milliseconds of these requests; NULL if they were not timed
-        large_read_service_time: float8 = row.total_ms(Large, Read);
+        large_read_time: float8 = row.total_ms(Large, Read);
         /// Milliseconds of such a request on average
-        large_read_avg_time: float8 = row.average_ms(Large, Read);
+        large_read_mean_time: float8 = row.average_ms(Large, Read);
         /// Milliseconds of the longest such request; NULL if only blocks were counted
         large_read_max_time: float8 = row.max_ms(Large, Read);
         /// Write requests of one block or less
-        small_write_reqs: bigint = row.requests(Small, Write).count;
+        small_writes: bigint = row.requests(Small, Write).count;
         /// Bytes written by these requests
         small_write_bytes: bigint = row.requests(Small, Write).bytes;
         /// Milliseconds of these requests; NULL if they were not timed
-        small_write_service_time: float8 = row.total_ms(Small, Write);
+        small_write_time: float8 = row.total_ms(Small, Write);
         /// Milliseconds of such a request on average
-        small_write_avg_time: float8 = row.average_ms(Small, Write);
+        small_write_mean_time: float8 = row.average_ms(Small, Write);
         /// Milliseconds of the longest such request; NULL if only blocks were counted
         small_write_max_time: float8 = row.max_ms(Small, Write);
         /// Write requests of more than one block
-        large_write_reqs: bigint = row.requests(Large, Write).count;
+        large_writes: bigint = row.requests(Large, Write).count;
         /// Bytes written by these requests
         large_write_bytes: bigint = row.requests(Large, Write).bytes;
         /// Milliseconds of these requests; NULL if they were not timed
-        large_write_service_time: float8 = row.total_ms(Large, Write);
+        large_write_time: float8 = row.total_ms(Large, Write);
         /// Milliseconds of such a request on average
-        large_write_avg_time: float8 = row.average_ms(Large, Write);
+        large_write_mean_time: float8 = row.average_ms(Large, Write);
         /// Milliseconds of the longest such request; NULL if only blocks were counted
         large_write_max_time: float8 = row.max_ms(Large, Write);
         /// request: each request was counted. counter: core counted the blocks
@@ -128,7 +128,7 @@ pub fn io_columns() -> Columns<Io> {
 /// The requests of a database, of one kind and in one bucket, and their number.
 type Bucket = (u32, Kind, usize, u64);
 
-/// Adds the rows of `pg_stat_tempfile_io_histogram`: one per kind of request and bucket that is not empty.
+/// Adds the rows of `pg_stat_rowsource_tempfile_io_histogram`: one per kind of request and bucket that is not empty.
 pub fn histogram_rows(rows: &mut Rows) {
     let columns = histogram_columns();
     counters::each(|counted| {
@@ -142,7 +142,7 @@ pub fn histogram_rows(rows: &mut Rows) {
     });
 }
 
-/// The columns of `pg_stat_tempfile_io_histogram()`.
+/// The columns of `pg_stat_rowsource_tempfile_io_histogram()`.
 pub fn histogram_columns() -> Columns<Bucket> {
     columns! { |row: &Bucket|
         /// The OID of the database; 0 for processes without one, NULL if several databases share one set of
@@ -159,12 +159,12 @@ pub fn histogram_columns() -> Columns<Bucket> {
         /// The upper bound of the bucket, in microseconds; NULL if it has none
         to_us: float8 = RequestTimes::bounds_us(row.2).1;
         /// Requests that took this long
-        reqs: bigint = row.3;
+        requests: bigint = row.3;
     }
 }
 
 /// Resets the counters of a database, or of all databases if the OID is 0.
-pub fn reset(dbid: pg_sys::Oid) {
+pub fn reset(datid: pg_sys::Oid) {
     fallback::add();
-    counters::reset(dbid.to_u32());
+    counters::reset(datid.to_u32());
 }

@@ -23,8 +23,8 @@ pub struct Wanted {
     pub binds: bool,
     pub pid: Option<i32>,
     pub application_name: Option<String>,
-    pub role: Option<String>,
-    pub database: Option<String>,
+    pub usename: Option<String>,
+    pub datname: Option<String>,
     pub client_addr: Option<String>,
     pub queryid: Option<i64>,
     /// In microseconds.
@@ -36,8 +36,8 @@ impl Wanted {
     pub fn has_condition(&self) -> bool {
         self.pid.is_some()
             || self.application_name.is_some()
-            || self.role.is_some()
-            || self.database.is_some()
+            || self.usename.is_some()
+            || self.datname.is_some()
             || self.client_addr.is_some()
             || self.queryid.is_some()
     }
@@ -50,8 +50,8 @@ impl Wanted {
             number: 0,
             pid,
             started: self.pid.map_or(0, started),
-            role: self.role.as_deref().map_or(0, role),
-            database: self.database.as_deref().map_or(0, database),
+            role: self.usename.as_deref().map_or(0, role),
+            database: self.datname.as_deref().map_or(0, database),
             queryid: self.queryid.map_or(0, queryid),
             network: self.client_addr.as_deref().map_or(Network::NONE, network),
             application_name: self.application_name.as_deref().map_or(Name::NONE, name),
@@ -274,24 +274,24 @@ pub fn columns() -> Columns<Listed> {
         /// Condition: the session's application_name
         application_name: text = row.0.application_name.get().map(server::from_database);
         /// Condition: the OID of the session's user, or of the role that SET ROLE has chosen
-        roleid: oid = (row.0.role != 0).then_some(row.0.role);
+        userid: oid = (row.0.role != 0).then_some(row.0.role);
         /// Condition: the OID of the session's database
-        dbid: oid = (row.0.database != 0).then_some(row.0.database);
+        datid: oid = (row.0.database != 0).then_some(row.0.database);
         /// Condition: the address of the client, or a network that contains it
         client_addr: inet = row.0.network.is_known().then(|| row.0.network.to_string());
         /// Only this statement is traced, with what it calls
         queryid: bigint = (row.0.queryid != 0).then_some(row.0.queryid);
         /// Whether each wait is listed
-        waits: boolean = row.0.waits;
+        with_waits: boolean = row.0.waits;
         /// Whether the values of parameters are listed
-        binds: boolean = row.0.binds;
+        with_binds: boolean = row.0.binds;
         /// The OID of the role that has set it
-        set_by: oid = row.0.set_by;
+        set_by_userid: oid = row.0.set_by;
         /// When it was set
-        since: timestamptz = row.0.since;
+        set_at: timestamptz = row.0.since;
         /// When it expires
-        expires: timestamptz = row.0.expires;
+        expires_at: timestamptz = row.0.expires;
         /// How many sessions have found at their last look that it means them
-        sessions: int = row.1;
+        sessions: bigint = row.1;
     }
 }

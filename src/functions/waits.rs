@@ -1,4 +1,4 @@
-//! The rows of `rowsource_system_waits`, `rowsource_session_waits`, `rowsource_wait_histogram` and `pg_stat_rowsource_waits`.
+//! The rows of `pg_stat_rowsource_system_waits`, `pg_stat_rowsource_session_waits`, `pg_stat_rowsource_wait_histogram` and `pg_stat_rowsource_waits`.
 
 use super::stored::{self, Key};
 use super::wait_names::{self, Name};
@@ -77,14 +77,14 @@ fn number_columns<K>() -> Columns<Row<K>> {
         /// Waits that have ended
         waits: bigint = row.waits.map(|waits| waits.count());
         /// Milliseconds of these waits
-        total_time: float8 = row.total_ms();
+        wait_time: float8 = row.total_ms();
         /// Milliseconds of such a wait on average
         mean_time: float8 = row.waits.filter(|waits| waits.count() > 0)
             .and_then(|waits| Some(row.total_ms()? / waits.count() as f64));
         /// Milliseconds of the longest such wait
         max_time: float8 = row.waits.map(|waits| waits.max_ns as f64 / NS_PER_MS);
         /// Milliseconds that 99 % of these waits took at most, estimated from the histogram
-        p99: float8 = row.waits.and_then(|waits| waits.quantile_ns(0.99)).map(|ns| ns / NS_PER_MS);
+        p99_time: float8 = row.waits.and_then(|waits| waits.quantile_ns(0.99)).map(|ns| ns / NS_PER_MS);
     }
 }
 
@@ -96,12 +96,12 @@ fn backend_type_columns() -> Columns<Row<String>> {
     }
 }
 
-/// The columns of `rowsource_system_waits()`.
+/// The columns of `pg_stat_rowsource_system_waits()`.
 pub fn system_columns() -> Columns<Row<String>> {
     backend_type_columns().and(event_columns()).and(number_columns())
 }
 
-/// The columns of `rowsource_session_waits()`.
+/// The columns of `pg_stat_rowsource_session_waits()`.
 pub fn session_columns() -> Columns<Row<i32>> {
     let pid = columns! { |row: &Row<i32>|
         /// The process
@@ -110,7 +110,7 @@ pub fn session_columns() -> Columns<Row<i32>> {
     pid.and(event_columns()).and(number_columns())
 }
 
-/// The columns of `rowsource_wait_histogram()`.
+/// The columns of `pg_stat_rowsource_wait_histogram()`.
 pub fn histogram_columns() -> Columns<Row<String>> {
     let bucket = columns! { |row: &Row<String>|
         /// The lower bound of the bucket, in microseconds
@@ -129,9 +129,9 @@ pub fn stored_columns() -> Columns<Row<String>> {
         /// Waits that have ended
         waits: bigint = row.waits.map(|waits| waits.count());
         /// Milliseconds of these waits
-        total_time: float8 = row.total_ms();
+        wait_time: float8 = row.total_ms();
         /// Since when they are counted
-        counted_since: timestamptz = slots::counted_since();
+        stats_reset: timestamptz = slots::stats_reset();
     };
     backend_type_columns().and(event_columns()).and(numbers)
 }
@@ -175,7 +175,7 @@ pub fn plan_columns() -> Columns<OfPlan> {
         /// Waits, also those of parallel workers in this node
         waits: bigint = row.waits.map(|of| of.waits);
         /// Milliseconds of these waits
-        total_time: float8 = row.waits.map(|of| ms(of.ns));
+        wait_time: float8 = row.waits.map(|of| ms(of.ns));
         /// Milliseconds of such a wait on average
         mean_time: float8 = row.waits.map(|of| ms(of.ns) / of.waits.max(1) as f64);
         /// Milliseconds of the longest such wait
@@ -216,7 +216,7 @@ fn system() -> BTreeMap<(String, Name), Waits> {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "pg_rowsource counts only the waits of this session",
-            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, rowsource_session_waits shows the waits of this session since it loaded the library.",
+            "Add pg_rowsource to \"shared_preload_libraries\" and restart the server. Until then, pg_stat_rowsource_session_waits shows the waits of this session since it loaded the library.",
         )
     };
     by_type(total)
@@ -232,7 +232,7 @@ fn by_type(total: BTreeMap<(u32, Event), Waits>) -> BTreeMap<(String, Name), Wai
 
 /// Adds the rows of `rowsource_waits_to_store()`: none if the waits of all processes are not counted.
 pub fn rows_to_store(rows: &mut Rows) {
-    let (None, Some(total), Some(_)) = (refused(), slots::total(), slots::counted_since()) else {
+    let (None, Some(total), Some(_)) = (refused(), slots::total(), slots::stats_reset()) else {
         return;
     };
     let columns = stored_columns();
@@ -241,7 +241,7 @@ pub fn rows_to_store(rows: &mut Rows) {
     }
 }
 
-/// Adds the rows of `rowsource_system_waits`: one per type of processes and event.
+/// Adds the rows of `pg_stat_rowsource_system_waits`: one per type of processes and event.
 pub fn system_rows(rows: &mut Rows) {
     let columns = system_columns();
     if add_refusal(rows, &columns) {
@@ -252,7 +252,7 @@ pub fn system_rows(rows: &mut Rows) {
     }
 }
 
-/// Adds the rows of `rowsource_session_waits`: one per running process and event. As in pg_stat_activity, processes of other
+/// Adds the rows of `pg_stat_rowsource_session_waits`: one per running process and event. As in pg_stat_activity, processes of other
 /// users are left out unless the user may see them.
 pub fn session_rows(rows: &mut Rows) {
     let columns = session_columns();
@@ -271,7 +271,7 @@ pub fn session_rows(rows: &mut Rows) {
     }
 }
 
-/// Adds the rows of `rowsource_wait_histogram`: one per type of processes, event and bucket that is not empty.
+/// Adds the rows of `pg_stat_rowsource_wait_histogram`: one per type of processes, event and bucket that is not empty.
 pub fn histogram_rows(rows: &mut Rows) {
     let columns = histogram_columns();
     if add_refusal(rows, &columns) {

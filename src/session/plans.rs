@@ -167,9 +167,9 @@ impl Plans {
     }
 
     /// Removes the plans of a user, database and query, and their statistics. 0 means any.
-    pub fn reset(&mut self, userid: u32, dbid: u32, queryid: i64) {
+    pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) {
         self.remove(|plan| {
-            let is_unwanted = plan.key.matches(userid, dbid, queryid);
+            let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {
                 plan.local.replace(None);
             }

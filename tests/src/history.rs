@@ -138,7 +138,7 @@ pub fn measured(observer: &mut Client, during: Duration) -> Cost {
     let row = observer
         .query_one(
             "SELECT sum(samples)::float8 / sum(average_active_sessions), sum(average_active_sessions)
-             FROM rowsource_top_activity($1, $2)",
+             FROM rowsource_top_activity($1::timestamptz::text, $2::timestamptz::text)",
             &[&from, &to],
         )
         .expect("rowsource_top_activity");

@@ -122,7 +122,7 @@ pub fn kept(client: &mut Client, like: &str) -> Vec<KeptPlan> {
         .query(
             "SELECT queryid, planid, query, calls, failed_calls, cancelled_calls, total_time, min_time, max_time,
                     mean_time, stddev_time, last_time, last_outcome
-             FROM pg_stat_rowsource_plans WHERE query LIKE $1 ORDER BY first_seen, planid",
+             FROM pg_stat_rowsource_plans WHERE query LIKE $1 ORDER BY first_seen_at, planid",
             &[&like],
         )
         .expect("pg_stat_rowsource_plans")

@@ -1,4 +1,4 @@
-//! Queries of `pg_stat_tempfile_io`.
+//! Queries of `pg_stat_rowsource_tempfile_io`.
 
 use crate::compiled::object;
 use crate::session::{run_each, texts, value};
@@ -100,14 +100,14 @@ pub fn io(client: &mut Client) -> [Io; 2] {
     FILETYPES.map(|filetype| {
         let row = client
             .query_one(
-                "SELECT small_read_reqs, small_read_bytes, coalesce(small_read_service_time, -1),
-                        large_read_reqs, large_read_bytes, coalesce(large_read_service_time, -1),
-                        small_write_reqs, small_write_bytes, coalesce(small_write_service_time, -1),
-                        large_write_reqs, large_write_bytes, coalesce(large_write_service_time, -1)
-                 FROM pg_stat_tempfile_io WHERE datname = current_database() AND filetype = $1",
+                "SELECT small_reads, small_read_bytes, coalesce(small_read_time, -1),
+                        large_reads, large_read_bytes, coalesce(large_read_time, -1),
+                        small_writes, small_write_bytes, coalesce(small_write_time, -1),
+                        large_writes, large_write_bytes, coalesce(large_write_time, -1)
+                 FROM pg_stat_rowsource_tempfile_io WHERE datname = current_database() AND filetype = $1",
                 &[&filetype],
             )
-            .expect("pg_stat_tempfile_io");
+            .expect("pg_stat_rowsource_tempfile_io");
         let requests = |at: usize| Requests {
             reqs: row.get(at),
             bytes: row.get(at + 1),
@@ -134,7 +134,7 @@ pub fn io_during(observer: &mut Client, body: impl FnOnce()) -> [Io; 2] {
 pub fn sources(client: &mut Client) -> Vec<String> {
     texts(
         client,
-        "SELECT DISTINCT source FROM pg_stat_tempfile_io WHERE datname = current_database() ORDER BY 1",
+        "SELECT DISTINCT source FROM pg_stat_rowsource_tempfile_io WHERE datname = current_database() ORDER BY 1",
     )
     .into_iter()
     .flatten()

@@ -48,7 +48,7 @@ fn a_plan_of_a_snapshot_is_shown_after_reset_eviction_and_restart() {
         .map(|format| lines(&mut client, &display(&now, format)))
         .collect();
     let first = snapshot(&mut client);
-    let then = format!("rowsource_display_snapshot({first}, {queryid}");
+    let then = format!("rowsource_display_snapshot({queryid}, snap_id => {first}");
     let assert_shown = |client: &mut Client, when: &str| {
         for (format, expected) in formats.iter().zip(&expected) {
             let shown = lines(client, &display(&then, format));
@@ -56,7 +56,7 @@ fn a_plan_of_a_snapshot_is_shown_after_reset_eviction_and_restart() {
         }
         let with_planid = lines(
             client,
-            &format!("SELECT rowsource_display_snapshot({first}, {queryid}, {planid})"),
+            &format!("SELECT rowsource_display_snapshot({queryid}, {planid}, {first})"),
         );
         assert_eq!(
             plan_of(&with_planid),
@@ -86,7 +86,7 @@ fn a_plan_of_a_snapshot_is_shown_after_reset_eviction_and_restart() {
     assert_shown(&mut client, "after the restart");
     let later = lines(
         &mut client,
-        &format!("SELECT rowsource_display_snapshot({second}, {queryid})"),
+        &format!("SELECT rowsource_display_snapshot({queryid}, snap_id => {second})"),
     );
     assert!(
         later.iter().any(|line| line.contains("executions 1")),
@@ -128,7 +128,7 @@ fn only_plans_that_ran_are_stored_and_retention_deletes_them() {
     assert!(
         lines(
             &mut client,
-            &format!("SELECT rowsource_display_snapshot({fourth}, {queryid})")
+            &format!("SELECT rowsource_display_snapshot({queryid}, snap_id => {fourth})")
         )
         .len()
             > 5
@@ -156,11 +156,14 @@ fn errors_say_what_is_missing() {
         (code, message)
     };
     for (arguments, expected) in [
-        ("7, 1", "there is no snapshot 7"),
-        ("NULL, 1", "there is no snapshot NULL"),
-        ("1, 4711", "snapshot 1 has no plan for queryid 4711, planid any"),
+        ("1, snap_id => 7", "there is no snapshot 7"),
+        ("1", "snapshot 1 has no plan for queryid 1, planid any"),
         (
-            "1, NULL, 815",
+            "4711, snap_id => 1",
+            "snapshot 1 has no plan for queryid 4711, planid any",
+        ),
+        (
+            "NULL, 815, 1",
             "snapshot 1 has no plan for queryid any, planid 815",
         ),
     ] {
@@ -171,7 +174,7 @@ fn errors_say_what_is_missing() {
             "{message}"
         );
     }
-    let (_, message) = error(&format!("1, {queryid}, {planid}, 'NONSENSE'"));
+    let (_, message) = error(&format!("{queryid}, {planid}, 1, 'NONSENSE'"));
     assert!(message.starts_with("unknown word \"NONSENSE\""), "{message}");
 }
 
@@ -182,7 +185,7 @@ fn damaged_plans_give_an_error() {
     run_each(&mut client, TABLE);
     let (queryid, _) = measured(&mut client, STATEMENT);
     snapshot(&mut client);
-    let show = format!("SELECT rowsource_display_snapshot(1, {queryid})");
+    let show = format!("SELECT rowsource_display_snapshot({queryid}, snap_id => 1)");
     let damages = [
         ("statistics = NULL", SqlState::UNDEFINED_OBJECT),
         ("statistics = ''", SqlState::FEATURE_NOT_SUPPORTED),
@@ -222,7 +225,7 @@ fn damaged_plans_give_an_error() {
                      BEGIN
                          UPDATE rowsource_snapshot_plans SET statistics = set_byte(statistics, n, v);
                          UPDATE rowsource_snapshot_descriptions SET description = set_byte(description, n, v);
-                         PERFORM rowsource_display_snapshot(1, {queryid}); RAISE EXCEPTION ''undo'';
+                         PERFORM rowsource_display_snapshot({queryid}, snap_id => 1); RAISE EXCEPTION ''undo'';
                      EXCEPTION WHEN OTHERS THEN NULL;
                      END;
                      END LOOP;
@@ -246,7 +249,7 @@ fn only_readers_of_all_statistics_see_the_history() {
     );
     let (queryid, _) = measured(&mut client, STATEMENT);
     snapshot(&mut client);
-    let show = format!("SELECT rowsource_display_snapshot(1, {queryid})");
+    let show = format!("SELECT rowsource_display_snapshot({queryid}, snap_id => 1)");
     let mut reader = server.try_connect("reader").expect("a session");
     assert_eq!(lines(&mut reader, &show), lines(&mut client, &show));
 }

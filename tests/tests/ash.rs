@@ -45,7 +45,7 @@ fn shares_agree_with_exact_waits() {
     let (mut session, mut observer) = (server.connect(), server.connect());
     let id = pid(&mut session);
     let waited = format!(
-        "SELECT coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits WHERE pid = {id} AND wait_event = 'PgSleep'"
+        "SELECT coalesce(sum(wait_time), 0)::float8 FROM pg_stat_rowsource_session_waits WHERE pid = {id} AND wait_event = 'PgSleep'"
     );
     // Else it takes its samples when the session has given up the processor.
     prefer(worker(&mut observer));
@@ -68,7 +68,7 @@ fn shares_agree_with_exact_waits() {
             &format!(
                 "SELECT count(*), count(*) FILTER (WHERE wait_event = 'PgSleep'), count(*) FILTER (WHERE wait_event IS NULL),
                         count(*) FILTER (WHERE operation IS NOT NULL)
-                 FROM rowsource_ash(to_timestamp({from}), to_timestamp({to})) WHERE pid = {id}"
+                 FROM rowsource_ash(to_timestamp({from})::text, to_timestamp({to})::text) WHERE pid = {id}"
             ),
             &[],
         )
@@ -182,7 +182,7 @@ fn samples_name_the_node_and_the_blocking_session() {
     // The server has run for less than an hour, and was not sampled two days ago.
     assert!(report.contains("\nsamples from "), "{report}");
     let none = "SELECT string_agg(line, E'\n' ORDER BY n) LIKE '%\nno samples are kept of this interval; %rowsource_snapshot_ash'
-                FROM rowsource_ash_report(now() - interval '2 days', now() - interval '1 day') WITH ORDINALITY AS x(line, n)";
+                FROM rowsource_ash_report('2 days', '1 day') WITH ORDINALITY AS x(line, n)";
     assert!(value::<bool>(&mut observer, none));
     server.assert_no_crash();
 }
@@ -315,7 +315,7 @@ fn sampling_is_switched_off_and_on_and_drop_database_works() {
     );
     until(
         &mut observer,
-        &format!("SELECT count(*) > 0 FROM rowsource_ash(timestamptz '{stopped}' + interval '1 us')"),
+        &format!("SELECT count(*) > 0 FROM rowsource_ash((timestamptz '{stopped}' + interval '1 us')::text)"),
     );
 
     // Terminated, it comes back, and the samples are still there.
@@ -508,6 +508,6 @@ fn a_snapshot_keeps_samples_of_processes_without_a_user() {
     until(&mut client, sampled);
     run_each(&mut client, "SELECT rowsource_snapshot()");
     let kept = "SELECT count(*) FROM rowsource_snapshot_ash
-                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND datid = (SELECT oid FROM pg_database WHERE datname = current_database())";
     assert!(value::<i64>(&mut client, kept) > 0);
 }

@@ -318,7 +318,7 @@ fn they_can_be_shown_exported_and_kept() {
     }
     let history: i64 = value(
         &mut client,
-        "SELECT count(*) FROM rowsource_plan_history WHERE query LIKE 'CALL%' AND calls = 1",
+        "SELECT count(*) FROM rowsource_interval_plans WHERE query LIKE 'CALL%' AND calls = 1",
     );
     assert_eq!(history, 1, "between the snapshots");
     drop(client);

@@ -12,7 +12,7 @@ fn waits(observer: &mut Client, pid: i32) -> i64 {
     value(
         observer,
         &format!(
-            "SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_session_waits WHERE pid = {pid} AND wait_event = 'ClientRead'"
+            "SELECT coalesce(sum(waits), 0)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {pid} AND wait_event = 'ClientRead'"
         ),
     )
 }
@@ -52,7 +52,7 @@ fn a_wait_for_a_lock_does_not_join_two_waits_for_the_client() {
     let locks: i64 = value(
         &mut observer,
         &format!(
-            "SELECT waits FROM rowsource_session_waits WHERE pid = {id} AND wait_event_type = 'Lock' AND wait_event = 'relation'"
+            "SELECT waits FROM pg_stat_rowsource_session_waits WHERE pid = {id} AND wait_event_type = 'Lock' AND wait_event = 'relation'"
         ),
     );
     assert_eq!(locks, ROUNDS);

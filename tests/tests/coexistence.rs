@@ -60,8 +60,8 @@ fn check(name: &str, libraries: &str) {
     );
     let ids: i64 = value(
         &mut client,
-        "SELECT count(*) FROM pg_stat_statements s JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid)
-         WHERE s.query LIKE 'SELECT count(*) FROM n WHERE%'",
+        "SELECT count(*) FROM pg_stat_statements s JOIN pg_stat_rowsource_plans p USING (userid, queryid)
+         WHERE s.dbid = p.datid AND s.query LIKE 'SELECT count(*) FROM n WHERE%'",
     );
     assert!(ids >= 1, "{libraries}: the query ids differ");
     check_log(&server.log(), libraries);

@@ -47,7 +47,7 @@ fn judged(client: &mut Client, like: &str) -> Vec<(String, Judged)> {
     let plan = only_kept(client, like);
     let rows = client
         .query(
-            "SELECT operation, estimated_executions, estimated_starts, estimated_rows, estimated_actual_rows,
+            "SELECT operation, compared_executions, compared_starts, compared_plan_rows, compared_rows,
                     round(max_underestimate)::float8, round(max_overestimate)::float8
              FROM pg_stat_rowsource WHERE queryid = $1 AND planid = $2 ORDER BY node_id",
             &[&plan.queryid, &plan.planid],
@@ -149,9 +149,9 @@ fn custom_plans_of_one_planid_are_compared_with_their_own_estimates() {
     );
     let listed = texts(
         &mut client,
-        "SELECT e_rows, a_rows, max_factor, verdict FROM rowsource_misestimates WHERE object_name = 'skewed'",
+        "SELECT plan_rows, actual_rows, max_factor, verdict FROM rowsource_misestimates WHERE object_name = 'skewed'",
     );
-    let row = ["5000", "5000", "500.0", "varying"].map(|cell| Some(cell.to_owned()));
+    let row = ["5000", "5000", "500", "varying"].map(|cell| Some(cell.to_owned()));
     assert_eq!(listed, [row]);
 }
 
@@ -192,7 +192,7 @@ fn executions_that_do_not_complete_say_nothing() {
             texts(
                 &mut client,
                 &format!(
-                    "SELECT DISTINCT verdict, e_rows, a_rows FROM rowsource_misestimates JOIN pg_stat_rowsource_plans USING (queryid, planid) WHERE query LIKE '{like}'"
+                    "SELECT DISTINCT verdict, plan_rows, actual_rows FROM rowsource_misestimates JOIN pg_stat_rowsource_plans USING (queryid, planid) WHERE query LIKE '{like}'"
                 )
             ),
             [[Some("not completed".to_owned()), None, None]]
@@ -330,7 +330,7 @@ fn the_verdict_fits_the_factor() {
         "SET plan_cache_mode = force_generic_plan; PREPARE p (int) AS SELECT id, k FROM skewed WHERE k = $1",
     );
     let verdict = |client: &mut Client| {
-        let sql = "SELECT verdict, max_factor::float8, a_rows > e_rows FROM rowsource_misestimates WHERE object_name = 'skewed'";
+        let sql = "SELECT verdict, max_factor::float8, actual_rows > plan_rows FROM rowsource_misestimates WHERE object_name = 'skewed'";
         let row = client.query_one(sql, &[]).expect("a node");
         (
             row.get::<_, String>(0),
@@ -360,7 +360,7 @@ fn what_says_nothing_comes_last_with_a_note() {
     );
     let rows = texts(
         &mut client,
-        "SELECT object_name, verdict, max_factor, e_rows, a_rows FROM rowsource_misestimates
+        "SELECT object_name, verdict, max_factor, plan_rows, actual_rows FROM rowsource_misestimates
          WHERE object_name IN ('skewed', 'small') OR max_factor IS NOT NULL",
     );
     let judged = rows.iter().filter(|row| row[2].is_some()).count();
@@ -408,7 +408,7 @@ fn starts_without_a_row_are_no_overestimate() {
 fn misestimates(client: &mut Client) -> Vec<Vec<Option<String>>> {
     texts(
         client,
-        "SELECT operation, e_rows, a_rows, max_factor FROM rowsource_misestimates WHERE max_factor IS NOT NULL",
+        "SELECT operation, plan_rows, actual_rows, max_factor FROM rowsource_misestimates WHERE max_factor IS NOT NULL",
     )
 }
 

@@ -216,12 +216,16 @@ fn other_executions_have_their_rows_and_no_costs_of_another() {
         "{slowest:?}"
     );
     assert_eq!(
-        column(&mut other, &format!("{ids}, 'ALLSTATS LAST +COST'"), "E-Rows")[1],
+        column(
+            &mut other,
+            &format!("{ids}, format => 'ALLSTATS LAST +COST'"),
+            "E-Rows"
+        )[1],
         (many as i64).to_string()
     );
     let costs = lines(
         &mut other,
-        &format!("SELECT rowsource_display({ids}, 'ALLSTATS LAST +COST')"),
+        &format!("SELECT rowsource_display({ids}, format => 'ALLSTATS LAST +COST')"),
     );
     let cost = first[1]
         .split_once("..")
@@ -236,7 +240,7 @@ fn other_executions_have_their_rows_and_no_costs_of_another() {
     );
     let fields: String = value(
         &mut other,
-        &format!("SELECT x FROM rowsource_explain({ids}, 'json') x"),
+        &format!("SELECT x FROM rowsource_explain({ids}, format => 'json') x"),
     );
     assert!(
         fields.contains("\"Plan Rows\"") && !fields.contains("Total Cost"),

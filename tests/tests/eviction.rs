@@ -119,8 +119,8 @@ fn totals_agree_before_and_after_evictions() {
     let before = totals(&mut reader, "true");
     assert_eq!((before.calls, before.failed), (111, 1));
     assert_eq!(totals(&mut reader, OTHERS).calls, 0);
-    let incomplete_since = "SELECT incomplete_since::text FROM rowsource_info()";
-    assert_eq!(texts(&mut reader, incomplete_since), [[None]]);
+    let incomplete_at = "SELECT incomplete_at::text FROM rowsource_info()";
+    assert_eq!(texts(&mut reader, incomplete_at), [[None]]);
 
     // Newer plans evict all of these. They are told apart by their text, and those that are gone by the known number.
     let mut third = measuring(&server);
@@ -153,7 +153,7 @@ fn totals_agree_before_and_after_evictions() {
     assert_eq!(by_database, [row("postgres"), row("second")]);
     let since_then: bool = value(
         &mut reader,
-        &format!("SELECT incomplete_since BETWEEN '{started}' AND now() FROM rowsource_info()"),
+        &format!("SELECT incomplete_at BETWEEN '{started}' AND now() FROM rowsource_info()"),
     );
     assert!(since_then);
 
@@ -163,7 +163,7 @@ fn totals_agree_before_and_after_evictions() {
     assert_eq!(totals(&mut anyone, OTHERS).calls, others.calls);
 
     // All of it survives a restart.
-    let history = "SELECT evictions || ' ' || incomplete_since || ' ' || stats_reset FROM rowsource_info()";
+    let history = "SELECT evictions || ' ' || incomplete_at || ' ' || stats_reset FROM rowsource_info()";
     let (all, known): (String, String) = (everything(&mut reader), value(&mut reader, history));
     drop((reader, runner, second, third, anyone));
     server.stop();
@@ -191,7 +191,7 @@ fn totals_agree_before_and_after_evictions() {
     // A reset of a database clears its sum, and a reset of everything clears all.
     run_each(
         &mut reader,
-        "SELECT rowsource_reset(dbid => oid) FROM pg_database WHERE datname = 'second'",
+        "SELECT rowsource_reset(datid => oid) FROM pg_database WHERE datname = 'second'",
     );
     assert_eq!(
         texts(
@@ -205,7 +205,7 @@ fn totals_agree_before_and_after_evictions() {
     run_each(&mut reader, "SELECT rowsource_reset()");
     assert_eq!(totals(&mut reader, "true").calls, 0);
     assert_eq!(info(&mut reader, "evictions"), 0);
-    assert_eq!(texts(&mut reader, incomplete_since), [[None]]);
+    assert_eq!(texts(&mut reader, incomplete_at), [[None]]);
     server.assert_no_crash();
 }
 
@@ -262,7 +262,7 @@ fn executions_of_an_evicted_plan_are_seen_while_their_session_is_idle() {
 fn refused_executions_are_in_the_sum() {
     let mut server = small_server("refused");
     let (mut reader, mut runner) = (server.connect(), measuring(&server));
-    let shown = "SELECT evictions || ' ' || refused || ' ' || coalesce((incomplete_since <= now())::text, 'complete') FROM rowsource_info()";
+    let shown = "SELECT evictions || ' ' || refused || ' ' || coalesce((incomplete_at <= now())::text, 'complete') FROM rowsource_info()";
     assert_eq!(value::<String>(&mut reader, shown), "0 0 complete");
     let selects: Vec<String> = (0..510)
         .map(|i| format!("SELECT count(*) + {i} FROM t"))

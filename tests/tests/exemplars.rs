@@ -61,7 +61,7 @@ fn ids(client: &mut Client) -> String {
 fn printed(client: &mut Client, ids: &str, which: &str) -> Option<Value> {
     let rows = first_column(
         client,
-        &format!("SELECT rowsource_explain({ids}, 'json', '{which}')"),
+        &format!("SELECT rowsource_explain({ids}, '{which}', 'json')"),
     );
     let document: Value = serde_json::from_str(rows.first()?).expect("JSON");
     Some(document[0].clone())
@@ -104,7 +104,7 @@ fn the_slowest_execution_is_kept_whole() {
 
     let text = first_column(
         &mut reader,
-        &format!("SELECT rowsource_explain({ids}, 'text', 'slowest')"),
+        &format!("SELECT rowsource_explain({ids}, 'slowest', 'text')"),
     );
     assert_eq!(
         text[text.len() - 2..],
@@ -119,7 +119,7 @@ fn the_slowest_execution_is_kept_whole() {
     ] {
         let found = first_column(
             &mut reader,
-            &format!("SELECT rowsource_explain({ids}, '{format}', 'slowest')"),
+            &format!("SELECT rowsource_explain({ids}, 'slowest', '{format}')"),
         );
         assert!(
             found[0].contains(expected) && found[0].contains(ended),
@@ -129,7 +129,7 @@ fn the_slowest_execution_is_kept_whole() {
     }
     let table = first_column(
         &mut reader,
-        &format!("SELECT rowsource_display({ids}, 'ALLSTATS SLOWEST')"),
+        &format!("SELECT rowsource_display({ids}, format => 'ALLSTATS SLOWEST')"),
     );
     let header = table
         .iter()
@@ -195,8 +195,11 @@ fn the_last_failed_and_cancelled_executions_are_kept_whole() {
     // The slowest one is the slowest that completed.
     assert_eq!(scanned(&mut reader, &ids, "slowest"), Some(400.0));
     for (word, expected) in [("FAILED", "last failed at"), ("cancelled", "last cancelled at")] {
-        let table =
-            first_column(&mut reader, &format!("SELECT rowsource_display({ids}, '{word}')")).join("\n");
+        let table = first_column(
+            &mut reader,
+            &format!("SELECT rowsource_display({ids}, format => '{word}')"),
+        )
+        .join("\n");
         assert!(
             table.contains(expected) && table.contains("statistics up to that moment"),
             "{table}"
@@ -224,7 +227,7 @@ fn what_is_not_kept_is_said() {
         assert_eq!(server.log().matches(&notice).count(), 1, "{}", server.log());
         let (code, message) = must_fail(
             &mut reader,
-            &format!("SELECT rowsource_display({ids}, '{which}')"),
+            &format!("SELECT rowsource_display({ids}, format => '{which}')"),
         );
         assert_eq!(code, SqlState::UNDEFINED_OBJECT);
         assert!(
@@ -234,7 +237,7 @@ fn what_is_not_kept_is_said() {
     }
     let (code, message) = must_fail(
         &mut reader,
-        &format!("SELECT rowsource_explain({ids}, 'json', 'slow')"),
+        &format!("SELECT rowsource_explain({ids}, 'slow', 'json')"),
     );
     assert_eq!(code, SqlState::INVALID_PARAMETER_VALUE);
     assert!(
@@ -282,7 +285,7 @@ fn they_survive_a_restart_and_snapshots_have_them() {
     let expected = ["slowest", "failed"].map(|which| printed(&mut client, &ids, which));
     let table = first_column(
         &mut client,
-        &format!("SELECT rowsource_display({ids}, 'SLOWEST')"),
+        &format!("SELECT rowsource_display({ids}, format => 'SLOWEST')"),
     );
     drop(client);
     server.stop();
@@ -300,14 +303,14 @@ fn they_survive_a_restart_and_snapshots_have_them() {
         let [queryid, planid] = [0, 1].map(|i| ids.split(", ").nth(i).expect("an id"));
         first_column(
             client,
-            &format!("SELECT rowsource_display_snapshot({snapshot}, {queryid}, {planid}, 'SLOWEST')"),
+            &format!("SELECT rowsource_display_snapshot({queryid}, {planid}, {snapshot}, 'SLOWEST')"),
         )
     };
     assert_eq!(shown(&mut client, first)[1..], table);
     let [queryid, planid] = [0, 1].map(|i| ids.split(", ").nth(i).expect("an id"));
     let (code, message) = must_fail(
         &mut client,
-        &format!("SELECT rowsource_display_snapshot({second}, {queryid}, {planid}, 'SLOWEST')"),
+        &format!("SELECT rowsource_display_snapshot({queryid}, {planid}, {second}, 'SLOWEST')"),
     );
     assert_eq!(code, SqlState::UNDEFINED_OBJECT);
     assert!(
@@ -399,7 +402,7 @@ fn a_full_store_keeps_to_its_limit() {
     let kept: i64 = value(
         &mut reader,
         "SELECT count(*) FROM pg_stat_rowsource_plans p,
-             LATERAL (SELECT count(*) AS lines FROM rowsource_explain(p.queryid, p.planid, 'text', 'slowest')) e
+             LATERAL (SELECT count(*) AS lines FROM rowsource_explain(p.queryid, p.planid, 'slowest', 'text')) e
          WHERE p.query LIKE 'SELECT s,%' AND e.lines > 3",
     );
     let plans = info(&mut reader, "plans");

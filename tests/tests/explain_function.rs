@@ -440,7 +440,7 @@ fn which_executions_are_printed() {
     }
     let ids = last_ids(&mut client);
     let mut scan = |which: &str, key: &str| {
-        let sql = format!("SELECT rowsource_explain({ids}, 'JSON', '{which}')");
+        let sql = format!("SELECT rowsource_explain({ids}, '{which}', 'JSON')");
         let document: Value = serde_json::from_str(&first_column(&mut client, &sql)[0]).expect("JSON");
         assert!(document[0]["Execution Time"].as_f64() > Some(0.0), "{document}");
         document[0]["Plan"]["Plans"][0][key].as_f64()
@@ -505,7 +505,7 @@ fn what_a_statement_did_outside_of_its_nodes() {
     assert_eq!(calls(&document), Some(20));
     assert!(document[0]["Planning Time"].as_f64() > Some(0.0), "{document}");
     let mut of = |which: &str| -> Value {
-        let sql = format!("SELECT rowsource_explain({ids}, 'json', '{which}')");
+        let sql = format!("SELECT rowsource_explain({ids}, '{which}', 'json')");
         serde_json::from_str(&first_column(&mut client, &sql)[0]).expect("JSON")
     };
     assert_eq!(calls(&of("total")), Some(40));

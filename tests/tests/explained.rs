@@ -47,7 +47,7 @@ fn explain_analyze_is_counted_apart() {
         );
         let rows = texts(
             &mut client,
-            "SELECT rows, starts, estimated_executions FROM pg_stat_rowsource",
+            "SELECT rows, starts, compared_executions FROM pg_stat_rowsource",
         );
         let nothing = [Some("0"), None, Some("0")].map(|value| value.map(String::from));
         assert!(rows.iter().all(|row| *row == nothing), "{rows:?}");

@@ -72,7 +72,7 @@ fn kept(client: &mut Client, text: &str) -> Vec<Did> {
         client,
         &format!(
             "SELECT s.node_id::int, s.last_rows::bigint, s.last_starts::bigint, s.last_shared_blks_hit::bigint
-             FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource s USING (userid, dbid, toplevel, queryid, planid)
+             FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource s USING (userid, datid, toplevel, queryid, planid)
              WHERE p.query LIKE '%{text}%' AND p.query NOT LIKE '%pg_stat%' ORDER BY s.node_id"
         ),
     )
@@ -390,7 +390,7 @@ fn a_statement_inside_a_parallel_one_changes_nothing_of_it() {
         let inner = texts(
             &mut client,
             "SELECT s.last_rows, s.last_starts BETWEEN 1 AND 2, s.last_timed_calls > 0 FROM pg_stat_rowsource s
-                    JOIN pg_stat_rowsource_plans p USING (userid, dbid, toplevel, queryid, planid)
+                    JOIN pg_stat_rowsource_plans p USING (userid, datid, toplevel, queryid, planid)
              WHERE p.query LIKE '%sum(id *%' AND p.query NOT LIKE '%pg_stat%' AND s.operation = 'Parallel Seq Scan'",
         );
         let expected = ["5000", "t", "t"].map(|column| Some(column.to_owned()));

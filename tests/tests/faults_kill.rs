@@ -27,7 +27,7 @@ const VIEWS: [&str; 5] = [
     "SELECT count(*) FROM pg_stat_rowsource",
     "SELECT count(*) FROM pg_stat_rowsource_plans",
     "SELECT count(*) FROM pg_stat_rowsource_histogram",
-    "SELECT count(*) FROM pg_stat_tempfile_io",
+    "SELECT count(*) FROM pg_stat_rowsource_tempfile_io",
     "SELECT plans FROM rowsource_info()",
 ];
 

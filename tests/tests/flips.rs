@@ -46,7 +46,7 @@ fn flips(client: &mut Client) -> Vec<Flip> {
         .query(
             "SELECT from_planid, to_planid, calls_before, calls_after, mean_time_before, mean_time_after, stderr_before,
                     stderr_after, typical_time_before, typical_time_after, extra_time, verdict
-             FROM rowsource_plan_flips() WHERE queryid IS NOT NULL ORDER BY at",
+             FROM rowsource_plan_flips() WHERE queryid IS NOT NULL ORDER BY changed_at",
             &[],
         )
         .expect("rowsource_plan_flips");
@@ -106,7 +106,7 @@ fn a_change_and_the_way_back_are_events() {
     );
     let view = texts(
         &mut client,
-        "SELECT query, datname, calls_after FROM rowsource_plan_flips ORDER BY at LIMIT 1",
+        "SELECT query, datname, calls_after FROM rowsource_plan_flips ORDER BY changed_at LIMIT 1",
     );
     let some = |text: &str| Some(text.to_string());
     assert!(

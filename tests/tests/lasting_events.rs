@@ -9,7 +9,7 @@ fn events(client: &mut Client, like: &str) -> Vec<(String, i64)> {
     client
         .query(
             "SELECT w.wait_event, sum(w.waits)::bigint FROM pg_stat_rowsource_waits w
-               JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
+               JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
               WHERE w.wait_event_type = 'Extension' AND p.query LIKE $1 GROUP BY 1 ORDER BY 1",
             &[&like],
         )
@@ -28,10 +28,10 @@ fn read_all(client: &mut Client, ids: &str) {
         "SELECT count(*) FROM rowsource_top_reads",
         "SELECT count(*) FROM pg_stat_rowsource",
         "SELECT * FROM rowsource_tkprof_store()",
-        &format!("SELECT * FROM rowsource_display({ids}, 'ALLSTATS +WAITS')"),
+        &format!("SELECT * FROM rowsource_display({ids}, format => 'ALLSTATS +WAITS')"),
         &format!("SELECT * FROM rowsource_folded({ids}, 'total')"),
         &format!("SELECT * FROM rowsource_html({ids}, 'total')"),
-        &format!("SELECT * FROM rowsource_display({ids}, 'ALLSTATS SLOWEST +WAITS')"),
+        &format!("SELECT * FROM rowsource_display({ids}, format => 'ALLSTATS SLOWEST +WAITS')"),
     ] {
         let lines = texts(client, sql);
         let shown: Vec<&String> = lines.iter().flatten().flatten().collect();
@@ -115,7 +115,7 @@ fn names_survive_a_restart_pg17_plus() {
     run_each(&mut client, "SELECT rowsource_snapshot()");
     let history = texts(
         &mut client,
-        "SELECT * FROM rowsource_plan_history WHERE query LIKE '%foreign_one%'",
+        "SELECT * FROM rowsource_interval_plans WHERE query LIKE '%foreign_one%'",
     );
     assert!(!history.is_empty());
     server.assert_no_crash();

@@ -458,7 +458,7 @@ fn joins_are_seen_as_they_are(server: &Server, observer: &mut Client, is_timed: 
     if is_timed {
         assert!(aggregate.total - nodes[first].total > 2900.0, "{nodes:#?}");
     }
-    let began = "SELECT coalesce((running_since >= query_start)::text, 'unknown')
+    let began = "SELECT coalesce((call_started_at >= query_start)::text, 'unknown')
                    FROM rowsource_progress JOIN pg_stat_activity USING (pid)";
     let expected = if is_timed { "true" } else { "unknown" };
     assert_eq!(value::<String>(observer, began), expected, "{nodes:#?}");

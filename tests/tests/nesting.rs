@@ -64,7 +64,7 @@ fn track_all_keeps_nested_statements_too() {
     let row = client
         .query_one(
             "SELECT p.calls::bigint, n.starts::bigint, n.rows::bigint FROM pg_stat_rowsource_plans p
-             JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel)
+             JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel)
              WHERE NOT p.toplevel AND n.operation = 'Seq Scan'",
             &[],
         )

@@ -34,7 +34,7 @@ struct Gets {
 
 /// Returns the gets of the only scan of the table.
 fn gets(client: &mut Client) -> Gets {
-    let sql = "SELECT hits, hit_us, hit_error_us, blks_read, reads, read_us, read_max_us
+    let sql = "SELECT hits, hit_us, hit_error_us, self_blks_read, reads, read_us, read_max_us
                  FROM pg_stat_rowsource_logical_io WHERE object_name = 'blocks'";
     let row = client.query_one(sql, &[]).expect("a scan");
     Gets {
@@ -128,7 +128,7 @@ fn the_time_of_a_read_is_that_of_its_waits() {
     let major = major(&mut client);
     let expected = if major < 17 { blocks..=blocks } else { 1..=blocks };
     assert!(expected.contains(&reads), "{found:?}");
-    let sum = "SELECT sum(w.total_time) * 1000, max(w.max_time) * 1000 FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_logical_io l USING (queryid, planid, node_id)
+    let sum = "SELECT sum(w.wait_time) * 1000, max(w.max_time) * 1000 FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_logical_io l USING (queryid, planid, node_id)
                 WHERE object_name = 'blocks' AND wait_event IN ('DataFileRead', 'AioIoCompletion', 'AioIoUringExecution')";
     let row = client.query_one(sum, &[]).expect("waits");
     let (total, max): (f64, f64) = (row.get(0), row.get(1));
@@ -144,7 +144,7 @@ fn the_time_of_a_read_is_that_of_its_waits() {
     // That is known without track_io_timing.
     let of_node: f64 = value(
         &mut client,
-        "SELECT read_time::float8 FROM rowsource_top_reads WHERE object_name = 'blocks'",
+        "SELECT self_blk_read_time FROM rowsource_top_reads WHERE object_name = 'blocks'",
     );
     assert!((of_node * 1e3 / total - 1.0).abs() < 1e-2, "{of_node}, {total}");
     // Calls that read are a hump of their own, beside the others.
@@ -166,7 +166,7 @@ fn the_time_of_a_read_is_that_of_its_waits() {
     run_each(&mut client, "CREATE ROLE other; SET ROLE other");
     let shown = texts(
         &mut client,
-        "SELECT operation, object_name FROM pg_stat_rowsource_logical_io WHERE blks_read > 1000",
+        "SELECT operation, object_name FROM pg_stat_rowsource_logical_io WHERE self_blks_read > 1000",
     );
     assert_eq!(shown, [[Some("<insufficient privilege>".to_owned()), None]]);
 }

@@ -38,9 +38,9 @@ fn session(server: &Server) -> Client {
 /// Returns what the plans of statements like this one waited for, by node.
 fn waits(observer: &mut Client, like: &str, event: &str) -> Vec<Row> {
     let rows = observer.query(
-        "SELECT coalesce(n.operation, ''), w.waits, w.total_time FROM pg_stat_rowsource_waits w
-         JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
-         LEFT JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel, node_id)
+        "SELECT coalesce(n.operation, ''), w.waits, w.wait_time FROM pg_stat_rowsource_waits w
+         JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
+         LEFT JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel, node_id)
          WHERE p.query LIKE $1 AND lower(w.wait_event) = lower($2) ORDER BY w.node_id",
         &[&like, &event],
     );
@@ -65,12 +65,12 @@ fn assert_one(rows: &[Row], node: &str, lasted: Lasted) {
 fn assert_sums_agree(observer: &mut Client) {
     let wrong = texts(
         observer,
-        "SELECT p.query, n.operation, n.total_time, n.wait_time, w.total_time AS of_rows
-         FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
-         LEFT JOIN (SELECT userid, dbid, queryid, planid, toplevel, node_id, sum(total_time) AS total_time
+        "SELECT p.query, n.operation, n.total_time, n.wait_time, w.wait_time AS of_rows
+         FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
+         LEFT JOIN (SELECT userid, datid, queryid, planid, toplevel, node_id, sum(wait_time) AS wait_time
                     FROM pg_stat_rowsource_waits GROUP BY 1, 2, 3, 4, 5, 6) w
-           USING (userid, dbid, queryid, planid, toplevel, node_id)
-         WHERE abs(n.wait_time - coalesce(w.total_time, 0)) > 0.001
+           USING (userid, datid, queryid, planid, toplevel, node_id)
+         WHERE abs(n.wait_time - coalesce(w.wait_time, 0)) > 0.001
                OR n.wait_time > n.total_time * 1.01 + 0.1 AND n.operation NOT LIKE 'Gather%'",
     );
     assert!(wrong.is_empty(), "nodes: {wrong:#?}");
@@ -251,8 +251,8 @@ fn cold_reads_belong_to_the_nodes_that_read_before_pg17() {
     );
     let rows = texts(
         &mut observer,
-        "SELECT n.operation, n.self_blks_read, w.waits, n.self_blk_read_time, w.total_time FROM pg_stat_rowsource n
-         JOIN pg_stat_rowsource_waits w USING (userid, dbid, queryid, planid, toplevel, node_id)
+        "SELECT n.operation, n.self_blks_read, w.waits, n.self_blk_read_time, w.wait_time FROM pg_stat_rowsource n
+         JOIN pg_stat_rowsource_waits w USING (userid, datid, queryid, planid, toplevel, node_id)
          WHERE w.wait_event = 'DataFileRead' AND n.self_blks_read > 0 ORDER BY 1",
     );
     println!("{rows:?}");
@@ -289,7 +289,7 @@ fn requests_to_work_files_belong_to_their_nodes() {
     });
     let rows = texts(
         &mut observer,
-        "SELECT n.operation, lower(w.wait_event) AS event, w.waits, round(w.total_time::numeric, 3)
+        "SELECT n.operation, lower(w.wait_event) AS event, w.waits, round(w.wait_time::numeric, 3)
          FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource n USING (queryid, planid, node_id)
          WHERE w.wait_event ILIKE 'buffile%' ORDER BY 1, 2",
     );
@@ -490,7 +490,7 @@ fn a_commit_belongs_to_its_statement() {
     );
     let total: f64 = value(
         &mut observer,
-        "SELECT sum(w.total_time) FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_plans p USING (queryid, planid)
+        "SELECT sum(w.wait_time) FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_plans p USING (queryid, planid)
          WHERE p.query LIKE 'INSERT INTO t%' AND lower(w.wait_event) = 'walsync'",
     );
     assert!(run < total, "{run} while they ran, {total} in commits");
@@ -582,7 +582,7 @@ fn a_kill_during_a_wait_leaves_nothing() {
     assert_eq!(waits(&mut observer, "%", "advisory"), []);
     let left = texts(
         &mut observer,
-        "SELECT * FROM rowsource_system_waits WHERE wait_event = 'advisory'",
+        "SELECT * FROM pg_stat_rowsource_system_waits WHERE wait_event = 'advisory'",
     );
     assert!(left.is_empty(), "{left:?}");
     let mut client = self::session(&server);

@@ -21,7 +21,7 @@ fn displays_show_waits() {
     );
     // Returns how many milliseconds the session itself has counted, because a busy machine makes a sleep longer.
     let run = |client: &mut Client, seconds: f64| {
-        let slept = "SELECT coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits
+        let slept = "SELECT coalesce(sum(wait_time), 0)::float8 FROM pg_stat_rowsource_session_waits
                       WHERE pid = pg_backend_pid() AND wait_event = 'PgSleep'";
         let before: f64 = value(client, slept);
         run_each(
@@ -52,11 +52,11 @@ fn displays_show_waits() {
     let top = texts(
         &mut client,
         &format!(
-            "SELECT node_id, operation, object_name, wait_event, waits, abs(total_time - {both}) < 0.01, percent > 90
+            "SELECT node_id, operation, object_name, wait_event_type, wait_event, waits, abs(wait_time - {both}) < 0.01, percent > 90
                FROM rowsource_top_waits LIMIT 1"
         ),
     );
-    let expected = ["1", "Seq Scan", "t", "Timeout:PgSleep", "2", "t", "t"];
+    let expected = ["1", "Seq Scan", "t", "Timeout", "PgSleep", "2", "t", "t"];
     assert_eq!(top, [expected.map(|text| Some(text.to_owned()))]);
     for (call, waits, expected) in [
         (
@@ -121,9 +121,7 @@ fn displays_show_waits() {
     run_each(&mut client, "SELECT rowsource_snapshot()");
     let stored = lines(
         &mut client,
-        &format!(
-            "rowsource_display_snapshot((SELECT max(snap_id) FROM rowsource_snapshots), {ids}, format => 'WAITS')"
-        ),
+        &format!("rowsource_display_snapshot({ids}, format => 'WAITS')"),
     );
     assert!(sleep(&stored, "1").contains("2 waits,"), "{stored:#?}");
 }

@@ -13,8 +13,8 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
         client,
         &format!(
             "INSERT INTO rowsource_snapshots SELECT s, now() - (10000 - s) * interval '1 minute' FROM generate_series(1, {snapshots}) s;
-             INSERT INTO rowsource_snapshot_plans (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel, query,
-                 first_seen, calls, failed_calls, cancelled_calls, total_time, temp_blks_read)
+             INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, plan_shape, toplevel, query,
+                 first_seen_at, calls, failed_calls, cancelled_calls, total_time, temp_blks_read)
              SELECT s, 10, 5, p / 4, p / 2, p % 2, true, 'SELECT ' || p, '2020-01-01', s * 10, 0, 0, s * 10.5, s
                FROM generate_series(1, {snapshots}) s, generate_series(1, {plans}) p;
              VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans"
@@ -22,7 +22,7 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
     );
 }
 
-const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_plan_history";
+const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_interval_plans";
 
 /// A linear reading may take this many times as much work per unit of size at the larger size, because its plan may change.
 const LINEAR: f64 = 1.5;
@@ -103,7 +103,7 @@ fn the_history_of_plans_is_read_in_linear_time() {
     );
     let rows: i64 = value(
         &mut client,
-        "SELECT count(*) FROM rowsource_plan_history WHERE calls = 10",
+        "SELECT count(*) FROM rowsource_interval_plans WHERE calls = 10",
     );
     assert_eq!(rows, 1_000 * (SNAPSHOTS as i64 - 1));
 }
@@ -121,7 +121,7 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
     let server = basic_server("tempfile-growth", &[]);
     let mut client = server.connect();
     let statements = [
-        "SELECT sum(small_read_reqs) FROM rowsource_tempfile_history",
+        "SELECT sum(small_reads) FROM rowsource_interval_tempfile_io",
         COUNTER_BY_COUNTER,
     ];
     let mut work = |databases: usize| {
@@ -130,8 +130,8 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
             &mut client,
             &format!(
                 "INSERT INTO rowsource_snapshots SELECT s, now() + s * interval '1 minute' FROM generate_series(1, 96) s;
-                 INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, datname, filetype, small_read_reqs,
-                     small_read_bytes, small_read_service_time, source, stats_reset)
+                 INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, datname, filetype, small_reads,
+                     small_read_bytes, small_read_time, source, stats_reset)
                  SELECT s, nullif(d, 1), 'd' || d, f, s, s, s, 'request', '2020-01-01' FROM generate_series(1, 96) s,
                      generate_series(1, {databases}) d, unnest(ARRAY['work file', 'temp table']) f;
                  VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_tempfile_io"
@@ -139,7 +139,7 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
         );
         let rows: i64 = value(
             &mut client,
-            "SELECT count(*) FROM rowsource_tempfile_history WHERE small_read_reqs = 1",
+            "SELECT count(*) FROM rowsource_interval_tempfile_io WHERE small_reads = 1",
         );
         assert_eq!(rows, 95 * 2 * databases as i64);
         statements.map(|statement| rows_handled(&mut client, statement))
@@ -158,11 +158,11 @@ const BY_WINDOW: &str = "
     SELECT snap_id, queryid, planid, plan_shape, toplevel,
            CASE WHEN goes_on THEN calls - previous_calls WHEN is_known THEN calls END AS calls,
            CASE WHEN goes_on THEN temp_blks_read - previous_read WHEN is_known THEN temp_blks_read END AS temp_blks_read
-      FROM (SELECT *, lag(first_seen) OVER w = first_seen AND lag(calls) OVER w <= calls AS goes_on,
-                   lag(snap_id) OVER w IS NOT NULL OR first_seen >= (SELECT min(taken_at) FROM rowsource_snapshots) AS is_known,
+      FROM (SELECT *, lag(first_seen_at) OVER w = first_seen_at AND lag(calls) OVER w <= calls AS goes_on,
+                   lag(snap_id) OVER w IS NOT NULL OR first_seen_at >= (SELECT min(taken_at) FROM rowsource_snapshots) AS is_known,
                    lag(calls) OVER w AS previous_calls, lag(temp_blks_read) OVER w AS previous_read
               FROM rowsource_snapshot_plans
-            WINDOW w AS (PARTITION BY userid, dbid, queryid, planid, plan_shape, toplevel ORDER BY snap_id)) p
+            WINDOW w AS (PARTITION BY userid, datid, queryid, planid, plan_shape, toplevel ORDER BY snap_id)) p
      WHERE snap_id > (SELECT min(snap_id) FROM rowsource_snapshots) ORDER BY 1, 2, 3, 4, 5";
 
 #[test]
@@ -174,7 +174,7 @@ fn each_interval_shows_what_ran_in_it() {
     run_each(
         &mut client,
         "DELETE FROM rowsource_snapshot_plans WHERE (queryid * 7 + snap_id) % 3 = 0;
-         UPDATE rowsource_snapshot_plans SET first_seen = '2021-01-01', calls = calls - 35 WHERE planid % 3 = 0 AND snap_id > 6;
+         UPDATE rowsource_snapshot_plans SET first_seen_at = '2021-01-01', calls = calls - 35 WHERE planid % 3 = 0 AND snap_id > 6;
          UPDATE rowsource_snapshot_plans SET calls = snap_id WHERE planid % 5 = 0 AND snap_id > 8",
     );
     // And plans of this server.
@@ -190,14 +190,14 @@ fn each_interval_shows_what_ran_in_it() {
     }
     let shown = texts(
         &mut client,
-        "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_plan_history ORDER BY 1, 2, 3, 4, 5",
+        "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_interval_plans ORDER BY 1, 2, 3, 4, 5",
     );
     let expected = texts(&mut client, BY_WINDOW);
     assert!(expected.len() > 200, "{} rows", expected.len());
     assert_eq!(shown, expected);
     let calls = texts(
         &mut client,
-        "SELECT calls FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
+        "SELECT calls FROM rowsource_interval_plans WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
     );
     assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
 }
@@ -217,7 +217,7 @@ fn what_ran_before_the_kept_snapshots_is_in_no_interval() {
     let calls = |client: &mut Client| {
         texts(
             client,
-            "SELECT calls, mean_time > 0 FROM rowsource_plan_history WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
+            "SELECT calls, mean_time > 0 FROM rowsource_interval_plans WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
         )
     };
     let some = |text: &str| Some(text.to_string());
@@ -240,14 +240,14 @@ fn plans_with_the_same_number_have_separate_histories() {
     run_each(
         &mut client,
         "INSERT INTO rowsource_snapshots VALUES (1, now()), (2, now() + interval '1 minute');
-         INSERT INTO rowsource_snapshot_plans (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel, query, first_seen,
+         INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, plan_shape, toplevel, query, first_seen_at,
              calls, failed_calls, cancelled_calls, total_time)
          SELECT s, 10, 5, 4711, 42, shape, true, 'SELECT', '2020-01-01', s * shape, 0, 0, 1
            FROM generate_series(1, 2) s, (VALUES (3::bigint), (4000000000)) shapes (shape)",
     );
     let calls = texts(
         &mut client,
-        "SELECT plan_shape, calls FROM rowsource_plan_history ORDER BY plan_shape",
+        "SELECT plan_shape, calls FROM rowsource_interval_plans ORDER BY plan_shape",
     );
     let some = |text: &str| Some(text.to_string());
     assert_eq!(

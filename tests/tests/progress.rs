@@ -59,7 +59,7 @@ fn seen(observer: &mut Client, pid: i32) -> Vec<Progress> {
         .query(
             "SELECT percent_done, coalesce(percent_low, -1), coalesce(percent_high, -1), coalesce(basis, ''), time_left,
                     time_left_low, time_left_high, elapsed_time, state, nesting_level, operation, object_name,
-                    (extract(epoch FROM clock_timestamp() - running_since) * 1000)::float8
+                    (extract(epoch FROM clock_timestamp() - call_started_at) * 1000)::float8
              FROM rowsource_progress WHERE pid = $1 ORDER BY nesting_level",
             &[&pid],
         )
@@ -520,7 +520,7 @@ fn other_users_and_databases_see_no_names() {
     until_waiting(&mut observer, busy.pid, "PgSleep");
     let shown = |client: &mut Client, pid: i32| -> Vec<Vec<Option<String>>> {
         let sql = format!(
-            "SELECT num_nonnulls(userid, dbid),
+            "SELECT num_nonnulls(userid, datid),
                     num_nonnulls(queryid, planid, toplevel, nesting_level, state, elapsed_time, percent_done, percent_low,
                                  percent_high, basis, operation, object_name) FROM rowsource_progress WHERE pid = {pid}",
         );

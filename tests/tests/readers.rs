@@ -164,10 +164,10 @@ fn parsers_read_the_json_needs_readers() {
         "SELECT queryid || ', ' || planid FROM pg_stat_rowsource_plans WHERE query LIKE 'WITH RECURSIVE%'";
     let ids = first_column(&mut client, of_statement).remove(0);
     for (name, call) in [
-        ("last", format!("rowsource_explain({ids}, 'json', 'last')")),
-        ("mean", format!("rowsource_explain({ids}, 'json', 'mean')")),
-        ("total", format!("rowsource_explain({ids}, 'json', 'total')")),
-        ("slowest", format!("rowsource_explain({ids}, 'json', 'slowest')")),
+        ("last", format!("rowsource_explain({ids}, 'last', 'json')")),
+        ("mean", format!("rowsource_explain({ids}, 'mean', 'json')")),
+        ("total", format!("rowsource_explain({ids}, 'total', 'json')")),
+        ("slowest", format!("rowsource_explain({ids}, 'slowest', 'json')")),
         ("untimed", "rowsource_explain(format => 'json')".to_owned()),
     ] {
         let json = first_column(&mut client, &format!("SELECT {call}")).remove(0);

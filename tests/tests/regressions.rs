@@ -292,7 +292,7 @@ fn parallel_workers_sample_too() {
     let calls: i64 = value(
         &mut client,
         "SELECT sum(h.timed_calls)::bigint FROM pg_stat_rowsource_histogram h JOIN pg_stat_rowsource n
-         USING (userid, dbid, queryid, planid, toplevel, node_id) JOIN rowsource_last() l USING (queryid, planid)
+         USING (userid, datid, queryid, planid, toplevel, node_id) JOIN rowsource_last() l USING (queryid, planid)
          WHERE operation = 'Parallel Seq Scan'",
     );
     assert!(

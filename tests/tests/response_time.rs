@@ -190,7 +190,7 @@ fn the_slowest_execution_is_the_one_that_the_client_waited_for_longest() {
         &mut client,
         "SELECT format('%s, %s', queryid, planid) FROM rowsource_last()",
     );
-    let line = response_line(&mut client, &format!("{ids}, 'SLOWEST'"));
+    let line = response_line(&mut client, &format!("{ids}, format => 'SLOWEST'"));
     println!("{line}");
     assert_between(number(&line, "before"), ran);
     assert_between(number(&line, "response"), ran);
@@ -204,7 +204,7 @@ fn the_slowest_execution_is_the_one_that_the_client_waited_for_longest() {
         &mut observer,
         "SELECT format('%s, %s', queryid, planid) FROM pg_stat_rowsource_plans WHERE query LIKE 'INSERT INTO late%'",
     );
-    let line = response_line(&mut client, &format!("{ids}, 'SLOWEST'"));
+    let line = response_line(&mut client, &format!("{ids}, format => 'SLOWEST'"));
     println!("{line}");
     assert!(number(&line, "commit") >= 0.99 * ms(HELD), "{line}");
     assert!(number(&line, "execution") < number(&line, "response") - 0.99 * ms(HELD));

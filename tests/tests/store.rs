@@ -85,7 +85,7 @@ fn shows(reader: &mut postgres::Client, queryid: i64, planid: i64) {
 fn display(reader: &mut postgres::Client, queryid: i64, planid: i64, format: &str) -> String {
     first_column(
         reader,
-        &format!("SELECT rowsource_display({queryid}, {planid}, '{format}')"),
+        &format!("SELECT rowsource_display({queryid}, {planid}, format => '{format}')"),
     )
     .join("\n")
 }
@@ -194,7 +194,7 @@ fn percentiles_of_calls_come_from_the_histogram() {
     let plan = only_kept(&mut client, "SELECT count(*) FROM t WHERE CASE%");
     let mut scan = |expression: &str| node_value(&mut client, &plan, 1, expression);
     assert_eq!(scan("timed_calls"), 301.0);
-    let [p50, p95, p99] = ["p50", "p95", "p99"].map(&mut scan);
+    let [p50, p95, p99] = ["p50_time", "p95_time", "p99_time"].map(&mut scan);
     assert!(p50 > 0.0 && p50 < 5.0, "{p50}");
     // The bucket of 20 ms begins here. Nothing took longer than the whole statement.
     assert!(p95 >= 16.777 && p99 >= p95 && p99 <= plan.max_time, "{p95} {p99}");
@@ -225,8 +225,8 @@ fn percentiles_of_calls_come_from_the_histogram() {
     );
     let untimed: i64 = value(
         &mut client,
-        "SELECT count(*) FROM pg_stat_rowsource JOIN pg_stat_rowsource_plans USING (queryid, planid)
-         WHERE query LIKE 'SELECT min(id)%' AND num_nulls(p50, p95, p99) = 3",
+        "SELECT count(*) FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans USING (queryid, planid)
+         WHERE query LIKE 'SELECT min(id)%' AND num_nulls(n.p50_time, n.p95_time, n.p99_time) = 3",
     );
     assert_eq!(untimed, 2);
     server.assert_no_crash();
@@ -337,7 +337,7 @@ fn misestimates_are_listed_by_their_cost() {
     );
     let rows = client
         .query(
-            "SELECT m.operation, m.verdict, m.max_factor::float8, m.self_time::float8, m.a_rows::float8
+            "SELECT m.operation, m.verdict, m.max_factor::float8, m.self_time::float8, m.actual_rows::float8
              FROM rowsource_misestimates m
              JOIN pg_stat_rowsource_plans p USING (queryid, planid)
              WHERE p.query LIKE 'SELECT count(%'",
@@ -368,7 +368,7 @@ fn reset_deletes_the_requested_plans() {
     assert_eq!(info(&mut client, "plans"), 2);
     run_each(
         &mut client,
-        "SELECT rowsource_reset(userid => 4711), rowsource_reset(dbid => 4711)",
+        "SELECT rowsource_reset(userid => 4711), rowsource_reset(datid => 4711)",
     );
     assert_eq!(info(&mut client, "plans"), 2);
     measured(&mut client, "SELECT sum(id) FROM t");

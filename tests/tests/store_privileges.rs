@@ -236,12 +236,12 @@ fn objects_of_others_are_not_called() {
     const HISTORY: [&str; 8] = [
         "rowsource_snapshot()",
         "rowsource_snapshot()",
-        "pg_stat_tempfile_io",
-        "pg_stat_tempfile_io_histogram",
-        "rowsource_tempfile_history",
-        "rowsource_plan_history",
-        "rowsource_temp_usage()",
-        "rowsource_iostat_report()",
+        "pg_stat_rowsource_tempfile_io",
+        "pg_stat_rowsource_tempfile_io_histogram",
+        "rowsource_interval_tempfile_io",
+        "rowsource_interval_plans",
+        "rowsource_tempfile_usage()",
+        "rowsource_tempfile_report()",
     ];
     for view in VIEWS.iter().chain(&HISTORY) {
         run_each(&mut client, &format!("SELECT v::text FROM {view} v"));

@@ -145,7 +145,7 @@ fn databases_are_separate() {
     }
     run_each(
         &mut client,
-        "SELECT rowsource_reset(dbid => (SELECT oid FROM pg_database WHERE datname = 'second'))",
+        "SELECT rowsource_reset(datid => (SELECT oid FROM pg_database WHERE datname = 'second'))",
     );
     assert_eq!(only_kept(&mut second, statement).calls, 2);
 }

@@ -55,9 +55,9 @@ impl Recorded {
         let row = observer
             .query_one(
                 "SELECT (SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans),
-                        (SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_system_waits),
-                        (SELECT coalesce(sum(small_read_reqs + large_read_reqs + small_write_reqs + large_write_reqs), 0)::bigint
-                         FROM pg_stat_tempfile_io),
+                        (SELECT coalesce(sum(waits), 0)::bigint FROM pg_stat_rowsource_system_waits),
+                        (SELECT coalesce(sum(small_reads + large_reads + small_writes + large_writes), 0)::bigint
+                         FROM pg_stat_rowsource_tempfile_io),
                         (SELECT coalesce(max(1e6 * extract(epoch FROM sample_time)), 0)::bigint FROM rowsource_ash)",
                 &[],
             )
@@ -194,8 +194,9 @@ fn a_long_function_stops_being_measured_within_a_second() {
     let (server, mut observer) = server("switch-function", &["pg_rowsource.track = all"]);
     let mut client = server.connect();
     let id = pid(&mut client);
-    let waits =
-        format!("SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_session_waits WHERE pid = {id}");
+    let waits = format!(
+        "SELECT coalesce(sum(waits), 0)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {id}"
+    );
     let session = std::thread::spawn(move || {
         let error = must_fail(
             &mut client,
@@ -307,14 +308,14 @@ fn only_the_configuration_turns_it_off() {
 #[test]
 fn it_is_said_that_it_is_off_and_what_was_recorded_stays() {
     let (mut server, mut observer) = server("switch-said", &[]);
-    let off_since = "SELECT off_since::text FROM rowsource_info()";
-    assert_eq!(texts(&mut observer, off_since), [[None]]);
+    let disabled_at = "SELECT disabled_at::text FROM rowsource_info()";
+    assert_eq!(texts(&mut observer, disabled_at), [[None]]);
     let (mut used, mut unused) = (server.connect(), server.connect());
     run_each(&mut used, "SELECT count(*) FROM first");
     turn_off(&mut observer);
     let is_now: bool = value(
         &mut observer,
-        "SELECT off_since BETWEEN now() - interval '30 seconds' AND now() FROM rowsource_info()",
+        "SELECT disabled_at BETWEEN now() - interval '30 seconds' AND now() FROM rowsource_info()",
     );
     assert!(is_now);
     run_each(&mut used, "SELECT count(*) FROM second");
@@ -345,7 +346,7 @@ fn it_is_said_that_it_is_off_and_what_was_recorded_stays() {
         (1, 0)
     );
     turn_on(&mut observer);
-    assert_eq!(texts(&mut observer, off_since), [[None]]);
+    assert_eq!(texts(&mut observer, disabled_at), [[None]]);
     let shown = display(&mut used);
     assert!(
         shown.contains("pg_rowsource.enabled was off while it ran; this is one before it"),
@@ -418,7 +419,7 @@ fn a_server_that_started_without_it_is_turned_on() {
     let row = observer
         .query_one(
             &format!(
-                "SELECT sum(waits)::bigint FROM rowsource_session_waits WHERE pid = {} AND wait_event LIKE 'BufFile%'",
+                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {} AND wait_event LIKE 'BufFile%'",
                 pid(&mut client)
             ),
             &[],
@@ -431,7 +432,7 @@ fn a_server_that_started_without_it_is_turned_on() {
     run_each(&mut observer, "CHECKPOINT");
     until(
         &mut observer,
-        "SELECT count(*) > 0 FROM rowsource_system_waits WHERE backend_type = 'checkpointer'",
+        "SELECT count(*) > 0 FROM pg_stat_rowsource_system_waits WHERE backend_type = 'checkpointer'",
     );
 }
 

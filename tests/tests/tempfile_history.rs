@@ -24,7 +24,7 @@ fn server(name: &str) -> Server {
 }
 
 fn report(client: &mut Client, arguments: &str) -> Vec<String> {
-    texts(client, &format!("SELECT rowsource_iostat_report({arguments})"))
+    texts(client, &format!("SELECT rowsource_tempfile_report({arguments})"))
         .into_iter()
         .flatten()
         .flatten()
@@ -47,7 +47,7 @@ fn cells(report: &[String], filetype: &str) -> Vec<String> {
 fn interval(client: &mut Client, snapshot: i64) -> (i64, i64, f64) {
     let row = client
         .query_one(
-            "SELECT small_read_reqs, small_write_reqs, small_read_avg_time FROM rowsource_tempfile_history
+            "SELECT small_reads, small_writes, small_read_mean_time FROM rowsource_interval_tempfile_io
              WHERE snap_id = $1 AND datname = current_database() AND filetype = 'work file'",
             &[&snapshot],
         )
@@ -64,7 +64,7 @@ fn the_report_says_what_to_do_without_snapshots() {
     let server = server("no-snapshots");
     let mut client = server.connect();
     for taken in 0..2 {
-        let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report()");
+        let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report()");
         assert_eq!(code.code(), "55000", "{message}");
         assert!(
             message.contains("there are no two snapshots") && message.contains("SELECT rowsource_snapshot()"),
@@ -72,10 +72,10 @@ fn the_report_says_what_to_do_without_snapshots() {
         );
         run_each(&mut client, SNAPSHOT);
     }
-    let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report(1, 77)");
+    let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report(1, 77)");
     assert_eq!(code.code(), "42704", "{message}");
     assert!(message.contains("snapshot 77"), "{message}");
-    let (code, message) = must_fail(&mut client, "SELECT rowsource_iostat_report(2, 1)");
+    let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report(2, 1)");
     assert_eq!(code.code(), "22023", "{message}");
 }
 
@@ -101,7 +101,7 @@ fn intervals_add_up() {
     assert_eq!(
         value::<i64>(
             &mut client,
-            "SELECT count(*) FROM rowsource_tempfile_history WHERE snap_id = 1"
+            "SELECT count(*) FROM rowsource_interval_tempfile_io WHERE snap_id = 1"
         ),
         0,
         "the first snapshot ends no interval"
@@ -171,8 +171,8 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
     expect(&mut client, 4, "since a crash");
     let negative: i64 = value(
         &mut client,
-        "SELECT count(*) FROM rowsource_tempfile_history WHERE least(small_read_reqs, small_read_bytes, small_read_service_time,
-             large_read_reqs, small_write_reqs, small_write_bytes, small_write_service_time, large_write_reqs) < 0",
+        "SELECT count(*) FROM rowsource_interval_tempfile_io WHERE least(small_reads, small_read_bytes, small_read_time,
+             large_reads, small_writes, small_write_bytes, small_write_time, large_writes) < 0",
     );
     assert_eq!(negative, 0);
     // The total interval: everything except what the reset and the crash lost.
@@ -202,7 +202,7 @@ fn plans_and_retention() {
     run_each(&mut client, SNAPSHOT);
     let history = texts(
         &mut client,
-        "SELECT snap_id, calls, temp_blks_written > 100, mean_time > 0, temp_blk_write_time > 0 FROM rowsource_plan_history
+        "SELECT snap_id, calls, temp_blks_written > 100, mean_time > 0, temp_blk_write_time > 0 FROM rowsource_interval_plans
          WHERE query LIKE '%generate_series(1, 50000)%' ORDER BY 1",
     );
     let some = |text: &str| Some(text.to_string());
@@ -357,8 +357,8 @@ fn the_history_does_not_depend_on_search_path() {
          CREATE TABLE trap.rowsource_snapshots (snap_id bigint, taken_at timestamptz);
          CREATE FUNCTION trap.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1 / 0';
          SET search_path = trap, public; SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_snapshot();
-         SELECT elsewhere.rowsource_iostat_report(); SELECT * FROM elsewhere.rowsource_temp_usage();
-         SELECT * FROM elsewhere.rowsource_tempfile_history; SELECT * FROM elsewhere.rowsource_plan_history",
+         SELECT elsewhere.rowsource_tempfile_report(); SELECT * FROM elsewhere.rowsource_tempfile_usage();
+         SELECT * FROM elsewhere.rowsource_interval_tempfile_io; SELECT * FROM elsewhere.rowsource_interval_plans",
     );
     assert_eq!(
         value::<i64>(&mut client, "SELECT count(*) FROM elsewhere.rowsource_snapshots"),

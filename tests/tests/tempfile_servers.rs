@@ -25,11 +25,11 @@ fn server(name: &str, settings: &[&str]) -> Server {
 fn shown(client: &mut Client) -> Vec<Vec<Option<String>>> {
     let mut all = texts(
         client,
-        "SELECT * FROM pg_stat_tempfile_io WHERE datname = current_database()",
+        "SELECT * FROM pg_stat_rowsource_tempfile_io WHERE datname = current_database()",
     );
     all.extend(texts(
         client,
-        "SELECT * FROM pg_stat_tempfile_io_histogram WHERE datname = current_database()",
+        "SELECT * FROM pg_stat_rowsource_tempfile_io_histogram WHERE datname = current_database()",
     ));
     all
 }
@@ -121,7 +121,7 @@ fn each_database_has_its_own() {
         value(
             client,
             &format!(
-                "SELECT coalesce(sum(small_write_reqs), 0)::bigint FROM pg_stat_tempfile_io WHERE datname = '{database}'"
+                "SELECT coalesce(sum(small_writes), 0)::bigint FROM pg_stat_rowsource_tempfile_io WHERE datname = '{database}'"
             ),
         )
     };
@@ -138,14 +138,14 @@ fn each_database_has_its_own() {
     let later: bool = value(
         &mut client,
         "SELECT max(stats_reset) FILTER (WHERE datname = 'other') > max(stats_reset) FILTER (WHERE datname = 'postgres')
-         FROM pg_stat_tempfile_io",
+         FROM pg_stat_rowsource_tempfile_io",
     );
     assert!(later);
     run_each(&mut client, "DROP DATABASE other");
     assert_eq!(
         value::<i64>(
             &mut client,
-            "SELECT count(*) FROM pg_stat_tempfile_io WHERE datname IS NULL"
+            "SELECT count(*) FROM pg_stat_rowsource_tempfile_io WHERE datname IS NULL"
         ),
         0,
         "a dropped database goes"
@@ -157,7 +157,7 @@ fn each_database_has_its_own() {
     assert_eq!(
         value::<i64>(
             &mut client,
-            "SELECT count(*) FROM pg_stat_tempfile_io WHERE datname IS NULL"
+            "SELECT count(*) FROM pg_stat_rowsource_tempfile_io WHERE datname IS NULL"
         ),
         0
     );
@@ -290,14 +290,14 @@ fn privileges_of_views_and_functions() {
     let mut user = server.try_connect("regress_user").expect("a session");
     run_each(
         &mut user,
-        "SELECT * FROM pg_stat_tempfile_io; SELECT * FROM pg_stat_tempfile_io_histogram; SELECT * FROM rowsource_temp_usage();
-         SELECT * FROM rowsource_snapshots; SELECT * FROM rowsource_tempfile_history",
+        "SELECT * FROM pg_stat_rowsource_tempfile_io; SELECT * FROM pg_stat_rowsource_tempfile_io_histogram; SELECT * FROM rowsource_tempfile_usage();
+         SELECT * FROM rowsource_snapshots; SELECT * FROM rowsource_interval_tempfile_io",
     );
     for sql in [
         "SELECT rowsource_tempfile_reset()",
         "SELECT rowsource_snapshot()",
         "SELECT * FROM rowsource_snapshot_plans",
-        "SELECT * FROM rowsource_plan_history",
+        "SELECT * FROM rowsource_interval_plans",
         "INSERT INTO rowsource_snapshots DEFAULT VALUES",
         "DELETE FROM rowsource_snapshot_tempfile_io",
     ] {
@@ -311,6 +311,6 @@ fn privileges_of_views_and_functions() {
     );
     run_each(
         &mut user,
-        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot(); SELECT * FROM rowsource_iostat_report()",
+        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot(); SELECT * FROM rowsource_tempfile_report()",
     );
 }

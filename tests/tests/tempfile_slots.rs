@@ -104,7 +104,7 @@ fn another_library_patched_the_same_slot() {
         );
         let waits: i64 = value(
             &mut client,
-            "SELECT waits FROM rowsource_session_waits WHERE pid = pg_backend_pid() AND lower(wait_event) = 'buffileread'",
+            "SELECT waits FROM pg_stat_rowsource_session_waits WHERE pid = pg_backend_pid() AND lower(wait_event) = 'buffileread'",
         );
         assert_eq!(waits, reads, "{name}: each is a wait");
         drop(client);
@@ -210,20 +210,23 @@ fn assert_falls_back(server: &Server) {
     // Without times, and without counts of single requests.
     let timed: i64 = value(
         &mut client,
-        "SELECT count(*) FROM pg_stat_tempfile_io
-         WHERE datname = current_database() AND small_read_reqs > 0
-               AND (small_read_service_time IS NOT NULL OR small_read_avg_time IS NOT NULL OR small_read_max_time IS NOT NULL)",
+        "SELECT count(*) FROM pg_stat_rowsource_tempfile_io
+         WHERE datname = current_database() AND small_reads > 0
+               AND (small_read_time IS NOT NULL OR small_read_mean_time IS NOT NULL OR small_read_max_time IS NOT NULL)",
     );
     assert_eq!(timed, 0);
     assert_eq!(
-        value::<i64>(&mut client, "SELECT count(*) FROM pg_stat_tempfile_io_histogram"),
+        value::<i64>(
+            &mut client,
+            "SELECT count(*) FROM pg_stat_rowsource_tempfile_io_histogram"
+        ),
         0
     );
     run_each(&mut client, "SET track_io_timing = on");
     run_each(&mut client, SORT);
     let time: f64 = value(
         &mut client,
-        "SELECT small_write_service_time FROM pg_stat_tempfile_io WHERE datname = current_database() AND filetype = 'work file'",
+        "SELECT small_write_time FROM pg_stat_rowsource_tempfile_io WHERE datname = current_database() AND filetype = 'work file'",
     );
     assert!(time > 0.0, "core's own time");
     run_each(

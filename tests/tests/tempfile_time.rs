@@ -261,7 +261,7 @@ fn a_slow_disk_is_in_the_histogram() {
     let slow: i64 = value(
         &mut observer,
         &format!(
-            "SELECT sum(reqs)::bigint FROM pg_stat_tempfile_io_histogram
+            "SELECT sum(requests)::bigint FROM pg_stat_rowsource_tempfile_io_histogram
              WHERE datname = current_database() AND filetype = 'work file' AND from_us >= 4096 AND {DELAY_US} <= to_us"
         ),
     );
@@ -274,14 +274,14 @@ fn a_slow_disk_is_in_the_histogram() {
     assert!(slow < requests / 2, "{slow} of {requests}");
     let all: i64 = value(
         &mut observer,
-        "SELECT sum(reqs)::bigint FROM pg_stat_tempfile_io_histogram
+        "SELECT sum(requests)::bigint FROM pg_stat_rowsource_tempfile_io_histogram
          WHERE datname = current_database() AND filetype = 'work file'",
     );
     assert_eq!(all, requests);
     let (most, total): (f64, f64) = (
         value(
             &mut observer,
-            "SELECT max(greatest(small_read_max_time, small_write_max_time)) FROM pg_stat_tempfile_io",
+            "SELECT max(greatest(small_read_max_time, small_write_max_time)) FROM pg_stat_rowsource_tempfile_io",
         ),
         counted.times().iter().sum(),
     );

@@ -1,4 +1,4 @@
-//! The requests and bytes of pg_stat_tempfile_io are exactly those of a system-call trace.
+//! The requests and bytes of pg_stat_rowsource_tempfile_io are exactly those of a system-call trace.
 
 use rowsource_tests::Server;
 use rowsource_tests::attack::wait_until;

@@ -37,7 +37,7 @@ fn pairs(client: &mut Client, like: &str) -> Vec<(Option<String>, Option<String>
     client
         .query(
             "SELECT p.query, s.query FROM pg_stat_rowsource_plans p LEFT JOIN pg_stat_statements s
-                 USING (userid, dbid, queryid, toplevel) WHERE p.query LIKE $1",
+                 ON (s.userid, s.dbid, s.queryid, s.toplevel) = (p.userid, p.datid, p.queryid, p.toplevel) WHERE p.query LIKE $1",
             &[&like],
         )
         .expect("the texts")
@@ -327,7 +327,7 @@ fn no_two_statements_share_a_row() {
         .expect("functions");
     let rows = texts(
         &mut client,
-        "SELECT queryid, count(*), count(DISTINCT query), max(query) FROM pg_stat_rowsource_plans GROUP BY queryid, toplevel, userid, dbid",
+        "SELECT queryid, count(*), count(DISTINCT query), max(query) FROM pg_stat_rowsource_plans GROUP BY queryid, toplevel, userid, datid",
     );
     for row in &rows {
         let row: Vec<&str> = row.iter().flatten().map(String::as_str).collect();
@@ -371,7 +371,7 @@ fn the_extensions_own_statements_are_not_measured() {
         &mut client,
         "SELECT /*before*/ count(*) FROM t WHERE id < 5; SELECT count(*) /*mine*/ FROM pg_stat_rowsource;
          SELECT count(*) /*mine*/ FROM pg_stat_rowsource; SELECT /*mine*/ rowsource_display();
-         SELECT /*mine*/ rowsource_snapshot(); SELECT /*mine*/ count(*) FROM rowsource_plan_history;
+         SELECT /*mine*/ rowsource_snapshot(); SELECT /*mine*/ count(*) FROM rowsource_interval_plans;
          SELECT /*mine*/ count(*) FROM rowsource_snapshots;
          SELECT /*mine*/ count(*) FROM t JOIN pg_stat_rowsource_plans p ON true;
          CREATE VIEW mine AS SELECT calls FROM pg_stat_rowsource_plans; SELECT /*mine*/ count(*) FROM mine",

@@ -44,7 +44,7 @@ fn the_numbers_are_those_of_the_views() {
         &mut client,
         "SELECT queryid::text, planid::text, calls::text, (total_time / 1e3)::numeric(20, 6)::text, rows::text,
                 shared_blks_read::text, (shared_blks_hit + shared_blks_read)::text, shared_blks_dirtied::text,
-                plans::text, (total_plan_time / 1e3)::numeric(20, 6)::text, userid::text, dbid::text
+                plans::text, (total_plan_time / 1e3)::numeric(20, 6)::text, userid::text, datid::text
            FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT sum(v)%'",
     )
     .remove(0);
@@ -87,7 +87,7 @@ fn the_numbers_are_those_of_the_views() {
         "SELECT n.last_rows::text, (n.rows / 20)::text,
                 format('%s (cr=%s pr=%s pw=0 time=%s us starts=%s cost=', concat_ws(' on ', operation, object_name),
                     (n.shared_blks_hit + n.shared_blks_read) / 20, n.shared_blks_read / 20, round(n.total_time * 1e3)::bigint / 20, n.starts / 20)
-           FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
+           FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
           WHERE p.query LIKE 'SELECT sum(v)%' ORDER BY n.node_id",
     );
     assert_eq!(nodes.len(), 2);
@@ -104,7 +104,7 @@ fn the_numbers_are_those_of_the_views() {
     let slept = section(&all, "SELECT count(*), pg_sleep");
     let waited = texts(
         &mut client,
-        "SELECT sum(waits)::text, max(max_time)::float8::text, sum(total_time)::float8::text FROM pg_stat_rowsource_waits
+        "SELECT sum(waits)::text, max(max_time)::float8::text, sum(wait_time)::float8::text FROM pg_stat_rowsource_waits
           WHERE wait_event = 'PgSleep'",
     )
     .remove(0);

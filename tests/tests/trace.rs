@@ -88,7 +88,7 @@ XCTEND #5:rlbk=0,rd_only=1,e=?,tim=?";
 fn the_format_is_documented() {
     let server = server("trace-golden", &["pg_rowsource.sampfreq = 1"]);
     let mut client = server.connect();
-    let file = start(&mut client, "waits => false");
+    let file = start(&mut client, "with_waits => false");
     for statement in [
         "SELECT count(*)\nFROM t WHERE id < 11",
         "UPDATE t SET v = 8 WHERE id = 5",
@@ -143,7 +143,7 @@ fn nodes_are_described_again_when_they_change() {
         &mut client,
         "ANALYZE t; SET plan_cache_mode = force_generic_plan; PREPARE q AS SELECT v FROM t WHERE id < $1",
     );
-    start(&mut client, "waits => false");
+    start(&mut client, "with_waits => false");
     run_each(
         &mut client,
         "EXECUTE q(5); EXECUTE q(6); EXECUTE q(7);
@@ -170,7 +170,7 @@ fn the_sums_are_those_of_the_views() {
     let mut client = server.connect();
     let id = pid(&mut client);
     start(&mut client, "");
-    let waited = "SELECT coalesce(sum(waits), 0)::bigint, coalesce(sum(total_time), 0)::float8 FROM rowsource_session_waits
+    let waited = "SELECT coalesce(sum(waits), 0)::bigint, coalesce(sum(wait_time), 0)::float8 FROM pg_stat_rowsource_session_waits
         WHERE pid = $1 AND wait_event = 'PgSleep'";
     for i in 0..20 {
         client
@@ -196,7 +196,7 @@ fn the_sums_are_those_of_the_views() {
         // The nodes of all executions.
         let view = format!(
             "SELECT n.node_id::text, n.executions::text, n.rows::text, (n.shared_blks_hit + n.shared_blks_read)::text
-               FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
+               FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
               WHERE p.query LIKE '{text}%' ORDER BY n.node_id"
         );
         let stats = of_cursor(&lines, "STAT", text);
@@ -289,7 +289,7 @@ fn the_sums_are_those_of_the_views() {
 fn a_driver_with_portals_and_named_statements_is_traced() {
     let server = server("trace-driver", &[]);
     let mut client = server.connect();
-    start(&mut client, "binds => true");
+    start(&mut client, "with_binds => true");
     let named = client
         .prepare("SELECT id, 'named' FROM t WHERE id = $1 AND v < $2")
         .expect("it is parsed");
@@ -499,7 +499,7 @@ fn only_some_may_trace_and_read() {
         &mut owner,
         "GRANT EXECUTE ON FUNCTION rowsource_trace_start, rowsource_trace_stop TO regress_a; SELECT count(*) FROM t",
     );
-    let file = start(&mut user, "binds => true");
+    let file = start(&mut user, "with_binds => true");
     run_each(&mut user, "SELECT count(*) + 1 FROM t; SELECT definer()");
     // The file has the value of the owner's statement. Nobody else sees it.
     let binds = trace_file::lines(&server, &file);

@@ -41,7 +41,7 @@ async fn run(server: &Server) -> (Vec<usize>, String) {
     let (mut client, connection) = config.connect(NoTls).await.expect("a session");
     tokio::spawn(connection);
     client
-        .simple_query("SELECT rowsource_trace_start(binds => true)")
+        .simple_query("SELECT rowsource_trace_start(with_binds => true)")
         .await
         .expect("the trace begins");
     // Named statements, parsed in one pipeline.

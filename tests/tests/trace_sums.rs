@@ -194,10 +194,10 @@ fn nested_calls_have_their_own_stamps() {
 /// Returns the waits of a session by their names, with their milliseconds.
 fn waits_of(observer: &mut Client, pid: i32) -> BTreeMap<String, (i64, f64)> {
     let rows = observer.query(
-        "SELECT wait_event_type || ' ' || wait_event, waits, total_time::float8 FROM rowsource_session_waits WHERE pid = $1",
+        "SELECT wait_event_type || ' ' || wait_event, waits, wait_time::float8 FROM pg_stat_rowsource_session_waits WHERE pid = $1",
         &[&pid],
     );
-    let rows = rows.expect("rowsource_session_waits");
+    let rows = rows.expect("pg_stat_rowsource_session_waits");
     rows.iter()
         .map(|row| (row.get(0), (row.get(1), row.get(2))))
         .collect()

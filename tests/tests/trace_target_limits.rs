@@ -23,12 +23,12 @@ fn wrong_targets_are_refused() {
             "client backend",
         ),
         (
-            "role => 'nobody'",
+            "usename => 'nobody'",
             "42704",
             "role \"nobody\" does not exist HINT: pg_roles",
         ),
         (
-            "database => 'nowhere'",
+            "datname => 'nowhere'",
             "3D000",
             "database \"nowhere\" does not exist HINT: pg_database",
         ),
@@ -86,7 +86,7 @@ fn wrong_targets_are_refused() {
     // The list has a limit. What has expired makes room.
     run_each(
         &mut admin,
-        "SELECT rowsource_trace_start(database => 'template1', expires_after => '1 us')",
+        "SELECT rowsource_trace_start(datname => 'template1', expires_after => '1 us')",
     );
     let numbers: Vec<i32> = (0..32)
         .map(|i| {
@@ -168,7 +168,7 @@ fn only_some_may_set_targets() {
     assert!(lines(&server, id).iter().any(|line| line.contains("sesame")));
     // Who is traced can neither end that, nor read the files of others.
     let mut traced = server.try_connect("regress_b").expect("a session");
-    target(&mut user, "role => 'regress_b'");
+    target(&mut user, "usename => 'regress_b'");
     run_each(&mut traced, "SELECT 1 AS mine");
     assert_eq!(
         must_fail(&mut traced, "SET pg_rowsource.trace = off").0.code(),
@@ -196,7 +196,7 @@ fn a_kill_ends_all_targets() {
     for kills_traced in [true, false] {
         let (mut admin, mut session) = (server.connect(), server.connect());
         let (setter, id) = (pid(&mut admin), pid(&mut session));
-        target(&mut admin, "database => 'postgres'");
+        target(&mut admin, "datname => 'postgres'");
         assert!(is_traced(&server, &mut session));
         let before = server.restarts();
         server.kill_process(if kills_traced { id } else { setter } as u32);
@@ -268,9 +268,9 @@ fn a_dropped_database_is_still_a_condition() {
     let server = server("targets-dropped", &[]);
     let mut admin = server.connect();
     run_each(&mut admin, "CREATE DATABASE gone");
-    target(&mut admin, "database => 'gone'");
+    target(&mut admin, "datname => 'gone'");
     run_each(&mut admin, "DROP DATABASE gone");
-    let shown: String = value(&mut admin, "SELECT database FROM rowsource_trace_targets");
+    let shown: String = value(&mut admin, "SELECT datname::text FROM rowsource_trace_targets");
     assert!(shown.starts_with("unknown (OID="), "{shown}");
 }
 
@@ -287,7 +287,7 @@ fn what_has_no_cursor_is_hidden() {
     admin.batch_execute(function).expect("a function");
     let mut user = server.try_connect("regress_user").expect("a session");
     let id = pid(&mut user);
-    target(&mut admin, "role => 'regress_user'");
+    target(&mut admin, "usename => 'regress_user'");
     run_each(&mut user, "SELECT owned()");
     let found = lines(&server, id);
     assert!(

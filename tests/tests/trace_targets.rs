@@ -36,9 +36,9 @@ fn another_session_is_traced_until_it_is_stopped() {
     }
     assert!(found.iter().any(|line| line.ends_with("AS first")), "{found:#?}");
     assert!(!is_traced(&server, &mut other) && !is_traced(&server, &mut admin));
-    let listed = "SELECT target::text, pid::text, waits::text, binds::text, set_by::text, sessions::text,
-        (expires - since BETWEEN '9 minutes 59 seconds' AND '10 minutes')::text,
-        num_nulls(application_name, role, database, client_addr, queryid)::text FROM rowsource_trace_targets";
+    let listed = "SELECT target::text, pid::text, with_waits::text, with_binds::text, set_by::text, sessions::text,
+        (expires_at - set_at BETWEEN '9 minutes 59 seconds' AND '10 minutes')::text,
+        num_nulls(application_name, usename, datname, client_addr, queryid)::text FROM rowsource_trace_targets";
     let (number_text, id_text) = (number.to_string(), id.to_string());
     let row = [
         &number_text,
@@ -98,20 +98,20 @@ fn each_condition_must_hold() {
     };
     for (arguments, means, others) in [
         (
-            "role => 'regress_a'",
+            "usename => 'regress_a'",
             &user as &dyn Fn() -> Client,
             vec![none, &shop],
         ),
-        ("database => 'other'", &elsewhere, vec![none, &user]),
+        ("datname => 'other'", &elsewhere, vec![none, &user]),
         ("application_name => 'shop'", &shop, vec![none, &user]),
         ("client_addr => '127.0.0.1'", &over_ip, vec![none]),
         (
-            "client_addr => '127.0.0.0/8', database => 'postgres'",
+            "client_addr => '127.0.0.0/8', datname => 'postgres'",
             &over_ip,
             vec![none, &elsewhere],
         ),
         (
-            "application_name => 'shop', role => 'regress_a'",
+            "application_name => 'shop', usename => 'regress_a'",
             &both,
             vec![none, &shop, &user],
         ),
@@ -124,7 +124,7 @@ fn each_condition_must_hold() {
         let mut after = means();
         assert!(is_traced(&server, &mut after), "{arguments}");
         let sessions = format!("SELECT sessions FROM rowsource_trace_targets WHERE target = {number}");
-        assert_eq!(value::<i32>(&mut admin, &sessions), 2, "{arguments}");
+        assert_eq!(value::<i64>(&mut admin, &sessions), 2, "{arguments}");
         others_before.extend(others.iter().map(|open| open()));
         for other in &mut others_before {
             assert!(!is_traced(&server, other), "{arguments}");
@@ -139,7 +139,10 @@ fn each_condition_must_hold() {
     }
     // A session may fit later, and no longer.
     target(&mut admin, "application_name => 'shop'");
-    target(&mut admin, "role => 'regress_b', binds => true, waits => false");
+    target(
+        &mut admin,
+        "usename => 'regress_b', with_binds => true, with_waits => false",
+    );
     let mut session = user();
     assert!(!is_traced(&server, &mut session));
     for (statement, fits) in [
@@ -157,7 +160,7 @@ fn each_condition_must_hold() {
     assert!(!is_traced(&server, &mut session));
     let shown = texts(
         &mut admin,
-        "SELECT application_name, role::text, binds::text FROM rowsource_trace_targets ORDER BY target",
+        "SELECT application_name, usename::text, with_binds::text FROM rowsource_trace_targets ORDER BY target",
     );
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -198,7 +201,7 @@ fn only_one_statement_is_traced() {
     run_each(&mut session, "SELECT 1 AS before");
     let number = target(
         &mut admin,
-        &format!("queryid => {queryid}, database => 'postgres'"),
+        &format!("queryid => {queryid}, datname => 'postgres'"),
     );
     run_each(&mut session, "SELECT 2 AS other");
     assert!(lines(&server, id).is_empty(), "nothing of other statements");
@@ -249,7 +252,7 @@ fn only_one_statement_is_traced() {
         &mut admin,
         "SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%inner_one%' AND NOT toplevel",
     );
-    target(&mut admin, &format!("queryid => {nested}, waits => false"));
+    target(&mut admin, &format!("queryid => {nested}, with_waits => false"));
     run_each(&mut session, "SELECT called(7) AS outside");
     remove(&mut admin, number + 1);
     run_each(&mut session, "SELECT 1");
@@ -292,7 +295,7 @@ fn a_target_expires() {
     assert!(!is_traced(&server, &mut session));
     assert!(texts(&mut admin, "SELECT * FROM rowsource_trace_targets").is_empty());
     // The session's own trace goes on.
-    let file: String = value(&mut session, "SELECT rowsource_trace_start(waits => false)");
+    let file: String = value(&mut session, "SELECT rowsource_trace_start(with_waits => false)");
     let number = target(&mut admin, &format!("pid => {id}"));
     assert!(is_traced(&server, &mut session));
     remove(&mut admin, number);
@@ -347,7 +350,7 @@ fn values_are_listed_only_on_request() {
         .prepare("SELECT v FROM t WHERE id = $1")
         .expect("it is parsed");
     for (binds, count) in [(false, 0), (true, 1)] {
-        let number = target(&mut admin, &format!("pid => {id}, binds => {binds}"));
+        let number = target(&mut admin, &format!("pid => {id}, with_binds => {binds}"));
         // A prepared statement is not parsed, so it begins when the executor starts.
         session.query(&statement, &[&5]).expect("it runs");
         remove(&mut admin, number);
@@ -372,7 +375,7 @@ fn a_session_that_changes_its_role_keeps_its_file() {
         &mut admin,
         "CREATE ROLE regress_web; GRANT SELECT ON t TO regress_web",
     );
-    let number = target(&mut admin, "role => 'regress_web', waits => true");
+    let number = target(&mut admin, "usename => 'regress_web', with_waits => true");
     // It sleeps, and gets a block 500 times.
     let outside = "SELECT pg_sleep(0.001) AS outside, count((SELECT count(*) FROM t WHERE id > i)) FROM generate_series(1, 500) i";
     for i in 1..=5 {
@@ -414,7 +417,7 @@ fn a_function_may_keep_its_values_out() {
     let id = pid(&mut session);
     run_each(
         &mut session,
-        "SELECT rowsource_trace_start(waits => true, binds => true)",
+        "SELECT rowsource_trace_start(with_waits => true, with_binds => true)",
     );
     for (name, set) in [("open", ""), ("closed", "SET pg_rowsource.trace = 'statements'")] {
         run_each(

@@ -19,7 +19,7 @@ fn large_values_are_not_printed() {
     let statement = client
         .prepare("SELECT length($1), length($2), length($3), $4::int, $5::bytea")
         .expect("it is parsed");
-    run_each(&mut client, "SELECT rowsource_trace_start(binds => true)");
+    run_each(&mut client, "SELECT rowsource_trace_start(with_binds => true)");
     let (small, middle, large) = ("ä\n".repeat(3_000), "m".repeat(600_000), "x".repeat(2_000_000));
     let none: Option<Vec<u8>> = None;
     client
@@ -197,7 +197,7 @@ fn databases_have_any_encoding() {
         let mut client = server.try_connect_to("postgres", &database).expect("a session");
         run_each(
             &mut client,
-            "CREATE EXTENSION pg_rowsource; SELECT rowsource_trace_start(binds => true)",
+            "CREATE EXTENSION pg_rowsource; SELECT rowsource_trace_start(with_binds => true)",
         );
         // One of the two is cut within a character, if it is cut at a byte.
         for (shift, more) in [("", ""), ("x", ", 1")] {

@@ -143,7 +143,7 @@ fn history(client: &mut Client) -> Vec<Vec<Option<String>>> {
     }
     rows.extend(texts(
         client,
-        "SELECT rowsource_display_snapshot(snap_id, queryid, planid) FROM rowsource_plan_history ORDER BY snap_id, queryid, planid",
+        "SELECT rowsource_display_snapshot(queryid, planid, snap_id) FROM rowsource_interval_plans ORDER BY snap_id, queryid, planid",
     ));
     rows
 }
@@ -277,12 +277,12 @@ fn the_extension_can_be_in_any_schema_and_is_dumped() {
             client,
             // The last statement. Those below use the extension, so they are not measured.
             "SELECT count(*) FROM t; SELECT count(*) FROM elsewhere.rowsource_misestimates; SELECT count(*) FROM elsewhere.rowsource_plan_flips;
-             SELECT count(*) FROM elsewhere.pg_stat_rowsource; SELECT elsewhere.rowsource_iostat_report();
+             SELECT count(*) FROM elsewhere.pg_stat_rowsource; SELECT elsewhere.rowsource_tempfile_report();
              SELECT elsewhere.rowsource_display()",
         );
         texts(
             client,
-            "SELECT * FROM elsewhere.rowsource_plan_history ORDER BY snap_id, queryid, planid",
+            "SELECT * FROM elsewhere.rowsource_interval_plans ORDER BY snap_id, queryid, planid",
         )
     };
     let before = history(&mut client);
@@ -309,7 +309,7 @@ fn the_extension_can_be_in_any_schema_and_is_dumped() {
     );
     assert_eq!(last, 3);
     server.assert_no_crash();
-    let of_another = "INSERT INTO elsewhere.rowsource_snapshots (format) VALUES (0)";
+    let of_another = "INSERT INTO elsewhere.rowsource_snapshots (format_version) VALUES (0)";
     let (_, message) = must_fail(&mut restored, of_another);
     assert!(message.contains("snapshot_of_this_version"), "{message}");
 }

@@ -31,10 +31,10 @@ fn server(name: &str) -> Server {
 fn waits(observer: &mut Client, pid: i32, event: &str) -> Waits {
     let row = observer
         .query_opt(
-            "SELECT waits, total_time, max_time FROM rowsource_session_waits WHERE pid = $1 AND wait_event = $2",
+            "SELECT waits, wait_time, max_time FROM pg_stat_rowsource_session_waits WHERE pid = $1 AND wait_event = $2",
             &[&pid, &event],
         )
-        .expect("rowsource_session_waits");
+        .expect("pg_stat_rowsource_session_waits");
     row.map_or(
         Waits {
             count: 0,
@@ -111,7 +111,7 @@ fn a_lock_is_one_wait() {
         let buckets: i64 = value(
             &mut client,
             &format!(
-                "SELECT sum(waits)::bigint FROM rowsource_wait_histogram
+                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_wait_histogram
                  WHERE wait_event = '{}' AND wait_event_type = 'Lock' AND from_us <= {1} AND to_us > {1}",
                 locks[2],
                 waits(&mut observer, id, locks[2]).total * 1e3
@@ -158,7 +158,7 @@ fn system(observer: &mut Client, event: &str) -> i64 {
     value(
         observer,
         &format!(
-            "SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_system_waits
+            "SELECT coalesce(sum(waits), 0)::bigint FROM pg_stat_rowsource_system_waits
              WHERE backend_type = 'client backend' AND wait_event = '{event}'"
         ),
     )
@@ -181,7 +181,7 @@ fn ended_sessions_count_on() {
         while value::<i64>(&mut observer, &gone) > 0 {
             assert!(Instant::now() < deadline, "the session does not end");
         }
-        let left = format!("SELECT count(*) FROM rowsource_session_waits WHERE pid = {id}");
+        let left = format!("SELECT count(*) FROM pg_stat_rowsource_session_waits WHERE pid = {id}");
         assert_eq!(
             value::<i64>(&mut observer, &left),
             0,
@@ -223,24 +223,24 @@ fn other_processes_count_too() {
         ("parallel worker", "Timeout", "PgSleep"),
     ] {
         let shown = format!(
-            "SELECT coalesce(sum(waits), 0)::bigint FROM rowsource_system_waits
+            "SELECT coalesce(sum(waits), 0)::bigint FROM pg_stat_rowsource_system_waits
              WHERE backend_type = '{of}' AND wait_event_type = '{kind}' AND lower(wait_event) = lower('{event}')"
         );
         while value::<i64>(&mut observer, &shown) == 0 {
-            let all = texts(&mut observer, "SELECT * FROM rowsource_system_waits");
+            let all = texts(&mut observer, "SELECT * FROM pg_stat_rowsource_system_waits");
             assert!(Instant::now() < deadline, "{of}, {event}: {all:#?}");
         }
     }
     let sums_agree: bool = value(
         &mut observer,
-        "SELECT bool_and(mean_time <= max_time AND p99 <= max_time AND abs(mean_time * waits - total_time) < 0.001)
-         FROM rowsource_system_waits",
+        "SELECT bool_and(mean_time <= max_time AND p99_time <= max_time AND abs(mean_time * waits - wait_time) < 0.001)
+         FROM pg_stat_rowsource_system_waits",
     );
     assert!(sums_agree);
     // The names are those of pg_stat_activity.
     let unknown: i64 = value(
         &mut observer,
-        "SELECT count(*) FROM pg_stat_activity a JOIN rowsource_session_waits w USING (pid)
+        "SELECT count(*) FROM pg_stat_activity a JOIN pg_stat_rowsource_session_waits w USING (pid)
          WHERE w.wait_event_type IS NULL OR w.wait_event ~ 'unknown|\\?'",
     );
     assert_eq!(unknown, 0);
@@ -253,7 +253,7 @@ fn names_are_those_of_the_catalog_pg17_plus() {
     run_each(&mut observer, "CHECKPOINT");
     let unknown = texts(
         &mut observer,
-        "SELECT wait_event_type, wait_event FROM rowsource_system_waits
+        "SELECT wait_event_type, wait_event FROM pg_stat_rowsource_system_waits
          EXCEPT SELECT type, name FROM pg_wait_events",
     );
     assert!(unknown.is_empty(), "{unknown:?}");
@@ -271,11 +271,13 @@ fn a_session_that_loads_the_library_counts_its_own() {
         "SELECT pg_sleep(0.01); LOAD 'pg_rowsource'; SELECT pg_sleep(0.1)",
     );
     assert_one(waits(&mut client, id, "PgSleep"), lasted, "after LOAD");
-    let (code, message) = must_fail(&mut client, "SELECT * FROM rowsource_system_waits");
+    let (code, message) = must_fail(&mut client, "SELECT * FROM pg_stat_rowsource_system_waits");
     assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
     assert!(message.contains("shared_preload_libraries"), "{message}");
-    let pids: Vec<Vec<Option<String>>> =
-        texts(&mut client, "SELECT DISTINCT pid FROM rowsource_session_waits");
+    let pids: Vec<Vec<Option<String>>> = texts(
+        &mut client,
+        "SELECT DISTINCT pid FROM pg_stat_rowsource_session_waits",
+    );
     assert_eq!(pids, [[Some(id.to_string())]]);
 }
 
@@ -302,9 +304,9 @@ fn a_program_that_cannot_be_patched_says_so() {
     let mut client = server.connect();
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     for view in [
-        "rowsource_system_waits",
-        "rowsource_session_waits",
-        "rowsource_wait_histogram",
+        "pg_stat_rowsource_system_waits",
+        "pg_stat_rowsource_session_waits",
+        "pg_stat_rowsource_wait_histogram",
     ] {
         let rows = texts(&mut client, &format!("SELECT wait_event, waits FROM {view}"));
         assert_eq!(rows.len(), 1, "{view}: {rows:?}");
@@ -328,7 +330,7 @@ fn processes_of_others_are_hidden() {
     for session in &mut sessions {
         run_each(session, "SELECT pg_sleep(0.01)");
     }
-    let pids = "SELECT count(DISTINCT pid) FROM rowsource_session_waits WHERE wait_event = 'PgSleep'";
+    let pids = "SELECT count(DISTINCT pid) FROM pg_stat_rowsource_session_waits WHERE wait_event = 'PgSleep'";
     let seen = sessions.each_mut().map(|session| value::<i64>(session, pids));
     assert_eq!(seen, [1, 1, 3]);
     let (code, message) = must_fail(&mut sessions[0], "SET pg_rowsource.wait_timing = off");
@@ -377,10 +379,12 @@ fn counts_are_those_of_a_trace() {
     let sums = format!(
         "SELECT coalesce(sum(waits) FILTER (WHERE wait_event_type = 'IO'), 0)::bigint,
                 coalesce(sum(waits) FILTER (WHERE wait_event_type IN ('Client', 'Timeout')), 0)::bigint
-         FROM rowsource_session_waits WHERE pid = {id}"
+         FROM pg_stat_rowsource_session_waits WHERE pid = {id}"
     );
     let mut waits = || {
-        let row = observer.query_one(&sums, &[]).expect("rowsource_session_waits");
+        let row = observer
+            .query_one(&sums, &[])
+            .expect("pg_stat_rowsource_session_waits");
         [row.get::<_, i64>(0), row.get::<_, i64>(1)]
     };
     let output = environment().run.join(format!("waits-{id}.strace"));
@@ -533,7 +537,7 @@ fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
         let session = std::thread::spawn(move || run_each(&mut client, "SELECT count(*) FROM crossed"));
         until(
             &mut observer,
-            "SELECT coalesce(sum(waits), 0) > 0 FROM rowsource_system_waits WHERE wait_event = 'relation'",
+            "SELECT coalesce(sum(waits), 0) > 0 FROM pg_stat_rowsource_system_waits WHERE wait_event = 'relation'",
         );
         snapshot(&mut observer);
         std::thread::sleep(Duration::from_millis(300));
@@ -543,7 +547,7 @@ fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
     let last = snapshot(&mut observer);
     let rows = observer
         .query(
-            "SELECT waits, total_time, mean_time FROM rowsource_wait_history WHERE wait_event = 'relation' ORDER BY snap_id",
+            "SELECT waits, wait_time, mean_time FROM rowsource_interval_waits WHERE wait_event = 'relation' ORDER BY snap_id",
             &[],
         )
         .expect("the history");

@@ -34,9 +34,9 @@ impl Times {
     fn read(client: &mut Client) -> Times {
         let row = client
             .query_one(
-                "SELECT extract(epoch FROM clock_timestamp())::float8 * 1e3, sum(total_time), cpu_of_process(), cpu_of_waits(),
+                "SELECT extract(epoch FROM clock_timestamp())::float8 * 1e3, sum(wait_time), cpu_of_process(), cpu_of_waits(),
                         split_part(pg_read_file('/proc/self/schedstat'), ' ', 2)::bigint, time_of_waits()
-                 FROM rowsource_session_waits WHERE pid = pg_backend_pid()",
+                 FROM pg_stat_rowsource_session_waits WHERE pid = pg_backend_pid()",
                 &[],
             )
             .expect("the session's times");

@@ -17,10 +17,10 @@ struct Row {
 
 fn rows(observer: &mut Client) -> Vec<Row> {
     let rows = observer.query(
-        "SELECT coalesce(n.operation, ''), coalesce(n.self_blks_read, 0), w.wait_event, w.waits, w.total_time,
+        "SELECT coalesce(n.operation, ''), coalesce(n.self_blks_read, 0), w.wait_event, w.waits, w.wait_time,
                 coalesce(n.total_time, 'infinity')
-         FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
-         LEFT JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel, node_id)
+         FROM pg_stat_rowsource_waits w JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
+         LEFT JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel, node_id)
          WHERE p.query LIKE '%/* cold */' AND w.wait_event ~ '^(DataFileRead|Aio)' ORDER BY 1, 3",
         &[],
     );
@@ -96,7 +96,7 @@ fn cold_reads_belong_to_the_nodes_that_read_pg18_plus() {
         }
         let wrong = texts(
             &mut observer,
-            "SELECT * FROM rowsource_system_waits WHERE backend_type = 'client backend' AND max_time > 60000
+            "SELECT * FROM pg_stat_rowsource_system_waits WHERE backend_type = 'client backend' AND max_time > 60000
                AND wait_event_type = 'IO'",
         );
         assert!(wrong.is_empty(), "{method}: {wrong:?}");

@@ -61,10 +61,10 @@ fn now() -> f64 {
 fn of_session<const EVENTS: usize>(observer: &mut Client, pid: i32, events: [&str; EVENTS]) -> [Sum; EVENTS] {
     events.map(|event| {
         let row = observer.query_opt(
-            "SELECT waits, total_time FROM rowsource_session_waits WHERE pid = $1 AND lower(wait_event) = lower($2)",
+            "SELECT waits, wait_time FROM pg_stat_rowsource_session_waits WHERE pid = $1 AND lower(wait_event) = lower($2)",
             &[&pid, &event],
         );
-        let row = row.expect("rowsource_session_waits");
+        let row = row.expect("pg_stat_rowsource_session_waits");
         row.map_or((0, 0.0), |row| (row.get(0), row.get(1)))
     })
 }
@@ -72,9 +72,9 @@ fn of_session<const EVENTS: usize>(observer: &mut Client, pid: i32, events: [&st
 /// Returns what plans of statements like this one waited for WAL to be flushed, by the operation of the node ("" outside).
 fn flushes(observer: &mut Client, like: &str) -> Vec<(String, i64, f64)> {
     let rows = observer.query(
-        "SELECT coalesce(n.operation, ''), w.waits, w.total_time FROM pg_stat_rowsource_waits w
-         JOIN pg_stat_rowsource_plans p USING (userid, dbid, queryid, planid, toplevel)
-         LEFT JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel, node_id)
+        "SELECT coalesce(n.operation, ''), w.waits, w.wait_time FROM pg_stat_rowsource_waits w
+         JOIN pg_stat_rowsource_plans p USING (userid, datid, queryid, planid, toplevel)
+         LEFT JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel, node_id)
          WHERE p.query LIKE $1 AND lower(w.wait_event) = 'walsync' ORDER BY w.node_id",
         &[&like],
     );
@@ -196,7 +196,8 @@ fn waits_are_those_of_a_trace() {
         }
     };
     let all_waits = |observer: &mut Client| -> f64 {
-        let sum = format!("SELECT sum(total_time)::float8 FROM rowsource_session_waits WHERE pid = {id}");
+        let sum =
+            format!("SELECT sum(wait_time)::float8 FROM pg_stat_rowsource_session_waits WHERE pid = {id}");
         value(observer, &sum)
     };
     work(&mut client);

@@ -123,7 +123,7 @@ fn of_sessions(context: &mut ExperimentContext, server: &Server) {
                 &mut observer,
                 &format!("SELECT current_setting('pg_rowsource.history_frequency') = '{frequency}'"),
             );
-            let last = "SELECT max(sample_time) FROM rowsource_ash(now() - interval '1 s')";
+            let last = "SELECT max(sample_time) FROM rowsource_ash('1 s')";
             if frequency == 0 {
                 // The worker has heard of it, too.
                 until(

@@ -225,7 +225,7 @@ fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
     let cells = texts(
         &mut session.client,
         "SELECT p.calls, p.total_time, n.total_time
-         FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource n USING (userid, dbid, queryid, planid, toplevel)
+         FROM pg_stat_rowsource_plans p JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel)
          WHERE NOT p.toplevel AND n.object_name LIKE '%lookup_pkey%'",
     );
     assert_eq!(cells.len(), 1, "one lookup in the views: {cells:?}");

@@ -29,8 +29,8 @@ const MEASURED: &str = "SET pg_rowsource.track = 'all'; SET pg_rowsource.statist
 const VARIANTS: [Variant; 4] = [
     ("measured, not traced", MEASURED, None),
     ("neither measured nor traced", BASIC, None),
-    ("traced without waits", MEASURED, Some("waits => false")),
-    ("traced with waits", MEASURED, Some("waits => true")),
+    ("traced without waits", MEASURED, Some("with_waits => false")),
+    ("traced with waits", MEASURED, Some("with_waits => true")),
 ];
 const TRACED: usize = 3;
 

@@ -220,8 +220,8 @@ fn added(before: &Profile, after: &Profile) -> Profile {
 fn shares(context: &mut ExperimentContext, original: &Server) {
     // This session waits meanwhile too.
     const EXACT: &str = "SELECT wait_event, sum(ms) FROM (
-           SELECT wait_event, total_time AS ms FROM rowsource_system_waits WHERE backend_type = 'client backend'
-           UNION ALL SELECT wait_event, -total_time FROM rowsource_session_waits WHERE pid = pg_backend_pid()) w GROUP BY 1";
+           SELECT wait_event, wait_time AS ms FROM pg_stat_rowsource_system_waits WHERE backend_type = 'client backend'
+           UNION ALL SELECT wait_event, -wait_time FROM pg_stat_rowsource_session_waits WHERE pid = pg_backend_pid()) w GROUP BY 1";
     // Sessions that have ended are no longer in pg_stat_activity, but in the profile.
     const SAMPLES: &str = "SELECT event, sum(count)::float8 FROM pg_wait_sampling_profile p
          WHERE event IS NOT NULL AND p.pid <> pg_backend_pid()

@@ -75,7 +75,7 @@ impl Sample {
         [
             self.at as u64,
             pair(self.pid as u32, self.leader.unwrap_or(0) as u32),
-            pair(self.key.userid, self.key.dbid),
+            pair(self.key.userid, self.key.datid),
             self.key.queryid as u64,
             plan,
             pair(self.wait_event, self.blocker.unwrap_or(NO_BLOCKER) as u32),

@@ -144,8 +144,8 @@ impl Executions {
             },
             Batch::Sum(plan, _) => Executions {
                 sample: Sample::of(&plan.times, &plan.durations),
-                first_at: plan.first_seen,
-                last_at: plan.last_seen,
+                first_at: plan.first_seen_at,
+                last_at: plan.last_seen_at,
             },
         }
     }

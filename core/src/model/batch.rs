@@ -39,11 +39,11 @@ impl Batch<'_> {
     }
 
     /// Returns when the last execution ended.
-    pub fn last_seen(&self) -> i64 {
+    pub fn last_seen_at(&self) -> i64 {
         match self {
             Batch::Execution(execution) => execution.run.at,
             Batch::Explained(at, _) | Batch::Late(_, at, _) => *at,
-            Batch::Sum(plan, _) => plan.last_seen,
+            Batch::Sum(plan, _) => plan.last_seen_at,
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
                 histograms: &histograms,
             });
             assert_eq!(
-                (batch.node_count(), batch.executions(), batch.last_seen()),
+                (batch.node_count(), batch.executions(), batch.last_seen_at()),
                 (3, 1, run.at)
             );
             assert!(batch.add_to_plan(&mut plan));
@@ -175,7 +175,10 @@ mod tests {
             batch.add_to_nodes(true, 1, rest);
         }
         let sum = Batch::Sum(&plan, &totals);
-        assert_eq!((sum.node_count(), sum.executions(), sum.last_seen()), (3, 2, 7));
+        assert_eq!(
+            (sum.node_count(), sum.executions(), sum.last_seen_at()),
+            (3, 2, 7)
+        );
         let mut plan_of_sum = PlanStats::default();
         let mut totals_of_sum = [NodeTotals::default(); 3];
         let newer = sum.add_to_plan(&mut plan_of_sum);
@@ -203,7 +206,7 @@ mod tests {
             StatementSums::of(&plan_of_sum, totals_of_sum.first()).rows,
             7 + 7 + 11
         );
-        assert_eq!((plan_of_sum.first_seen, plan_of_sum.last_seen), (5, 7));
+        assert_eq!((plan_of_sum.first_seen_at, plan_of_sum.last_seen_at), (5, 7));
         let rows = |totals: &[NodeTotals; 3]| totals.map(|node| (node.total.rows, node.last.rows));
         assert_eq!(rows(&totals), [(11, 10), (22, 20), (33, 30)]);
         assert_eq!(rows(&totals_of_sum), rows(&totals));

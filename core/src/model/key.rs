@@ -24,7 +24,7 @@ pub struct PlanKey {
     /// The OID of the user who ran it.
     pub userid: u32,
     /// The OID of the database in which it ran.
-    pub dbid: u32,
+    pub datid: u32,
     /// 1 if a client sent the statement, 0 if a function did. It has 32 bits, so that the key has no padding.
     toplevel: u32,
     /// See [`PlanId::shape`].
@@ -36,12 +36,12 @@ const _: () = assert!(size_of::<PlanKey>() == 2 * 8 + 4 * 4);
 
 impl PlanKey {
     /// Makes the key of a plan.
-    pub fn new(userid: u32, dbid: u32, queryid: i64, plan: PlanId, toplevel: bool) -> Self {
+    pub fn new(userid: u32, datid: u32, queryid: i64, plan: PlanId, toplevel: bool) -> Self {
         PlanKey {
             queryid,
             planid: plan.number,
             userid,
-            dbid,
+            datid,
             toplevel: u32::from(toplevel),
             shape: plan.shape,
         }
@@ -54,7 +54,7 @@ impl PlanKey {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         self.queryid == other.queryid
             && self.planid == other.planid
-            && pair(self.userid, self.dbid) == pair(other.userid, other.dbid)
+            && pair(self.userid, self.datid) == pair(other.userid, other.datid)
             && pair(self.toplevel, self.shape) == pair(other.toplevel, other.shape)
     }
 
@@ -83,9 +83,9 @@ impl PlanKey {
     }
 
     /// Returns whether the plan belongs to this user, database and query. 0 means any.
-    pub fn matches(&self, userid: u32, dbid: u32, queryid: i64) -> bool {
+    pub fn matches(&self, userid: u32, datid: u32, queryid: i64) -> bool {
         (userid == 0 || self.userid == userid)
-            && (dbid == 0 || self.dbid == dbid)
+            && (datid == 0 || self.datid == datid)
             && (queryid == 0 || self.queryid == queryid)
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         assert!(key.is(&key.clone()));
         let others = [
             PlanKey { userid: 9, ..key },
-            PlanKey { dbid: 9, ..key },
+            PlanKey { datid: 9, ..key },
             PlanKey { queryid: 3, ..key },
             PlanKey { planid: -4, ..key },
             PlanKey { toplevel: 0, ..key },

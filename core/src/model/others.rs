@@ -29,7 +29,7 @@ impl PlanTotals {
 #[repr(C)]
 pub struct DatabaseSum {
     /// The OID of the database; 0 stands for the databases that have no sum of their own.
-    pub dbid: u32,
+    pub datid: u32,
     /// Whether clients sent the statements.
     pub toplevel: bool,
     /// The sum. It has no calls if this place is free.
@@ -49,18 +49,18 @@ impl Others {
     pub const MAX: usize = MAX_DATABASES + 2;
 
     /// Adds executions to the sum of a database.
-    pub fn add(&mut self, dbid: u32, toplevel: bool, totals: &PlanTotals) {
+    pub fn add(&mut self, datid: u32, toplevel: bool, totals: &PlanTotals) {
         if totals.plan.times.calls == 0 {
             return;
         }
         // A free place may lie before that of the database, because places are cleared.
-        let is_own = |sum: &DatabaseSum| (sum.dbid, sum.toplevel) == (dbid, toplevel) && !sum.is_empty();
+        let is_own = |sum: &DatabaseSum| (sum.datid, sum.toplevel) == (datid, toplevel) && !sum.is_empty();
         let own = self.databases.iter().position(is_own);
         let free = || self.databases.iter().position(DatabaseSum::is_empty);
-        let place = own.or_else(|| if dbid == 0 { None } else { free() });
+        let place = own.or_else(|| if datid == 0 { None } else { free() });
         let sum = match place.and_then(|at| self.databases.get_mut(at)) {
             Some(sum) => {
-                sum.dbid = dbid;
+                sum.datid = datid;
                 sum
             }
             None => &mut self.rest[usize::from(toplevel)],
@@ -75,10 +75,10 @@ impl Others {
         all.filter(|sum| !sum.is_empty())
     }
 
-    /// Clears the sum of a database; all sums if `dbid` is 0.
-    pub fn clear(&mut self, dbid: u32) {
+    /// Clears the sum of a database; all sums if `datid` is 0.
+    pub fn clear(&mut self, datid: u32) {
         for sum in self.databases.iter_mut().chain(&mut self.rest) {
-            if dbid == 0 || sum.dbid == dbid {
+            if datid == 0 || sum.datid == datid {
                 *sum = DatabaseSum::default();
             }
         }
@@ -119,7 +119,7 @@ mod tests {
         sums.map(|sum| {
             let times = &sum.totals.plan.times;
             assert_eq!(sum.totals.statement.rows, times.calls);
-            (sum.dbid, times.calls, times.total_ms)
+            (sum.datid, times.calls, times.total_ms)
         })
         .collect()
     }
@@ -151,7 +151,7 @@ mod tests {
         for _ in 0..2 {
             databases
                 .clone()
-                .for_each(|dbid| others.add(dbid, true, &totals(&[1.0])));
+                .for_each(|datid| others.add(datid, true, &totals(&[1.0])));
         }
         let sums = found(&others);
         assert_eq!(sums.len(), Others::MAX - 1);
@@ -167,13 +167,13 @@ mod tests {
     #[test]
     fn nested_statements_have_sums_of_their_own() {
         let mut others = Others::default();
-        for dbid in [5, 6, 5, 0] {
-            others.add(dbid, true, &totals(&[4.0]));
-            others.add(dbid, false, &totals(&[1.0, 2.0]));
+        for datid in [5, 6, 5, 0] {
+            others.add(datid, true, &totals(&[4.0]));
+            others.add(datid, false, &totals(&[1.0, 2.0]));
         }
         let sums = |toplevel| {
             let sums = others.sums().filter(|sum| sum.toplevel == toplevel);
-            sums.map(|sum| (sum.dbid, sum.totals.plan.times.calls))
+            sums.map(|sum| (sum.datid, sum.totals.plan.times.calls))
                 .collect::<Vec<_>>()
         };
         assert_eq!(sums(true), [(5, 2), (6, 1), (0, 1)]);

@@ -55,9 +55,9 @@ pub struct PlanStats {
     /// The clock of the last execution; `None` is PostgreSQL's own.
     pub clock: Option<Source>,
     /// When the first execution ended, in microseconds since 2000-01-01 UTC.
-    pub first_seen: i64,
+    pub first_seen_at: i64,
     /// When the last execution ended, in the same unit.
-    pub last_seen: i64,
+    pub last_seen_at: i64,
     /// How long the executions took.
     pub durations: Durations,
     /// What the executions did outside of their nodes.
@@ -71,7 +71,7 @@ impl PlanStats {
     #[inline(always)]
     pub fn add(&mut self, run: &Run) {
         if self.times.calls == 0 {
-            self.first_seen = run.at;
+            self.first_seen_at = run.at;
         }
         self.times.add(run.elapsed_ms);
         self.durations.add(run.elapsed_ms);
@@ -94,7 +94,7 @@ impl PlanStats {
         self.last_unfinished = run.unfinished;
         self.sampfreq = run.sampfreq;
         self.clock = run.clock;
-        self.last_seen = run.at;
+        self.last_seen_at = run.at;
     }
 
     #[cold]
@@ -136,8 +136,12 @@ impl PlanStats {
     pub fn add_explained(&mut self, at: i64) {
         self.explain_calls += 1;
         if self.times.calls == 0 {
-            self.first_seen = if self.first_seen == 0 { at } else { self.first_seen };
-            self.last_seen = at;
+            self.first_seen_at = if self.first_seen_at == 0 {
+                at
+            } else {
+                self.first_seen_at
+            };
+            self.last_seen_at = at;
         }
     }
 
@@ -145,7 +149,7 @@ impl PlanStats {
     pub fn with_last(self, run: &Run) -> Self {
         PlanStats {
             last_ms: run.elapsed_ms,
-            last_seen: run.at,
+            last_seen_at: run.at,
             last_outcome: run.outcome,
             last_unfinished: run.unfinished,
             sampfreq: run.sampfreq,
@@ -175,14 +179,14 @@ impl PlanStats {
             last_unfinished,
             sampfreq,
             clock,
-            first_seen,
-            last_seen,
+            first_seen_at,
+            last_seen_at,
             durations,
             outside,
             waits,
         } = other;
         let first = self.times.calls == 0;
-        let newer = first || *last_seen >= self.last_seen;
+        let newer = first || *last_seen_at >= self.last_seen_at;
         self.times.merge(times);
         self.planning.add(planning);
         self.failed_calls += failed_calls;
@@ -194,10 +198,10 @@ impl PlanStats {
         self.before_ms += before_ms;
         self.commit_ms += commit_ms;
         self.max_response_ms = self.max_response_ms.max(*max_response_ms);
-        self.first_seen = if first {
-            *first_seen
+        self.first_seen_at = if first {
+            *first_seen_at
         } else {
-            self.first_seen.min(*first_seen)
+            self.first_seen_at.min(*first_seen_at)
         };
         if newer {
             self.caller = *caller;
@@ -206,7 +210,7 @@ impl PlanStats {
             self.last_unfinished = *last_unfinished;
             self.sampfreq = *sampfreq;
             self.clock = *clock;
-            self.last_seen = *last_seen;
+            self.last_seen_at = *last_seen_at;
         }
         self.durations.merge(durations);
         self.outside += outside;

@@ -35,9 +35,9 @@ pub struct Header {
     /// The name of the database that it ran in; empty if it is not known.
     pub database: String,
     /// When the first execution ended; empty if it is not known.
-    pub first_seen: String,
+    pub first_seen_at: String,
     /// When the last execution ended; empty if it is not known.
-    pub last_seen: String,
+    pub last_seen_at: String,
     /// The milliseconds of the last execution, or of all.
     pub elapsed_ms: f64,
     /// The milliseconds before the displayed execution, and those of its commit, if they are shown.
@@ -166,8 +166,8 @@ impl Header {
         };
         let is_one = one.is_some();
         let when = match one {
-            Some(label) => &[(label, &self.last_seen)][..],
-            None => &[("first", &self.first_seen), ("last", &self.last_seen)],
+            Some(label) => &[(label, &self.last_seen_at)][..],
+            None => &[("first", &self.first_seen_at), ("last", &self.last_seen_at)],
         };
         let who = [("user", &self.user), ("database", &self.database)];
         let mut items: Vec<String> = who
@@ -340,8 +340,8 @@ mod tests {
             text: "select count(*)\n  from test\twhere id < 10;\n".to_owned(),
             user: "ada".to_owned(),
             database: "shop".to_owned(),
-            first_seen: "2026-11-20 13:00:00+00".to_owned(),
-            last_seen: "2026-11-22 03:40:00+00".to_owned(),
+            first_seen_at: "2026-11-20 13:00:00+00".to_owned(),
+            last_seen_at: "2026-11-22 03:40:00+00".to_owned(),
             elapsed_ms: 4559.8012,
             ..header()
         }

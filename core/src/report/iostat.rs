@@ -8,11 +8,11 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct Requests {
     /// Their number.
-    pub reqs: u64,
+    pub requests: u64,
     /// The bytes read or written.
     pub bytes: u64,
     /// Their total time in milliseconds; `None` if they were not timed.
-    pub service_time: Option<f64>,
+    pub time: Option<f64>,
 }
 
 /// One file type in the interval.
@@ -48,16 +48,16 @@ impl Requests {
             (one, other) => one.or(other),
         };
         Requests {
-            reqs: self.reqs.saturating_add(other.reqs),
+            requests: self.requests.saturating_add(other.requests),
             bytes: self.bytes.saturating_add(other.bytes),
-            service_time: both(self.service_time, other.service_time),
+            time: both(self.time, other.time),
         }
     }
 
     /// Returns the milliseconds per request; empty if there are no requests, or no times.
     fn average(&self) -> String {
-        match self.service_time {
-            Some(ms) if self.reqs > 0 => format!("{:.3} ms", ms / self.reqs as f64),
+        match self.time {
+            Some(ms) if self.requests > 0 => format!("{:.3} ms", ms / self.requests as f64),
             _ => String::new(),
         }
     }
@@ -99,7 +99,7 @@ pub fn report(seconds: f64, json: &str) -> Result<Vec<String>, Unreadable> {
     let reads = |row: &FileTypeIo| row.small_read.and(row.large_read);
     let writes = |row: &FileTypeIo| row.small_write.and(row.large_write);
     let requests = |all: Requests| {
-        let rate = per_second(all.reqs, seconds);
+        let rate = per_second(all.requests, seconds);
         rate.map(|rate| format!("{rate:.1}")).unwrap_or_default()
     };
     let data = |all: Requests| per_second(all.bytes, seconds).map(bytes).unwrap_or_default();
@@ -127,15 +127,15 @@ mod tests {
 
     const TWO: &str = r#"[
         {"filetype": "work file",
-         "small_read": {"reqs": 1000, "bytes": 8192000, "service_time": 59.0},
-         "large_read": {"reqs": 0, "bytes": 0, "service_time": null},
-         "small_write": {"reqs": 500, "bytes": 4096000, "service_time": 1.0},
-         "large_write": {"reqs": 0, "bytes": 0, "service_time": 0}},
+         "small_read": {"requests": 1000, "bytes": 8192000, "time": 59.0},
+         "large_read": {"requests": 0, "bytes": 0, "time": null},
+         "small_write": {"requests": 500, "bytes": 4096000, "time": 1.0},
+         "large_write": {"requests": 0, "bytes": 0, "time": 0}},
         {"filetype": "temp table",
-         "small_read": {"reqs": 1000, "bytes": 8192000, "service_time": 1.0},
-         "large_read": {"reqs": 3125, "bytes": 819200000, "service_time": 184.0},
-         "small_write": {"reqs": 0, "bytes": 0, "service_time": 0},
-         "large_write": {"reqs": 0, "bytes": 0, "service_time": 0}}]"#;
+         "small_read": {"requests": 1000, "bytes": 8192000, "time": 1.0},
+         "large_read": {"requests": 3125, "bytes": 819200000, "time": 184.0},
+         "small_write": {"requests": 0, "bytes": 0, "time": 0},
+         "large_write": {"requests": 0, "bytes": 0, "time": 0}}]"#;
 
     #[test]
     fn the_summary_has_rates_averages_and_a_total() {
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn without_a_length_there_are_no_rates_and_without_times_no_averages() {
-        let untimed = r#"[{"filetype": "work file", "small_read": {"reqs": 9, "bytes": 9},
-            "large_read": {"reqs": 0, "bytes": 0}, "small_write": {"reqs": 0, "bytes": 0},
-            "large_write": {"reqs": 0, "bytes": 0}}]"#;
+        let untimed = r#"[{"filetype": "work file", "small_read": {"requests": 9, "bytes": 9},
+            "large_read": {"requests": 0, "bytes": 0}, "small_write": {"requests": 0, "bytes": 0},
+            "large_write": {"requests": 0, "bytes": 0}}]"#;
         let lines = report(0.0, untimed).expect("a report");
         assert!(!lines[3].contains("NaN") && !lines[3].contains("inf") && !lines[3].contains("ms"));
         assert_eq!(report(1.0, "[]").expect("a report").len(), 5);

@@ -19,7 +19,7 @@ pub struct EventWaits {
     /// The number of waits.
     pub waits: u64,
     /// Their total time in milliseconds.
-    pub total_time: f64,
+    pub wait_time: f64,
 }
 
 impl EventWaits {
@@ -54,7 +54,7 @@ impl Row {
             event: event.wait_event.clone(),
             of: event.wait_event_type.clone().unwrap_or_default(),
             waits: Some(event.waits),
-            ms: event.total_time,
+            ms: event.wait_time,
         }
     }
 }
@@ -106,7 +106,7 @@ pub fn report(active_ms: Option<f64>, json: &str) -> Result<Vec<String>, Unreada
         serde_json::from_str(json).map_err(|error| Unreadable::new(error.to_string()))?;
     let events: Vec<EventWaits> = events.into_iter().filter(|event| !event.is_idle()).collect();
     let (foreground, background): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.is_foreground());
-    let waited: f64 = foreground.iter().map(|event| event.total_time).sum();
+    let waited: f64 = foreground.iter().map(|event| event.wait_time).sum();
     // The waits of statements that go on are counted, but these statements' times are not.
     let whole = active_ms.map(|active| active.max(waited)).filter(|&ms| ms > 0.0);
     let mut rows: Vec<Row> = foreground.into_iter().map(Row::of).collect();
@@ -142,7 +142,7 @@ mod tests {
                 let kind = kind.map_or("null".to_owned(), |kind| format!("{kind:?}"));
                 format!(
                     "{{\"backend_type\": {of:?}, \"wait_event_type\": {kind}, \"wait_event\": {event:?},
-                       \"waits\": {waits}, \"total_time\": {ms}}}"
+                       \"waits\": {waits}, \"wait_time\": {ms}}}"
                 )
             })
             .collect();

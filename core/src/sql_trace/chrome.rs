@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn slices_are_nested() {
         let file = "\
-TRACE #0:version=2,pid=42,uid=10,dbid=5,part=1,unix=0,tim=0,session=u@d psql
+TRACE #0:version=2,pid=42,uid=10,datid=5,part=1,unix=0,tim=0,session=u@d psql
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=10,sql=select  1\\n, \"x\"
 EXEC #1:c=5,e=10,tim=20
 WAIT #1:dep=1,ela=5,tim=40,nam=IO DataFileRead

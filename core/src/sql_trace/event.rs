@@ -177,7 +177,7 @@ pub struct Header {
     /// The OID of the session's user.
     pub uid: u64,
     /// The OID of the session's database.
-    pub dbid: u64,
+    pub datid: u64,
     /// 1 for a session's first file, 2 for the file that continues it, and so on.
     pub part: u64,
     /// The time of day when the file began, in microseconds since 1970.

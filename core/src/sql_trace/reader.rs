@@ -92,7 +92,7 @@ fn read_line(line: &str) -> Option<Event> {
             version: fields.number("version")?,
             pid: fields.number("pid")?,
             uid: fields.number("uid")?,
-            dbid: fields.number("dbid")?,
+            datid: fields.number("datid")?,
             part: fields.number("part")?,
             unix_us: fields.number("unix")?,
             tim: fields.number("tim")?,

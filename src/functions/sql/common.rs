@@ -16,17 +16,17 @@ macro_rules! common {
 common! {
     /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
     queryid: bigint;
-    /// The database in which the statement ran; the OID as text if it was dropped
+    /// The database in which the statement ran; NULL if it was dropped
     datname: name;
     /// Identifies the plan by its nodes, objects and strategies
     planid: bigint;
     /// The index, table, function or other object that the node works on
     object_name: text;
-    /// The user who ran the statement; the OID as text if the user was dropped
+    /// The user who ran the statement; NULL if the user was dropped
     usename: name;
-    /// Its part of the total of all statements that clients sent; NULL for a statement in a function, whose
+    /// Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose
     /// total is part of its caller's
-    percent: numeric;
+    percent: float8;
     /// The number of the snapshot
     snap_id: bigint;
     /// The number of the node in the plan, from 0 at the root, in the order of EXPLAIN
@@ -34,13 +34,13 @@ common! {
     /// What the node does, as EXPLAIN calls it
     operation: text;
     /// Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up
-    processes: numeric;
+    processes: float8;
     /// Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up
-    self_time: numeric;
+    self_time: float8;
     /// The OID of the user who ran the statement
     userid: oid;
     /// The OID of the database in which the statement ran
-    dbid: oid;
+    datid: oid;
     /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
     plan_shape: bigint;
     /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or

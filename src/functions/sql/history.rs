@@ -6,7 +6,7 @@ objects! {
     // Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
     // since the reset.
     /// Requests to temporary files between each snapshot and the previous one
-    VIEW rowsource_tempfile_history TO PUBLIC {
+    VIEW rowsource_interval_tempfile_io TO PUBLIC {
         snap_id;
         /// When the previous snapshot was taken
         from_at: timestamptz;
@@ -20,63 +20,63 @@ objects! {
         /// work file (sorts, hashes, materialised results) or temp table
         filetype: text;
         /// Read requests of one block or less
-        small_read_reqs: bigint;
+        small_reads: bigint;
         /// Bytes read by these requests
         small_read_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed
-        small_read_service_time: float8;
+        small_read_time: float8;
         /// Milliseconds of such a request on average
-        small_read_avg_time: float8;
+        small_read_mean_time: float8;
         /// Read requests of more than one block
-        large_read_reqs: bigint;
+        large_reads: bigint;
         /// Bytes read by these requests
         large_read_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed
-        large_read_service_time: float8;
+        large_read_time: float8;
         /// Milliseconds of such a request on average
-        large_read_avg_time: float8;
+        large_read_mean_time: float8;
         /// Write requests of one block or less
-        small_write_reqs: bigint;
+        small_writes: bigint;
         /// Bytes written by these requests
         small_write_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed
-        small_write_service_time: float8;
+        small_write_time: float8;
         /// Milliseconds of such a request on average
-        small_write_avg_time: float8;
+        small_write_mean_time: float8;
         /// Write requests of more than one block
-        large_write_reqs: bigint;
+        large_writes: bigint;
         /// Bytes written by these requests
         large_write_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed
-        large_write_service_time: float8;
+        large_write_time: float8;
         /// Milliseconds of such a request on average
-        large_write_avg_time: float8;
+        large_write_mean_time: float8;
         /// request: each request was counted. counter: core counted the blocks
         source: text;
     } "
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
-           d.small_read_reqs, d.small_read_bytes, d.small_read_service_time,
-           d.small_read_service_time / nullif(d.small_read_reqs, 0::bigint)::float8 AS small_read_avg_time,
-           d.large_read_reqs, d.large_read_bytes, d.large_read_service_time,
-           d.large_read_service_time / nullif(d.large_read_reqs, 0::bigint)::float8 AS large_read_avg_time,
-           d.small_write_reqs, d.small_write_bytes, d.small_write_service_time,
-           d.small_write_service_time / nullif(d.small_write_reqs, 0::bigint)::float8 AS small_write_avg_time,
-           d.large_write_reqs, d.large_write_bytes, d.large_write_service_time,
-           d.large_write_service_time / nullif(d.large_write_reqs, 0::bigint)::float8 AS large_write_avg_time,
+           d.small_reads, d.small_read_bytes, d.small_read_time,
+           d.small_read_time / nullif(d.small_reads, 0::bigint)::float8 AS small_read_mean_time,
+           d.large_reads, d.large_read_bytes, d.large_read_time,
+           d.large_read_time / nullif(d.large_reads, 0::bigint)::float8 AS large_read_mean_time,
+           d.small_writes, d.small_write_bytes, d.small_write_time,
+           d.small_write_time / nullif(d.small_writes, 0::bigint)::float8 AS small_write_mean_time,
+           d.large_writes, d.large_write_bytes, d.large_write_time,
+           d.large_write_time / nullif(d.large_writes, 0::bigint)::float8 AS large_write_mean_time,
            d.source
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.datid, c.datname, c.filetype, c.source,
-                   greatest(c.small_read_reqs - coalesce(p.small_read_reqs, 0::bigint), 0::bigint) AS small_read_reqs,
+                   greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
-                   greatest(c.small_read_service_time - coalesce(p.small_read_service_time, 0::float8), 0::float8) AS small_read_service_time,
-                   greatest(c.large_read_reqs - coalesce(p.large_read_reqs, 0::bigint), 0::bigint) AS large_read_reqs,
+                   greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) AS small_read_time,
+                   greatest(c.large_reads - coalesce(p.large_reads, 0::bigint), 0::bigint) AS large_reads,
                    greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
-                   greatest(c.large_read_service_time - coalesce(p.large_read_service_time, 0::float8), 0::float8) AS large_read_service_time,
-                   greatest(c.small_write_reqs - coalesce(p.small_write_reqs, 0::bigint), 0::bigint) AS small_write_reqs,
+                   greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) AS large_read_time,
+                   greatest(c.small_writes - coalesce(p.small_writes, 0::bigint), 0::bigint) AS small_writes,
                    greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
-                   greatest(c.small_write_service_time - coalesce(p.small_write_service_time, 0::float8), 0::float8) AS small_write_service_time,
-                   greatest(c.large_write_reqs - coalesce(p.large_write_reqs, 0::bigint), 0::bigint) AS large_write_reqs,
+                   greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) AS small_write_time,
+                   greatest(c.large_writes - coalesce(p.large_writes, 0::bigint), 0::bigint) AS large_writes,
                    greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
-                   greatest(c.large_write_service_time - coalesce(p.large_write_service_time, 0::float8), 0::float8) AS large_write_service_time
+                   greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) AS large_write_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
@@ -90,7 +90,7 @@ objects! {
 
     // Shows the waits between each snapshot and the previous one. If the server restarted in between, shows those since then.
     /// The waits between each snapshot and the previous one
-    VIEW rowsource_wait_history TO PUBLIC {
+    VIEW rowsource_interval_waits TO PUBLIC {
         /// The number of the snapshot at the end of the interval
         snap_id: bigint;
         /// When the interval began
@@ -106,15 +106,15 @@ objects! {
         /// Waits of the interval
         waits: bigint;
         /// Milliseconds of these waits
-        total_time: float8;
+        wait_time: float8;
         /// Milliseconds of such a wait on average
         mean_time: float8;
     } "
-    SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.total_time,
-           d.total_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
+    SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
+           d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
-                   greatest(c.total_time - coalesce(p.total_time, 0::float8), 0::float8) AS total_time
+                   greatest(c.wait_time - coalesce(p.wait_time, 0::float8), 0::float8) AS wait_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
@@ -123,17 +123,17 @@ objects! {
                    LEFT JOIN rowsource_snapshot_waits p
                    ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
                       AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
-                      AND p.wait_event = c.wait_event AND p.counted_since = c.counted_since
+                      AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
              WHERE s.from_id IS NOT NULL) d
-     WHERE d.waits > 0::bigint OR d.total_time > 0::float8";
+     WHERE d.waits > 0::bigint OR d.wait_time > 0::float8";
 
     // If the snapshot with a plan's earlier figures was deleted, nothing is known of its first interval.
     /// What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted
-    VIEW rowsource_plan_history TO pg_read_all_stats {
+    VIEW rowsource_interval_plans TO pg_read_all_stats {
         snap_id;
         /// When the snapshot was taken
         to_at: timestamptz;
-        userid; dbid; queryid; planid; plan_shape; toplevel;
+        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel;
         /// The text of the statement
         query: text;
         /// Executions since the previous snapshot with this plan
@@ -151,10 +151,10 @@ objects! {
         /// Milliseconds writing blocks of work files by these executions
         temp_blk_write_time: float8;
     } "
-    SELECT d.snap_id, d.to_at, d.userid, d.dbid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -169,46 +169,51 @@ objects! {
               FROM rowsource_snapshot_plans p
                    JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
-                       SELECT b.*, b.first_seen = p.first_seen AND b.calls <= p.calls AS goes_on
+                       SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
                          FROM rowsource_snapshot_plans b
-                        WHERE b.userid = p.userid AND b.dbid = p.dbid AND b.queryid = p.queryid
+                        WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
                        SELECT f.snap_id IS NOT NULL
-                              OR p.first_seen >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
-             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d";
+                              OR p.first_seen_at >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
+             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid";
 
     // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
     // then the one that took the most time.
     /// Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since
-    FUNCTION rowsource_display_snapshot(snap_id: bigint, queryid: bigint, planid: bigint = "NULL", format: text = "'ALLSTATS'") TO pg_read_all_stats
+    FUNCTION rowsource_display_snapshot(queryid: bigint, planid: bigint = "NULL", snap_id: bigint = "NULL", format: text = "'ALLSTATS'") TO pg_read_all_stats
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
 BEGIN ATOMIC
+    WITH w AS (
+        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM rowsource_snapshots
+    )
     SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
-      FROM rowsource_snapshot_plans o
-     WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+      FROM w, rowsource_snapshot_plans o
+     WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
            AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
     HAVING pg_catalog.count(*) > 1::bigint
     UNION ALL
     SELECT rowsource_display_stored(
-               rowsource_display_snapshot.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
-               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = rowsource_display_snapshot.snap_id),
-               p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
+               w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
+               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
+               p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
                rowsource_display_snapshot.format)
-      FROM (SELECT) one
+      FROM w
            LEFT JOIN LATERAL (
                SELECT * FROM rowsource_snapshot_plans o
-                WHERE o.snap_id = rowsource_display_snapshot.snap_id AND o.queryid = rowsource_display_snapshot.queryid
+                WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
                       AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
-                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.dbid)
+                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.datid)
                          DESC NULLS LAST,
                          (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
                          o.total_time DESC
                 LIMIT 1::bigint) p ON true
            LEFT JOIN rowsource_snapshot_descriptions d
-             ON d.userid = p.userid AND d.dbid = p.dbid AND d.queryid = p.queryid AND d.planid = p.planid
+             ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
 END";
 
@@ -241,27 +246,27 @@ END";
     // Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
     // It runs with its owner's rights, so that only it needs to call the internal function.
     /// Prints what happened to temporary files between two snapshots; without arguments, between the last two
-    FUNCTION rowsource_iostat_report(from_snap: bigint = "NULL", to_snap: bigint = "NULL") TO PUBLIC
+    FUNCTION rowsource_tempfile_report(from_snap: bigint = "NULL", to_snap: bigint = "NULL") TO PUBLIC
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER" -> "SETOF text" {} "
 BEGIN ATOMIC
     WITH snapshots AS (
-        SELECT * FROM rowsource_interval(rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap)
+        SELECT * FROM rowsource_interval(rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap)
     ), filetypes AS (
         SELECT h.filetype,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_read_reqs), 'bytes', pg_catalog.sum(h.small_read_bytes),
-                       'service_time', pg_catalog.sum(h.small_read_service_time)) AS small_read,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_read_reqs), 'bytes', pg_catalog.sum(h.large_read_bytes),
-                       'service_time', pg_catalog.sum(h.large_read_service_time)) AS large_read,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.small_write_reqs), 'bytes', pg_catalog.sum(h.small_write_bytes),
-                       'service_time', pg_catalog.sum(h.small_write_service_time)) AS small_write,
-                   pg_catalog.json_build_object('reqs', pg_catalog.sum(h.large_write_reqs), 'bytes', pg_catalog.sum(h.large_write_bytes),
-                       'service_time', pg_catalog.sum(h.large_write_service_time)) AS large_write
-          FROM rowsource_tempfile_history h, snapshots i
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_reads), 'bytes', pg_catalog.sum(h.small_read_bytes),
+                       'time', pg_catalog.sum(h.small_read_time)) AS small_read,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_reads), 'bytes', pg_catalog.sum(h.large_read_bytes),
+                       'time', pg_catalog.sum(h.large_read_time)) AS large_read,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_writes), 'bytes', pg_catalog.sum(h.small_write_bytes),
+                       'time', pg_catalog.sum(h.small_write_time)) AS small_write,
+                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_writes), 'bytes', pg_catalog.sum(h.large_write_bytes),
+                       'time', pg_catalog.sum(h.large_write_time)) AS large_write
+          FROM rowsource_interval_tempfile_io h, snapshots i
          WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
          GROUP BY h.filetype
     )
-    SELECT rowsource_iostat_lines(
-               rowsource_iostat_report.from_snap, rowsource_iostat_report.to_snap,
+    SELECT rowsource_tempfile_lines(
+               rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap,
                i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
                (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
       FROM snapshots i;
@@ -279,8 +284,8 @@ BEGIN ATOMIC
     ), waits AS (
         SELECT pg_catalog.json_build_object('backend_type', h.backend_type, 'wait_event_type', h.wait_event_type,
                    'wait_event', h.wait_event, 'waits', pg_catalog.sum(h.waits)::bigint,
-                   'total_time', pg_catalog.sum(h.total_time)) AS event
-          FROM rowsource_wait_history h, snapshots i
+                   'wait_time', pg_catalog.sum(h.wait_time)) AS event
+          FROM rowsource_interval_waits h, snapshots i
          WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
          GROUP BY h.backend_type, h.wait_event_type, h.wait_event
     )

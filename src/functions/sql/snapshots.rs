@@ -5,7 +5,7 @@ use crate::functions::surface::objects;
 objects! {
     // rowsource_snapshot() fills these tables. pg_rowsource.snapshot_retention says how long rows are
     // kept, and pg_rowsource.snapshot_max_size how much they may take.
-    // A change of what the tables mean gives format the next number. What a dump has of another format is refused then.
+    // A change of what the tables mean gives format_version the next number. What a dump has of another format is refused then.
     // The sequence has its name here, so that one of that name that is there already is an error.
     /// The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables
     TABLE rowsource_snapshots TO PUBLIC {
@@ -14,10 +14,10 @@ objects! {
         taken_at: timestamptz "NOT NULL DEFAULT pg_catalog.clock_timestamp()";
         /// Milliseconds of all statements that had ended, in all databases, as in pg_stat_database
         active_time: float8;
-        /// What it takes on disk, with indexes, about; NULL: the next snapshot adds it up
+        /// Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up
         bytes: bigint;
         /// The format of its rows in all tables. A dump with another one cannot be restored
-        format: int "NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format = 1)";
+        format_version: int "NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format_version = 1)";
     } "
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';";
@@ -33,29 +33,29 @@ COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';"
         /// work file (sorts, hashes, materialised results) or temp table
         filetype: text "NOT NULL";
         /// Read requests of one block or less until the snapshot
-        small_read_reqs: bigint;
+        small_reads: bigint;
         /// Bytes read by these requests until the snapshot
         small_read_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed until the snapshot
-        small_read_service_time: float8;
+        small_read_time: float8;
         /// Read requests of more than one block until the snapshot
-        large_read_reqs: bigint;
+        large_reads: bigint;
         /// Bytes read by these requests until the snapshot
         large_read_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed until the snapshot
-        large_read_service_time: float8;
+        large_read_time: float8;
         /// Write requests of one block or less until the snapshot
-        small_write_reqs: bigint;
+        small_writes: bigint;
         /// Bytes written by these requests until the snapshot
         small_write_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed until the snapshot
-        small_write_service_time: float8;
+        small_write_time: float8;
         /// Write requests of more than one block until the snapshot
-        large_write_reqs: bigint;
+        large_writes: bigint;
         /// Bytes written by these requests until the snapshot
         large_write_bytes: bigint;
         /// Milliseconds of these requests; NULL if they were not timed until the snapshot
-        large_write_service_time: float8;
+        large_write_time: float8;
         /// request: each request was counted. counter: core counted the blocks
         source: text "NOT NULL";
         /// When these counters were last reset
@@ -74,12 +74,12 @@ CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
         wait_event_type: text;
         /// The event, as in pg_stat_activity. other: all events that have no counters of their own
         wait_event: text "NOT NULL";
-        /// Waits since counted_since
+        /// Waits since stats_reset
         waits: bigint "NOT NULL";
         /// Milliseconds of these waits
-        total_time: float8 "NOT NULL";
+        wait_time: float8 "NOT NULL";
         /// When the server started to count them
-        counted_since: timestamptz "NOT NULL";
+        stats_reset: timestamptz "NOT NULL";
     } "
 CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
     ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);";
@@ -87,12 +87,12 @@ CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
     /// The plans that ran before each snapshot and after the previous one
     TABLE rowsource_snapshot_plans TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE"; userid "NOT NULL";
-        dbid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
+        datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
         toplevel "NOT NULL";
         /// The text of the statement
         query: text "NOT NULL";
         /// When the first execution ended
-        first_seen: timestamptz "NOT NULL";
+        first_seen_at: timestamptz "NOT NULL";
         /// Executions, including failed and cancelled ones until the snapshot
         calls: bigint "NOT NULL";
         /// Executions that an error ended until the snapshot
@@ -118,14 +118,14 @@ CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
         /// The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them
         statistics: bytea;
     } "
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, dbid, queryid, planid, plan_shape, toplevel);
--- rowsource_plan_history uses this index to find the previous snapshot of each plan.
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, plan_shape, toplevel);
+-- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
-    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, dbid, toplevel, snap_id);";
+    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, datid, toplevel, snap_id);";
 
     /// The nodes of the plans in the snapshots: once per plan
     TABLE rowsource_snapshot_descriptions TO pg_read_all_stats {
-        userid "NOT NULL"; dbid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
+        userid "NOT NULL"; datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
         toplevel "NOT NULL";
         /// The first snapshot with this plan
         first_snap_id: bigint "NOT NULL";
@@ -133,7 +133,7 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
         /// them
         description: bytea "NOT NULL";
     } "
-ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, dbid, toplevel);";
+ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);";
 
     /// The samples of active sessions that a snapshot stored: those of one moment in ten
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
@@ -149,13 +149,14 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, pl
         /// The OID of the user of the statement; NULL for a process without a user, such as an autovacuum worker
         userid: oid;
         /// The OID of the database of the session; NULL for a process without a database
-        dbid: oid;
+        datid: oid;
         /// The name of the application
         application_name: text;
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint;
         /// Identifies its plan; NULL if the statement is not measured
         planid: bigint;
+        plan_shape; toplevel;
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
         node_id: int;
         /// What the node does, as in EXPLAIN; NULL if the plan is not stored any more
@@ -189,15 +190,15 @@ BEGIN ATOMIC
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
         SELECT s.snap_id, i.datid, i.datname, i.filetype,
-           i.small_read_reqs, i.small_read_bytes, i.small_read_service_time,
-           i.large_read_reqs, i.large_read_bytes, i.large_read_service_time,
-           i.small_write_reqs, i.small_write_bytes, i.small_write_service_time,
-           i.large_write_reqs, i.large_write_bytes, i.large_write_service_time,
+           i.small_reads, i.small_read_bytes, i.small_read_time,
+           i.large_reads, i.large_read_bytes, i.large_read_time,
+           i.small_writes, i.small_write_bytes, i.small_write_time,
+           i.large_writes, i.large_write_bytes, i.large_write_time,
            i.source, i.stats_reset
-          FROM snapshot s, pg_stat_tempfile_io i
+          FROM snapshot s, pg_stat_rowsource_tempfile_io i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
-        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.total_time, w.counted_since
+        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.wait_time, w.stats_reset
           FROM snapshot s, rowsource_waits_to_store() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
@@ -210,17 +211,17 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.dbid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
-               LEFT JOIN stored n ON n.userid = p.userid AND n.dbid = p.dbid AND n.queryid = p.queryid
+               LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
-         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen >= e.taken_at)
+         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
-        SELECT n.userid, n.dbid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
             ON CONFLICT DO NOTHING
     ), unused AS (
@@ -229,11 +230,11 @@ BEGIN ATOMIC
          WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans p
-                    WHERE p.userid = d.userid AND p.dbid = d.dbid AND p.queryid = d.queryid AND p.planid = d.planid
+                    WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
                           AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
                AND NOT EXISTS (
                    SELECT FROM stored n
-                    WHERE n.userid = d.userid AND n.dbid = d.dbid AND n.queryid = d.queryid AND n.planid = d.planid
+                    WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
                           AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s

@@ -30,7 +30,7 @@ struct Activity {
     pid: i32,
     backend_type: u32,
     userid: u32,
-    dbid: u32,
+    datid: u32,
     state: pg_sys::BackendState::Type,
     query_id: i64,
     application: [u8; NAME_BYTES],
@@ -43,7 +43,7 @@ impl Activity {
         pid: 0,
         backend_type: 0,
         userid: 0,
-        dbid: 0,
+        datid: 0,
         state: pg_sys::BackendState::STATE_UNDEFINED,
         query_id: 0,
         application: [0; NAME_BYTES],
@@ -253,7 +253,7 @@ impl Sampler {
         let is_background = activity.backend_type == pg_sys::BackendType::B_BG_WORKER;
         let leader = leader.filter(|_| is_background);
         let unknown = PlanId { number: 0, shape: 0 };
-        let of_session = || PlanKey::new(activity.userid, activity.dbid, activity.query_id, unknown, true);
+        let of_session = || PlanKey::new(activity.userid, activity.datid, activity.query_id, unknown, true);
         let key = seen.map_or_else(of_session, |seen| seen.key);
         Sample {
             at,
@@ -378,7 +378,7 @@ unsafe fn is_active(
                 pid: pid(),
                 backend_type: (&raw const (*entry).st_backendType).read_volatile(),
                 userid: (&raw const (*entry).st_userid).read_volatile().to_u32(),
-                dbid: (&raw const (*entry).st_databaseid).read_volatile().to_u32(),
+                datid: (&raw const (*entry).st_databaseid).read_volatile().to_u32(),
                 state: state(),
                 query_id: compat::activity_query_id(entry),
                 application: [0; NAME_BYTES],

@@ -434,7 +434,7 @@ pub struct Reason {
 /// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when the last measured
 /// statement ended, if there is one.
 pub fn reason(measured: Option<i64>) -> Option<Reason> {
-    if let Some(since) = switch::off_since() {
+    if let Some(since) = switch::disabled_at() {
         let since = server::shown_time(since);
         let earlier = measured.map_or("", |_| "; this is the last measured one");
         return Some(Reason {

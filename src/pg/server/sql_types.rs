@@ -3,9 +3,13 @@
 #![allow(non_camel_case_types, reason = "SQL's names")]
 
 use super::srf::{self, Call, Value};
+use crate::pg::server;
 use pgrx::pg_sys;
 use std::borrow::Cow;
 use std::ffi::CStr;
+
+/// The maximum length of a text that means a moment, in bytes. PostgreSQL reads fewer.
+const MAX_MOMENT_BYTES: usize = 1_000;
 
 /// A type of PostgreSQL.
 pub trait SqlType {
@@ -101,6 +105,8 @@ sql_types! {
     regclass, reads Option<pg_sys::Oid> = |call, n, _max| call.argument(n);
     /// Microseconds since 2000-01-01 UTC.
     timestamptz, reads Option<i64> = |call, n, _max| call.argument(n), from i64 = |it| srf::timestamp(it);
+    /// A text that means a moment, read as microseconds since 2000-01-01 UTC.
+    moment ("text"), reads Option<i64> = |call, n, _max| call.text(n, MAX_MOMENT_BYTES).as_deref().map(server::moment);
     /// Microseconds. A month has 30 days.
     interval, reads Option<i64> = |call, n, _max| call.interval(n);
     /// An object.
@@ -109,8 +115,6 @@ sql_types! {
     inet, reads Option<String> = |call, n, _max| call.inet(n), from String = |it| srf::inet(&it);
     /// The name of an object.
     name;
-    /// A number with decimal digits.
-    numeric;
     /// Bytes.
     bytea, reads Option<Vec<u8>> = |call, n, max| call.bytes(n, max), from &[u8] = |it| srf::bytes(it);
     /// Measured numbers.

@@ -4,7 +4,7 @@
 //! writes more to a file.
 
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, interval_us, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -218,13 +218,10 @@ impl Call {
     /// Returns an argument of type interval, in microseconds. A month has 30 days.
     pub fn interval(&self, n: usize) -> Option<i64> {
         // SAFETY: the call is in progress, and its argument is an interval, by the promise of `new`.
-        let interval = unsafe {
+        unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
-            datum.cast_mut_ptr::<pg_sys::Interval>().read()
-        };
-        let days = i128::from(interval.month) * 30 + i128::from(interval.day);
-        let us = i128::from(interval.time) + days * 86_400_000_000;
-        Some(us.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+            Some(interval_us(&*datum.cast_mut_ptr()))
+        }
     }
 
     /// Returns an argument of type bytea. Raises an error if it has more than `max` bytes, without copying it.

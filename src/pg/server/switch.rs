@@ -59,7 +59,7 @@ pub fn is_on() -> bool {
 }
 
 /// Returns since when the switch is off, if it is.
-pub fn off_since() -> Option<i64> {
+pub fn disabled_at() -> Option<i64> {
     let shared = SHARED.get().map(|shared| shared.load(Relaxed));
     // A session reads its own setting later than the postmaster.
     let words = [shared.unwrap_or(0), OWN.load(Relaxed)];

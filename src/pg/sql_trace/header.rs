@@ -43,7 +43,7 @@ pub fn write(part: u32) {
             .number(b"version", VERSION)
             .number(b"pid", server::pid() as u64)
             .number(b"uid", u64::from(uid))
-            .number(b"dbid", u64::from(database.to_u32()))
+            .number(b"datid", u64::from(database.to_u32()))
             .number(b"part", u64::from(part))
             .signed(b"unix", server::now_unix())
             .number(b"tim", hot::now_us())

@@ -50,15 +50,15 @@ impl Worth {
     /// Returns the worth of a new plan.
     fn new(stats: &PlanStats, was_evicted: bool) -> Self {
         Worth {
-            used: AtomicI64::new(stats.last_seen),
+            used: AtomicI64::new(stats.last_seen_at),
             cost: AtomicU64::new(Self::cost(stats)),
             ran_once: AtomicBool::new(stats.times.calls <= 1 && !was_evicted),
         }
     }
 
     /// Updates the worth of a plan that ran again.
-    fn update(&self, stats: &PlanStats, last_seen: i64) {
-        self.used.fetch_max(last_seen, Relaxed);
+    fn update(&self, stats: &PlanStats, last_seen_at: i64) {
+        self.used.fetch_max(last_seen_at, Relaxed);
         self.cost.store(Self::cost(stats), Relaxed);
         self.ran_once.store(false, Relaxed);
     }
@@ -184,17 +184,19 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
             blocks::map::<NodeTotals>(store.plans, memory.nodes);
             let flips = &(*store.control).flips;
             locked(&raw mut (*entry).lock, true, || {
-                let (before, last_seen) = ((*entry).stats.times, (*entry).stats.last_seen);
+                let (before, last_seen_at) = ((*entry).stats.times, (*entry).stats.last_seen_at);
                 let newer = batch.add_to_plan(&mut (*entry).stats);
                 if !(*entry).observed.load(Relaxed) {
                     let after = &(*entry).stats.times;
-                    flips.pace.add((&before, last_seen), after, batch.last_seen());
+                    flips
+                        .pace
+                        .add((&before, last_seen_at), after, batch.last_seen_at());
                 }
                 blocks::each(store.plans, memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
                 if !matches!(batch, Batch::Late(..)) {
-                    (*entry).worth.update(&(*entry).stats, batch.last_seen());
+                    (*entry).worth.update(&(*entry).stats, batch.last_seen_at());
                 }
             });
             if (*entry).observed.load(Relaxed) && batch.executions() > 0 {

@@ -138,7 +138,7 @@ impl Evicted {
             self.since.store(server::now(), Relaxed);
         }
         // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-        unsafe { (*self.sums.get()).add(key.dbid, key.toplevel(), totals) };
+        unsafe { (*self.sums.get()).add(key.datid, key.toplevel(), totals) };
     }
 
     /// Copies the sums to a list with room for [`Others::MAX`].
@@ -152,14 +152,14 @@ impl Evicted {
         sums.extend(all.take(room));
     }
 
-    /// Clears the sum of a database. If `dbid` is 0, clears everything.
+    /// Clears the sum of a database. If `datid` is 0, clears everything.
     ///
     /// # Safety
     /// The caller must hold the control lock exclusively.
-    pub unsafe fn clear(&self, dbid: u32) {
+    pub unsafe fn clear(&self, datid: u32) {
         // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-        unsafe { (*self.sums.get()).clear(dbid) };
-        if dbid == 0 {
+        unsafe { (*self.sums.get()).clear(datid) };
+        if datid == 0 {
             self.count.store(0, Relaxed);
             self.refused.store(0, Relaxed);
             self.since.store(0, Relaxed);
@@ -189,7 +189,7 @@ impl Evicted {
         }
         for sum in &saved.sums {
             // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-            unsafe { (*self.sums.get()).add(sum.dbid, sum.toplevel, &sum.totals) };
+            unsafe { (*self.sums.get()).add(sum.datid, sum.toplevel, &sum.totals) };
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Info {
     /// Plans that were evicted.
     pub evictions: u64,
     /// Since when the plans do not contain all executions: the first eviction or refused execution.
-    pub incomplete_since: Option<i64>,
+    pub incomplete_at: Option<i64>,
     /// Executions that were not stored, because their plan was too large or memory was short.
     pub refused: u64,
     /// Plans with a text or predicates that were cut.
@@ -109,22 +109,22 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
 }
 
 /// Deletes the plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, dbid: u32, queryid: i64) {
+pub fn reset(userid: u32, datid: u32, queryid: i64) {
     attach_and_wait_for_load();
     // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
         let Some(store) = access::store() else { return };
-        let is_unwanted = |key: &PlanKey| key.matches(userid, dbid, queryid);
+        let is_unwanted = |key: &PlanKey| key.matches(userid, datid, queryid);
         let control = &*store.control;
         pending::discard(&store, is_unwanted);
         entry::delete(&store, is_unwanted);
         control
             .flips
-            .with_table(|table| table.clear(userid, dbid, queryid));
+            .with_table(|table| table.clear(userid, datid, queryid));
         if (userid, queryid) == (0, 0) {
-            locked_by_control(&store, || control.evicted.clear(dbid));
+            locked_by_control(&store, || control.evicted.clear(datid));
         }
-        if (userid, dbid, queryid) == (0, 0, 0) {
+        if (userid, datid, queryid) == (0, 0, 0) {
             // This returns the empty segments to the system.
             pg_sys::dsa_trim(store.plans);
             control.reset_at.store(server::now(), Relaxed);
@@ -145,7 +145,7 @@ pub fn info() -> Option<Info> {
                 plans: control.plans.load(Relaxed),
                 bytes: control.bytes.load(Relaxed),
                 evictions: control.evicted.count(),
-                incomplete_since: control.evicted.since(),
+                incomplete_at: control.evicted.since(),
                 limit: room::limit(),
                 refused: control.evicted.refused(),
                 truncated: control.truncated.load(Relaxed),

@@ -23,7 +23,7 @@ pub fn init(interposed: &Result<(), String>) {
         match interposed {
             Ok(()) => source::note_interposed(),
             Err(reason) => pgrx::log!(
-                "pg_rowsource does not time requests to temporary files: {reason}; pg_stat_tempfile_io shows core's counters"
+                "pg_rowsource does not time requests to temporary files: {reason}; pg_stat_rowsource_tempfile_io shows core's counters"
             ),
         }
     }

@@ -177,7 +177,7 @@ pub fn total() -> Option<BTreeMap<(u32, Event), Waits>> {
 }
 
 /// Returns since when the waits of all processes are counted.
-pub fn counted_since() -> Option<i64> {
+pub fn stats_reset() -> Option<i64> {
     ended().filter(|_| are_shared()).map(Ended::since)
 }
 

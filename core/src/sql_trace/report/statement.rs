@@ -167,7 +167,7 @@ pub struct Statement {
     /// The OID of its user.
     pub uid: Option<u64>,
     /// The OID of its database.
-    pub dbid: Option<u64>,
+    pub datid: Option<u64>,
     /// Whether other statements called it.
     pub is_recursive: bool,
     /// In how many calls it ran when it was first seen.

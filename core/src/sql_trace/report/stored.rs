@@ -93,7 +93,7 @@ impl Statement {
         Statement {
             queryid: mask.is_none().then_some(plan.key.queryid),
             uid: Some(u64::from(plan.key.userid)),
-            dbid: Some(u64::from(plan.key.dbid)),
+            datid: Some(u64::from(plan.key.datid)),
             is_recursive: !plan.key.toplevel(),
             sql: mask.unwrap_or(&plan.description.text).to_owned(),
             calls: [Sums::UNKNOWN; Phase::ALL.len()],
@@ -127,7 +127,7 @@ impl Statement {
     /// Returns the sum of executions whose plans are not stored.
     pub fn of_others(sum: &DatabaseSum, name: impl Fn(Event) -> String) -> Self {
         let mut others = Statement {
-            dbid: Some(u64::from(sum.dbid)).filter(|dbid| *dbid != 0),
+            datid: Some(u64::from(sum.datid)).filter(|datid| *datid != 0),
             is_recursive: !sum.toplevel,
             sql: OTHERS.to_owned(),
             calls: [Sums::UNKNOWN; Phase::ALL.len()],

@@ -182,7 +182,7 @@ fn add_statement(
     add_calls(lines, &statement.calls, origin);
     lines.push(String::new());
     let database = statement
-        .dbid
+        .datid
         .map_or(String::new(), |oid| format!(", database id: {oid}"));
     let depth = match (statement.is_recursive, statement.dep) {
         (false, _) => String::new(),

@@ -173,7 +173,7 @@ impl Report {
 
     fn add_header(&mut self, header: &Header) {
         self.at(header.tim);
-        self.file.database = Some(header.dbid);
+        self.file.database = Some(header.datid);
         let level = level(&mut self.file.levels, 0);
         level.last_end.get_or_insert(header.tim);
         let continues = self.last_part == Some((header.pid, header.part.saturating_sub(1)));

@@ -4,7 +4,7 @@ use super::super::statement::Sums;
 use super::*;
 
 const FILE: &str = "\
-TRACE #0:version=2,pid=42,uid=10,dbid=5,part=1,unix=0,tim=1000,session=u@d psql
+TRACE #0:version=2,pid=42,uid=10,datid=5,part=1,unix=0,tim=1000,session=u@d psql
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=7,tim=1010,sql=call p()
 WAIT #1:dep=0,ela=100,tim=1100,nam=Client ClientRead
 PARSING IN CURSOR #2:dep=1,uid=10,queryid=8,tim=1010,sql=select 1\\nfrom t
@@ -95,7 +95,7 @@ fn calls_are_added_up_per_statement() {
 #[test]
 fn a_call_without_a_time_has_no_figures() {
     let report = read(
-        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+        "TRACE #0:version=2,pid=7,uid=10,datid=5,part=1,unix=1,tim=1000,session=a@b c
 PARSING IN CURSOR #1:dep=1,uid=10,queryid=8,tim=1010,sql=SELECT nested
 PARSE #1:dep=1,tim=1020
 PARSE #1:dep=1,tim=1030
@@ -124,7 +124,7 @@ END #0:tim=1450",
 #[test]
 fn time_before_a_single_statement_is_not_its_own() {
     let report = read(
-        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+        "TRACE #0:version=2,pid=7,uid=10,datid=5,part=1,unix=1,tim=1000,session=a@b c
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=2000,sql=SELECT wanted
 PARSE #1:tim=2000
 PLAN #1:c=3,e=4,tim=2010
@@ -269,7 +269,7 @@ fn too_many_statements_are_added_up_as_others() {
 #[test]
 fn waits_between_calls_are_those_of_the_statement_that_waits() {
     let report = read(
-        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+        "TRACE #0:version=2,pid=7,uid=10,datid=5,part=1,unix=1,tim=1000,session=a@b c
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=1000,sql=before
 EXEC #1:e=10,util=1,tim=1010
 WAIT #1:dep=0,ela=20,tim=1035,nam=IO WALSync
@@ -319,7 +319,7 @@ WAIT #2:dep=1,ela=100,tim=1350,nam=Timeout PgSleep",
 #[test]
 fn an_execution_is_in_one_place() {
     let report = read(
-        "TRACE #0:version=2,pid=7,uid=10,dbid=5,part=1,unix=1,tim=1000,session=a@b c
+        "TRACE #0:version=2,pid=7,uid=10,datid=5,part=1,unix=1,tim=1000,session=a@b c
 PARSING IN CURSOR #1:dep=0,uid=10,queryid=8,tim=1000,sql=declare
 PARSING IN CURSOR #2:dep=1,uid=10,queryid=9,tim=1000,sql=query
 EXEC #2:e=1,dep=1,tim=1010
@@ -344,7 +344,7 @@ CLOSE #2:e=4,tim=1050",
 #[test]
 fn missing_parts_and_failed_statements_are_listed() {
     let header = |part: u32| {
-        format!("TRACE #0:version=2,pid=7,uid=10,dbid=5,part={part},unix=1,tim=1000,session=a@b c\n")
+        format!("TRACE #0:version=2,pid=7,uid=10,datid=5,part={part},unix=1,tim=1000,session=a@b c\n")
     };
     let mut report = Report::default();
     for (name, part) in [("2.trc", 2), ("3.trc", 3)] {
