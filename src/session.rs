@@ -1,115 +1,27 @@
 //! The plans that this session ran, and its last statement. Executions are recorded in the store that all sessions share
 //! (`pg::store`). If there is none, they are recorded here.
 
+mod last;
 mod late;
 mod plans;
 
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use crate::pg::store;
+use last::Last;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    Buffers, DatabaseSum, ExecutionStats, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Outside,
-    Plan, PlanKey, Run, StatementFacts, StatementSums, Workers,
+    DatabaseSum, ExecutionStats, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Plan, PlanKey, Run,
+    StatementFacts, Workers,
 };
-use rowsource_core::plan::Costs;
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use late::{add_commit, is_last};
+pub use last::{Executed, Execution, LiveStatement, TextId};
 pub use plans::KnownPlan;
-
-/// One finished, failed or cancelled execution.
-pub struct Execution<'a> {
-    pub run: Run,
-    /// What it did outside of its nodes, and what it waited for, unless both are nothing.
-    pub outside: Option<&'a Outside<'a>>,
-    pub plan: &'a Rc<KnownPlan>,
-    pub description: &'a Rc<LazyDescription>,
-    /// The description's literals come from an earlier execution.
-    pub older_literals: bool,
-    /// The milliseconds of the commit of the session's last statement, if they are to be recorded with this execution; else 0.
-    pub last_commit_ms: f64,
-    /// The execution becomes the session's last statement.
-    pub last: Option<Executed<'a>>,
-}
-
-/// Identifies the text of an execution. That of none is the default, which no execution has.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct TextId {
-    /// How often the text of what runs next might have changed. It comes first, because it is what differs for most statements.
-    pub parsed: u32,
-    /// Where PostgreSQL has the text.
-    pub address: usize,
-    /// Where PostgreSQL has the plan.
-    pub plan: usize,
-    /// Where the statement begins in the text, and its length.
-    pub place: (i32, i32),
-}
-
-/// A statement that ends, of which PostgreSQL still has all.
-pub trait LiveStatement {
-    /// Copies the text, in the server's encoding.
-    fn copy_text(&self, to: &mut Vec<u8>);
-    /// Copies what the planner expected of the nodes; nothing if there is no memory.
-    fn copy_costs(&self, to: &mut Vec<Costs>);
-}
-
-/// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last
-/// statement before.
-pub struct Executed<'a> {
-    /// If this is the same, so is the text.
-    pub text: TextId,
-    /// The statement, as long as PostgreSQL has it.
-    pub statement: &'a dyn LiveStatement,
-    /// What each process of a parallel plan did.
-    pub workers: Option<Box<Workers>>,
-    /// The time of its last planning, in milliseconds.
-    pub planning_ms: f64,
-    /// The blocks that its last planning used, unless those are none.
-    pub planning_blocks: Option<&'a Buffers>,
-}
-
-/// The session's last statement.
-struct Last {
-    plan: Rc<KnownPlan>,
-    description: Rc<LazyDescription>,
-    older_literals: bool,
-    run: Run,
-    /// What it did outside of its nodes, if `has_sums`.
-    sums: StatementSums,
-    has_sums: bool,
-    /// Its waits.
-    waits: PlanWaits,
-    /// What each process of a parallel plan did.
-    workers: Option<Box<Workers>>,
-    /// The time of its last planning, in milliseconds.
-    planning_ms: f64,
-    /// The blocks that its last planning used.
-    planning_blocks: Option<Buffers>,
-    /// What its planner expected of the nodes. The description may be of another planning.
-    costs: Vec<Costs>,
-    /// The statistics of the nodes, unless there are `counts`.
-    stats: Vec<NodeStats>,
-    /// What the nodes counted, if their statistics are not computed yet.
-    counts: Box<Counts>,
-    /// The statement's text, if its description shows no literals, or older ones.
-    text: Vec<u8>,
-    /// Which text that is.
-    text_id: TextId,
-    /// How many texts may still be copied in this period.
-    copies: Cell<u32>,
-    /// When that number was last reset, in microseconds.
-    copies_from: i64,
-}
-
-/// How many texts a session copies in [`COPIES_PERIOD`]. A session that sends more is no user who looks at each statement.
-const COPIES: u32 = 200;
-/// The unit is a microsecond.
-const COPIES_PERIOD: i64 = 10_000_000;
 
 struct Session {
     plans: Plans,
@@ -150,7 +62,7 @@ pub fn record_counts<'h>(
 ) -> bool {
     let (plan, description) = (execution.plan, execution.description);
     let in_store = plan.for_store(description);
-    let committed = late::committed(execution);
+    let committed = committed(execution);
     let (run, outside) = (&execution.run, execution.outside);
     if !store::record_counts(in_store, run, outside, counts, histograms, committed.as_ref()) {
         return false;
@@ -158,7 +70,7 @@ pub fn record_counts<'h>(
     if let Some(committed) = &committed
         && store::may_keep_late(in_store, committed)
     {
-        late::keep_committed();
+        keep_committed();
     }
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.plans.note_use(plan, description);
@@ -226,6 +138,72 @@ pub fn keep_utility(execution: &Execution, nodes: Vec<NodeStats>) {
     }
 }
 
+/// Returns whether this is the plan of the session's last statement.
+#[inline(always)]
+pub fn is_last(plan: &Rc<KnownPlan>) -> bool {
+    let session = SESSION.try_borrow();
+    session.is_ok_and(|session| {
+        session
+            .last
+            .as_ref()
+            .is_some_and(|last| Rc::ptr_eq(&last.plan, plan))
+    })
+}
+
+/// Returns the session's last statement, if its commit is to be recorded with this execution. If that is of another plan, or if the
+/// statement was explained, adds the commit now.
+#[inline(always)]
+fn committed(execution: &mut Execution) -> Option<Run> {
+    let ms = execution.last_commit_ms;
+    if ms <= 0.0 {
+        return None;
+    }
+    if let Ok(mut session) = SESSION.try_borrow_mut()
+        && let Some(last) = &mut session.last
+        && Rc::ptr_eq(&last.plan, execution.plan)
+        && !last.run.explained
+    {
+        last.run.commit_ms = ms;
+        return Some(last.run);
+    }
+    execution.last_commit_ms = 0.0;
+    add_commit(ms, false);
+    None
+}
+
+/// Keeps the session's last statement whole, which was slow with its commit.
+#[cold]
+#[inline(never)]
+fn keep_committed() {
+    if let Ok(mut session) = SESSION.try_borrow_mut()
+        && let Some(last) = &mut session.last
+    {
+        last.keep_committed();
+    }
+}
+
+/// Adds how long the commit of the session's last statement took, or of its last utility statement.
+#[cold]
+#[inline(never)]
+pub fn add_commit(ms: f64, is_utility: bool) {
+    let Ok(mut session) = SESSION.try_borrow_mut() else {
+        return;
+    };
+    let Session { plans, last, utility } = &mut *session;
+    if is_utility {
+        return utility
+            .iter_mut()
+            .for_each(|utility| utility.add_commit(plans, ms));
+    }
+    if let Some(last) = last.as_mut().filter(|last| !last.run.explained) {
+        last.run.commit_ms = ms;
+        last.add_late(plans, Late::Commit(&last.run));
+        if store::may_keep_late(last.plan.for_store(&last.description), &last.run) {
+            last.keep_committed();
+        }
+    }
+}
+
 /// Adds what the session's last statement waited after its end, at its commit, or its last utility statement. Does nothing if that
 /// statement ended before this time, or if no client sent it: then the waits are those of another statement.
 pub fn add_late_waits(since: i64, waits: &PlanWaits, is_utility: bool) {
@@ -287,7 +265,7 @@ pub fn last() -> Option<LastStatement> {
     let mut stats = memory::with_room(last.stats.len());
     stats.extend_from_slice(&last.stats);
     // The user looks at the session's statements.
-    last.copies.set(COPIES);
+    last.allow_copies();
     let shown = last.description.decoded();
     let mut description = match last.text.is_empty() {
         true => shown.clone(),
@@ -436,128 +414,5 @@ impl Session {
             last.keep_outside(outside);
         }
         last
-    }
-}
-
-impl Last {
-    /// Makes the last statement of a session that had none. It has no text yet.
-    #[cold]
-    #[inline(never)]
-    fn new(execution: &Execution) -> Last {
-        Last {
-            plan: execution.plan.clone(),
-            description: execution.description.clone(),
-            older_literals: execution.older_literals,
-            run: execution.run,
-            sums: StatementSums::default(),
-            has_sums: false,
-            waits: PlanWaits::none(),
-            workers: None,
-            planning_ms: 0.0,
-            planning_blocks: None,
-            costs: Vec::new(),
-            stats: Vec::new(),
-            counts: Box::default(),
-            text: Vec::new(),
-            text_id: TextId::default(),
-            copies: Cell::new(COPIES),
-            copies_from: execution.run.at,
-        }
-    }
-
-    /// Computes the statistics of the nodes if there are only counts. Returns false if there is no memory.
-    fn compute(&mut self) -> bool {
-        let is_computed = self.counts.count() == 0 || self.counts.compute(&mut self.stats);
-        if is_computed {
-            self.counts.clear();
-        }
-        is_computed
-    }
-
-    /// Returns the number of its nodes.
-    fn nodes(&self) -> usize {
-        match self.counts.count() {
-            0 => self.stats.len(),
-            counted => counted,
-        }
-    }
-
-    /// Adds what came after its end.
-    #[inline(always)]
-    fn add_late(&self, plans: &Plans, late: Late<'_>) {
-        let ended = (self.run.at, self.nodes());
-        late::add(plans, (&self.plan, &self.description), ended, late);
-    }
-
-    /// Keeps it whole, if it is the slowest execution of its plan with its commit.
-    #[cold]
-    #[inline(never)]
-    fn keep_committed(&mut self) {
-        if self.compute() {
-            let sums = if self.has_sums {
-                self.sums
-            } else {
-                StatementSums::default()
-            };
-            let plan = (&self.plan, &self.description);
-            late::keep(plan, &self.run, sums, &self.waits, &self.stats);
-        }
-    }
-
-    /// Keeps what an execution did outside of its nodes, and its waits.
-    #[cold]
-    #[inline(never)]
-    fn keep_outside(&mut self, outside: &Outside) {
-        self.sums = outside.sums;
-        self.has_sums = true;
-        if let Some(waits) = outside.waits {
-            self.waits = PlanWaits::of(waits);
-        }
-    }
-
-    #[inline(always)]
-    fn keep_planning(&mut self, executed: &Executed) {
-        self.planning_ms = executed.planning_ms;
-        // Not `copied`, which moves the blocks also if there are none.
-        match executed.planning_blocks {
-            Some(blocks) => self.planning_blocks = Some(*blocks),
-            None => self.planning_blocks = None,
-        }
-    }
-
-    /// Keeps what the planner expected of the nodes in an execution.
-    #[cold]
-    #[inline(never)]
-    fn keep_costs(&mut self, executed: &Executed, now: i64) {
-        self.copy_costs(executed, now);
-    }
-
-    /// Copies what the planner expected of the nodes. Returns false if the session sends very many statements: then that is not known.
-    #[inline(always)]
-    fn copy_costs(&mut self, executed: &Executed, now: i64) -> bool {
-        if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
-            self.copies_from = now;
-            self.copies.set(COPIES);
-        }
-        let Some(left) = self.copies.get().checked_sub(1) else {
-            self.costs.clear();
-            return false;
-        };
-        self.copies.set(left);
-        executed.statement.copy_costs(&mut self.costs);
-        true
-    }
-
-    /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many statements: then the
-    /// literals are not known.
-    #[cold]
-    #[inline(never)]
-    fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
-        self.text_id = TextId::default();
-        self.text.clear();
-        if self.copy_costs(text, now) && !description_shows_it {
-            self.text_id = text.text;
-            text.statement.copy_text(&mut self.text);
-        }
     }
 }

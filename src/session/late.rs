@@ -1,7 +1,6 @@
 //! What comes after the end of an execution, at its commit: waits, and how long that takes.
 
 use super::plans::{KnownPlan, Plans};
-use super::{Execution, SESSION, Session};
 use crate::pg::store;
 use rowsource_core::model::{Late, LazyDescription, NodeStats, Outside, Run, StatementSums};
 use rowsource_core::waits::plan::{PlanWaits, RunWaits};
@@ -41,72 +40,6 @@ impl Utility {
     fn add(&self, plans: &Plans, late: Late<'_>) {
         let ended = (self.run.at, self.nodes.len());
         add(plans, (&self.plan, &self.description), ended, late);
-    }
-}
-
-/// Returns whether this is the plan of the session's last statement.
-#[inline(always)]
-pub fn is_last(plan: &Rc<KnownPlan>) -> bool {
-    let session = SESSION.try_borrow();
-    session.is_ok_and(|session| {
-        session
-            .last
-            .as_ref()
-            .is_some_and(|last| Rc::ptr_eq(&last.plan, plan))
-    })
-}
-
-/// Returns the session's last statement, if its commit is to be recorded with this execution. If that is of another plan, or if the
-/// statement was explained, adds the commit now.
-#[inline(always)]
-pub(super) fn committed(execution: &mut Execution) -> Option<Run> {
-    let ms = execution.last_commit_ms;
-    if ms <= 0.0 {
-        return None;
-    }
-    if let Ok(mut session) = SESSION.try_borrow_mut()
-        && let Some(last) = &mut session.last
-        && Rc::ptr_eq(&last.plan, execution.plan)
-        && !last.run.explained
-    {
-        last.run.commit_ms = ms;
-        return Some(last.run);
-    }
-    execution.last_commit_ms = 0.0;
-    add_commit(ms, false);
-    None
-}
-
-/// Keeps the session's last statement whole, which was slow with its commit.
-#[cold]
-#[inline(never)]
-pub(super) fn keep_committed() {
-    if let Ok(mut session) = SESSION.try_borrow_mut()
-        && let Some(last) = &mut session.last
-    {
-        last.keep_committed();
-    }
-}
-
-/// Adds how long the commit of the session's last statement took, or of its last utility statement.
-#[cold]
-#[inline(never)]
-pub fn add_commit(ms: f64, is_utility: bool) {
-    let Ok(mut session) = SESSION.try_borrow_mut() else {
-        return;
-    };
-    let Session { plans, last, utility } = &mut *session;
-    if is_utility {
-        return utility
-            .iter_mut()
-            .for_each(|utility| utility.add_commit(plans, ms));
-    }
-    if let Some(last) = last.as_mut().filter(|last| !last.run.explained) {
-        last.run.commit_ms = ms;
-        last.add_late(plans, Late::Commit(&last.run));
-        if store::may_keep_late(last.plan.for_store(&last.description), &last.run) {
-            last.keep_committed();
-        }
     }
 }
 

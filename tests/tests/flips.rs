@@ -228,7 +228,7 @@ fn a_new_plan_that_is_faster_saves_time() {
     let (server, mut client) = server_that_sleeps("faster");
     for settings in [OTHER_PLAN, FIRST_PLAN] {
         run_each(&mut client, settings);
-        measured(&mut client, &vec![SLEEPING; 10].join(";"));
+        measured(&mut client, &[SLEEPING; 10].join(";"));
         flips(&mut client);
     }
     let found = flips(&mut client);
