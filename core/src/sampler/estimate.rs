@@ -59,10 +59,18 @@ impl NodeTimer {
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };
-        let total = (self.certain_ticks + self.gaps.detected_ticks + self.gaps.long.ticks + rest * mean)
-            .max(0.0)
-            + interrupted;
-        let error = (sampling_variance + self.gaps.long.variance + self.gaps.detected_variance).sqrt();
+        // There may be one more call like the longest of them.
+        let variance = sampling_variance + self.gaps.long.variance + self.gaps.largest;
+        let counted = self.gaps.watch.counted;
+        let sampled = self.gaps.long.ticks + rest * mean + counted;
+        let (uncertain, variance) = if self.clock_backsteps == 0 {
+            self.gaps.watch.combine(sampled, variance)
+        } else {
+            (sampled, variance)
+        };
+        let total =
+            (self.certain_ticks + self.gaps.detected_ticks - counted + uncertain).max(0.0) + interrupted;
+        let error = (variance + self.gaps.detected_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);
         let mean_first = if self.gaps.first.weight > 0.0 {

@@ -1,5 +1,7 @@
 //! Detects that a call was long, although it was not sampled.
 
+use crate::float::at_least;
+
 /// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
 /// nodes count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,6 +13,11 @@ pub struct LongCallEvidence {
     /// The time that the last beat stands for, in ticks of the clock; 0 if that is not known, or if there was
     /// none.
     pub period: f64,
+    /// What the last beats stood for, on average.
+    pub(super) usual: f64,
+    /// The sum of what all beats stood for, and of its squares.
+    pub(super) watched: f64,
+    pub(super) squares: f64,
     /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
     /// above.
     pub detected: u64,
@@ -35,8 +42,43 @@ impl LongCallEvidence {
         last: 0,
         ticked: 0,
         period: 0.0,
+        usual: 0.0,
+        watched: 0.0,
+        squares: 0.0,
         detected: 0,
     };
+
+    /// Notes that a beat was taken at this reading, and how many ticks it stands for: 0 if that is not known.
+    pub fn take_beat(&mut self, now: u64, period: f64) {
+        self.ticked = now;
+        self.period = period;
+        self.usual += (period - self.usual) / if self.usual > 0.0 { 4.0 } else { 1.0 };
+        self.watched += period;
+        self.squares += period * period;
+    }
+
+    /// Notes that beats are expected from now on, and that none has come.
+    pub fn begin_beats(&mut self) {
+        (self.period, self.usual) = (0.0, 0.0);
+    }
+
+    /// Returns what counts for the variance of an estimate from the last beat: what it stands for, but not less than is usual. A beat
+    /// that came early would seem to be a precise one.
+    pub(super) fn uncertain_period(&self, period: f64) -> f64 {
+        if period > 0.0 {
+            at_least(period, self.usual)
+        } else {
+            0.0
+        }
+    }
+
+    /// Converts the times of beats to another clock, which makes `factor` times as many ticks.
+    pub fn convert(&mut self, factor: f64) {
+        self.period *= factor;
+        self.usual *= factor;
+        self.watched *= factor;
+        self.squares *= factor * factor;
+    }
 
     /// Returns how a call that began after the reading `since` is detected, or `None`. By a beat, it is only
     /// if it was long too.

@@ -1,5 +1,7 @@
 //! What the timer of a node needs once not all calls are timed.
 
+use super::watch::Watch;
+
 /// Weighted sums over the short samples.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -10,6 +12,8 @@ pub(super) struct Samples {
     /// not count as noise.
     pub(super) variance: f64,
     pub(super) previous: f64,
+    /// The factor g(g-1) of the previous sample.
+    pub(super) previous_factor: f64,
     /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
     /// one.
     pub(super) step: f64,
@@ -54,8 +58,14 @@ pub struct Gaps {
     pub(super) samples: Samples,
     pub(super) long: LongCalls,
     pub(super) first: FirstCalls,
+    /// The largest term of the variances of samples and long calls.
+    pub(super) largest: f64,
+    pub(super) watch: Watch,
     /// The usual ticks from the last reading to a call of this node.
     pub(super) distance: f64,
-    /// The end of the last timed call.
+    /// The end of the last timed call, and the number of calls until then.
     pub(super) own_reading: u64,
+    pub(super) own_calls: u64,
+    /// The usual ticks from one call to the next.
+    pub(super) cycle: f64,
 }

@@ -35,7 +35,8 @@ const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 const PRECISE: f64 = 1e-4;
 
 /// A call in which a beat came is long only if it ends at least this many times the usual distance after the
-/// last reading.
+/// last reading. If the distance is that of many calls of the node, it is their sum that is usual, and this is the number of its standard
+/// errors, if their times were exponentially distributed.
 const FAR_FACTOR: f64 = 8.0;
 
 /// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
@@ -184,7 +185,12 @@ impl NodeTimer {
             self.weigh(config, call, raw, ticks, evidence);
         }
         self.gaps.own_reading = call.end;
-        self.draw(config, random, ticks)
+        self.gaps.own_calls = self.drawn;
+        let has_gap = self.draw(config, random, ticks);
+        if has_gap {
+            self.gaps.watch.note_time(config, call.end, evidence);
+        }
+        has_gap
     }
 
     /// Counts a timed call individually.
@@ -217,7 +223,8 @@ impl NodeTimer {
         match detected {
             Some(detected) => {
                 if detected == Detected::ByBeat {
-                    self.note_long(config, ticks, evidence.period, 1.0, first);
+                    self.note_long(evidence, ticks, evidence.period, 1.0, first);
+                    self.gaps.watch.note_call(call.start, ticks, ticks, evidence);
                 } else if raw >= config.affordable {
                     evidence.detected = call.end;
                 }
@@ -226,10 +233,16 @@ impl NodeTimer {
                     self.gaps.left = 0;
                 }
             }
-            None if ticks >= config.long => {
-                self.note_long(config, ticks, evidence.period_at(call.end), 0.0, first);
+            None => {
+                self.gaps.watch.note_call(call.start, ticks, 0.0, evidence);
+                if ticks >= config.long {
+                    let is_far = self.is_far(config, call.before, call.end);
+                    let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
+                    self.note_long(evidence, ticks, period, 0.0, first);
+                } else {
+                    self.sample(config, ticks, first);
+                }
             }
-            None => self.sample(config, ticks, first),
         }
         self.note_distance(call.before, call.start);
     }
@@ -266,18 +279,25 @@ impl NodeTimer {
         evidence: &mut LongCallEvidence,
     ) -> bool {
         let (raw, backsteps) = elapsed(before, end);
-        let ticks = raw - self.gaps.distance;
+        let distance = self.distance(before);
+        let ticks = raw - distance;
         match detected {
             Detected::Certain if ticks >= config.affordable => evidence.detected = end,
             Detected::Certain => {}
-            Detected::ByBeat if !self.is_far(config, before, end) => return false,
-            Detected::ByBeat => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
+            Detected::ByBeat if !self.is_far(config, before, end) => {
+                self.gaps.watch.note_call(before, 0.0, 0.0, evidence);
+                return false;
+            }
+            Detected::ByBeat => {
+                self.note_long(evidence, ticks, evidence.period, 1.0, first_of_start);
+                self.gaps.watch.note_call(before, ticks, ticks, evidence);
+            }
         }
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
         self.gaps.detected_calls += 1;
         self.gaps.detected_ticks += ticks;
-        self.gaps.detected_variance += self.gaps.distance * self.gaps.distance;
+        self.gaps.detected_variance += distance * distance;
         if first_of_start {
             self.startup_calls += 1;
             self.startup_ticks += ticks;
@@ -303,8 +323,14 @@ impl NodeTimer {
         };
         samples.weight += g;
         samples.ticks += g * ticks;
-        samples.variance += g * (g - 1.0) * (ticks - previous) * (ticks - previous) / 2.0;
+        // A long call makes the next gap small. So the difference to it counts as much as the one to the call before it.
+        let factor = g * (g - 1.0);
+        let difference = ticks - previous;
+        let term = at_least(factor, samples.previous_factor) * difference * difference / 2.0;
+        samples.variance += term;
+        self.gaps.largest = at_least(term, self.gaps.largest);
         samples.previous = ticks;
+        samples.previous_factor = factor;
         samples.step = samples.step.max(g * config.step());
         if first_of_start {
             self.gaps.first.weight += g;
@@ -312,23 +338,33 @@ impl NodeTimer {
         }
     }
 
-    /// Adds a long call that a beat or a sample found. `counted` is 1 if it is also counted individually,
-    /// else 0.
+    /// Adds a long call that a beat or a sample found. A beat would find it if it stood for `period`; if that is 0, none would.
+    /// `counted` is 1 if it is also counted individually, else 0.
     #[inline]
-    fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
-        let by_beat = if period <= 0.0 {
-            counted
-        } else if ticks + self.gaps.distance >= self.far(config) {
-            at_most(ticks / period, 1.0)
-        } else {
-            0.0
+    fn note_long(
+        &mut self,
+        evidence: &LongCallEvidence,
+        ticks: f64,
+        period: f64,
+        counted: f64,
+        first_of_start: bool,
+    ) {
+        let weight_of = |period: f64| {
+            let by_beat = if period > 0.0 {
+                at_most(ticks / period, 1.0)
+            } else {
+                counted
+            };
+            1.0 / (1.0 - (1.0 - by_beat) * (1.0 - 1.0 / self.gap))
         };
-        let chance = 1.0 - (1.0 - by_beat) * (1.0 - 1.0 / self.gap);
-        let weight = 1.0 / chance;
+        let weight = weight_of(period);
+        let uncertain = weight_of(evidence.uncertain_period(period));
         let more = weight - counted;
         self.gaps.long.weight += more;
         self.gaps.long.ticks += more * ticks;
-        self.gaps.long.variance += weight * (weight - 1.0) * ticks * ticks;
+        let term = uncertain * (uncertain - 1.0) * ticks * ticks;
+        self.gaps.long.variance += term;
+        self.gaps.largest = at_least(term, self.gaps.largest);
         if first_of_start {
             self.gaps.first.weight += more;
             self.gaps.first.ticks += more * ticks;
@@ -409,16 +445,30 @@ impl NodeTimer {
         affordable / usual
     }
 
-    /// Returns how many ticks after the last reading before a call it must end to be long.
+    /// Returns how many calls after the node's own last reading the call in progress is, if that is the last reading of all.
     #[inline]
-    fn far(&self, config: &Config) -> f64 {
-        at_least(FAR_FACTOR * self.gaps.distance, config.long)
+    fn calls_since(&self, before: u64) -> Option<f64> {
+        (before == self.gaps.own_reading && self.gaps.cycle > 0.0)
+            .then(|| self.calls().saturating_sub(self.gaps.own_calls) as i64 as f64)
     }
 
-    /// Returns whether a call ended so late after the last reading before it.
+    /// Returns the usual ticks from the last reading to the call in progress.
+    #[inline]
+    fn distance(&self, before: u64) -> f64 {
+        match self.calls_since(before) {
+            Some(calls) => calls * self.gaps.cycle,
+            None => self.gaps.distance,
+        }
+    }
+
+    /// Returns whether the call in progress ended so late after the last reading before it that it was long.
     #[inline]
     fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
-        elapsed(before, end).0 >= self.far(config)
+        let usual = match self.calls_since(before) {
+            Some(calls) => (calls + FAR_FACTOR * calls.sqrt()) * self.gaps.cycle,
+            None => FAR_FACTOR * self.gaps.distance,
+        };
+        elapsed(before, end).0 >= at_least(usual, self.distance(before) + config.long)
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.
@@ -435,6 +485,19 @@ impl NodeTimer {
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
         self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
+        if before == self.gaps.own_reading {
+            let calls = at_least(
+                self.calls().saturating_sub(self.gaps.own_calls) as i64 as f64,
+                1.0,
+            );
+            let cycle = &mut self.gaps.cycle;
+            let excess = ticks / calls - *cycle;
+            *cycle += if *cycle > 0.0 {
+                at_most(excess, 4.0 * *cycle) / 8.0
+            } else {
+                excess
+            };
+        }
     }
 
     /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not which part of them was before.
