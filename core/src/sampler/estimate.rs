@@ -60,10 +60,10 @@ impl NodeTimer {
             (self.recent, guess * guess)
         };
         // There may be one more call like the longest of them.
-        let variance = sampling_variance + self.gaps.long.variance + self.gaps.largest;
+        let variance = sampling_variance + crate::xp(3) * self.gaps.long.variance + crate::xp(0) * self.gaps.largest + crate::xp(4) * self.gaps.largest_long;
         let counted = self.gaps.watch.counted;
         let sampled = self.gaps.long.ticks + rest * mean + counted;
-        let (uncertain, variance) = if self.clock_backsteps == 0 {
+        let (uncertain, variance) = if self.clock_backsteps == 0 && crate::xp(1) > 0.0 {
             self.gaps.watch.combine(sampled, variance)
         } else {
             (sampled, variance)

@@ -62,13 +62,15 @@ impl LongCallEvidence {
         (self.period, self.usual) = (0.0, 0.0);
     }
 
-    /// Returns what counts for the variance of an estimate from the last beat: what it stands for, but not less than is usual. A beat
-    /// that came early would seem to be a precise one.
-    pub(super) fn uncertain_period(&self, period: f64) -> f64 {
-        if period > 0.0 {
-            at_least(period, self.usual)
+    /// Returns the chance with which the beats of these times find a call of this length, on average over what they stand for, which is
+    /// half to one and a half of what is usual. A beat that came early would seem to be a certain one.
+    pub(super) fn usual_chance(&self, ticks: f64) -> f64 {
+        let part = ticks / at_least(self.usual, 1.0);
+        if part >= 1.5 {
+            1.0
         } else {
-            0.0
+            let early = at_least(part - 0.5, 0.0);
+            at_least(part, 0.0) - early * early / 2.0
         }
     }
 

@@ -60,6 +60,7 @@ pub struct Gaps {
     pub(super) first: FirstCalls,
     /// The largest term of the variances of samples and long calls.
     pub(super) largest: f64,
+    pub(super) largest_long: f64,
     pub(super) watch: Watch,
     /// The usual ticks from the last reading to a call of this node.
     pub(super) distance: f64,

@@ -235,8 +235,8 @@ impl NodeTimer {
             }
             None => {
                 self.gaps.watch.note_call(call.start, ticks, 0.0, evidence);
-                if ticks >= config.long {
-                    let is_far = self.is_far(config, call.before, call.end);
+                let is_far = self.is_far(config, call.before, call.end);
+                if ticks >= crate::xp(5) * config.affordable || is_far && crate::xp(9) > 0.0 {
                     let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
                     self.note_long(evidence, ticks, period, 0.0, first);
                 } else {
@@ -349,22 +349,24 @@ impl NodeTimer {
         counted: f64,
         first_of_start: bool,
     ) {
-        let weight_of = |period: f64| {
-            let by_beat = if period > 0.0 {
-                at_most(ticks / period, 1.0)
-            } else {
-                counted
-            };
-            1.0 / (1.0 - (1.0 - by_beat) * (1.0 - 1.0 / self.gap))
+        let weight_if = |chance: f64| 1.0 / (1.0 - (1.0 - chance) * (1.0 - 1.0 / self.gap));
+        let (chance, usual) = if period > 0.0 {
+            (at_most(ticks / period, 1.0), at_most(evidence.usual_chance(ticks), 1.0))
+        } else {
+            (counted, counted)
         };
-        let weight = weight_of(period);
-        let uncertain = weight_of(evidence.uncertain_period(period));
+        let weight = weight_if(chance);
+        let uncertain = weight_if(usual);
         let more = weight - counted;
         self.gaps.long.weight += more;
         self.gaps.long.ticks += more * ticks;
         let term = uncertain * (uncertain - 1.0) * ticks * ticks;
-        self.gaps.long.variance += term;
-        self.gaps.largest = at_least(term, self.gaps.largest);
+        if counted > 0.0 && chance >= 1.0 {
+            self.gaps.detected_variance += crate::xp(12) * term;
+        } else {
+            self.gaps.long.variance += term;
+            self.gaps.largest_long = at_least(term, self.gaps.largest_long);
+        }
         if first_of_start {
             self.gaps.first.weight += more;
             self.gaps.first.ticks += more * ticks;
@@ -465,10 +467,10 @@ impl NodeTimer {
     #[inline]
     fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
         let usual = match self.calls_since(before) {
-            Some(calls) => (calls + FAR_FACTOR * calls.sqrt()) * self.gaps.cycle,
+            Some(calls) => (calls + crate::xp(2) * calls.sqrt()) * self.gaps.cycle,
             None => FAR_FACTOR * self.gaps.distance,
         };
-        elapsed(before, end).0 >= at_least(usual, self.distance(before) + config.long)
+        elapsed(before, end).0 >= at_least(usual, self.distance(before) + crate::xp(5) * config.affordable)
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.

@@ -95,7 +95,7 @@ impl Watch {
         if is_watched {
             let w = at_least(ticks, evidence.period);
             self.beats += w;
-            let uncertain = at_least(w, evidence.uncertain_period(evidence.period));
+            let uncertain = at_least(w, evidence.usual);
             self.variance += uncertain * (uncertain - at_least(ticks, 0.0));
             self.watched[0] -= w - evidence.period;
         }
@@ -113,24 +113,32 @@ impl Watch {
         let scale = 1.0 + unwatched / watched;
         let by_beats = self.beats * scale;
         // One beat more or less, so that no beat is no proof.
-        let outside = |inside: f64| 1.0 - at_most((inside + one / 2.0) / (watched + one), 1.0);
-        let (one_squared, unknown) = (one * one, unwatched * unwatched / 12.0);
-        let beats_variance = (self.variance + one_squared) * outside(self.beats) * scale * scale + unknown;
-        let by_samples = at_most(sampled / scale, watched);
-        let expected = (by_samples * one + one_squared) * outside(by_samples) * scale * scale + unknown;
+        let k = crate::xp(6) * one;
+        let outside = |inside: f64| (at_least(watched - inside, 0.0) + k) / (watched + 2.0 * k);
+        let (one_squared, unknown) = (crate::xp(7) * one * one, unwatched * unwatched / 12.0);
+        let of_beats = |inside: f64| crate::xp(8) * (self.variance + one_squared) * outside(inside) * scale * scale + unknown;
         let difference = by_beats - sampled;
         let timer = TIMER * sampled;
-        let doubt = variance + at_least(beats_variance, expected) + timer * timer;
         let missed = at_least(difference, 0.0);
-        let excess = missed * missed - CONTRADICTION * doubt;
-        let variance = variance + at_least(excess, 0.0);
-        let sum = variance + beats_variance;
-        if sum <= 0.0 {
-            return (sampled, 0.0);
+        let mut inside = self.beats;
+        let mut result = (sampled, variance);
+        for _ in 0..2 {
+            let beats_variance = of_beats(inside);
+            let by_samples = at_most(sampled / scale, watched);
+            let expected = crate::xp(8) * (by_samples * one + one_squared) * outside(by_samples) * scale * scale + unknown;
+            let doubt = variance + at_least(beats_variance, expected) + timer * timer;
+            let excess = missed * missed - crate::xp(10) * doubt;
+            let variance = variance + at_least(excess, 0.0);
+            let sum = variance + beats_variance;
+            if sum <= 0.0 {
+                return (sampled, 0.0);
+            }
+            result = (sampled + difference * (variance / sum), variance * beats_variance / sum);
+            if !(crate::xp(11) > 0.0) {
+                return result;
+            }
+            inside = at_most(result.0 / scale, watched);
         }
-        (
-            sampled + difference * (variance / sum),
-            variance * beats_variance / sum,
-        )
+        result
     }
 }
