@@ -59,17 +59,15 @@ impl NodeTimer {
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };
-        // There may be one more call like the longest of them.
-        let variance = sampling_variance + crate::xp(3) * self.gaps.long.variance + crate::xp(0) * self.gaps.largest + crate::xp(4) * self.gaps.largest_long;
-        let counted = self.gaps.watch.counted;
-        let sampled = self.gaps.long.ticks + rest * mean + counted;
-        let (uncertain, variance) = if self.clock_backsteps == 0 && crate::xp(1) > 0.0 {
+        // There may be more calls like the longest of them.
+        let variance = sampling_variance + self.gaps.long.variance + crate::xp(0) * f64::from(self.gaps.largest);
+        let sampled = self.gaps.long.ticks + rest * mean;
+        let (uncertain, variance) = if self.clock_backsteps == 0 {
             self.gaps.watch.combine(sampled, variance)
         } else {
             (sampled, variance)
         };
-        let total =
-            (self.certain_ticks + self.gaps.detected_ticks - counted + uncertain).max(0.0) + interrupted;
+        let total = (self.certain_ticks + self.gaps.detected_ticks + uncertain).max(0.0) + interrupted;
         let error = (variance + self.gaps.detected_variance).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);

@@ -8,12 +8,10 @@ use super::watch::Watch;
 pub(super) struct Samples {
     pub(super) weight: f64,
     pub(super) ticks: f64,
-    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
+    /// Their variance: g(g-1) times the squared difference to the previous sample, if that was less, so that phases of different cost do
     /// not count as noise.
     pub(super) variance: f64,
     pub(super) previous: f64,
-    /// The factor g(g-1) of the previous sample.
-    pub(super) previous_factor: f64,
     /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
     /// one.
     pub(super) step: f64,
@@ -51,22 +49,22 @@ pub struct Gaps {
     /// The number of calls that earlier executions made; 0 if it is not known.
     pub(super) known_calls: f64,
     /// The number of calls of the block that follow its timed one.
-    pub(super) left: u64,
+    pub(super) left: u32,
+    /// The number of calls until the last timed one, without its upper half.
+    pub(super) own_calls: u32,
     pub(super) detected_calls: u64,
     pub(super) detected_ticks: f64,
     pub(super) detected_variance: f64,
     pub(super) samples: Samples,
     pub(super) long: LongCalls,
     pub(super) first: FirstCalls,
-    /// The largest term of the variances of samples and long calls.
-    pub(super) largest: f64,
-    pub(super) largest_long: f64,
     pub(super) watch: Watch,
+    /// The largest term of the variances of samples and long calls.
+    pub(super) largest: f32,
+    /// The usual ticks from one call to the next.
+    pub(super) cycle: f32,
     /// The usual ticks from the last reading to a call of this node.
     pub(super) distance: f64,
-    /// The end of the last timed call, and the number of calls until then.
+    /// The end of the last timed call.
     pub(super) own_reading: u64,
-    pub(super) own_calls: u64,
-    /// The usual ticks from one call to the next.
-    pub(super) cycle: f64,
 }

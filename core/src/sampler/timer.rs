@@ -35,9 +35,12 @@ const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 const PRECISE: f64 = 1e-4;
 
 /// A call in which a beat came is long only if it ends at least this many times the usual distance after the
-/// last reading. If the distance is that of many calls of the node, it is their sum that is usual, and this is the number of its standard
-/// errors, if their times were exponentially distributed.
+/// last reading.
 const FAR_FACTOR: f64 = 8.0;
+
+/// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is the number of standard
+/// errors of their sum, if their times are exponentially distributed.
+const FAR_DEVIATIONS: f64 = 4.0;
 
 /// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
 /// call of each block is timed: (1 + 1/6)/2.
@@ -184,13 +187,10 @@ impl NodeTimer {
         } else {
             self.weigh(config, call, raw, ticks, evidence);
         }
-        self.gaps.own_reading = call.end;
-        self.gaps.own_calls = self.drawn;
-        let has_gap = self.draw(config, random, ticks);
-        if has_gap {
-            self.gaps.watch.note_time(config, call.end, evidence);
-        }
-        has_gap
+        let before = std::mem::replace(&mut self.gaps.own_reading, call.end);
+        self.gaps.own_calls = self.drawn as u32;
+        self.gaps.watch.note_time(config, before, call.end, evidence);
+        self.draw(config, random, ticks)
     }
 
     /// Counts a timed call individually.
@@ -222,21 +222,22 @@ impl NodeTimer {
             .filter(|detected| *detected == Detected::Certain || self.is_far(config, call.before, call.end));
         match detected {
             Some(detected) => {
-                if detected == Detected::ByBeat {
-                    self.note_long(evidence, ticks, evidence.period, 1.0, first);
-                    self.gaps.watch.note_call(call.start, ticks, ticks, evidence);
-                } else if raw >= config.affordable {
-                    evidence.detected = call.end;
+                if detected == Detected::Certain {
+                    if raw >= config.affordable {
+                        evidence.detected = call.end;
+                    }
+                    self.count(ticks, first);
+                } else if self.note_beat(evidence, call.start, ticks, 0.0, first) {
+                    self.count(ticks, first);
                 }
-                self.count(ticks, first);
                 if self.is_change(ticks) {
                     self.gaps.left = 0;
                 }
             }
             None => {
-                self.gaps.watch.note_call(call.start, ticks, 0.0, evidence);
+                self.gaps.watch.note_call(call.start, ticks, evidence);
                 let is_far = self.is_far(config, call.before, call.end);
-                if ticks >= crate::xp(5) * config.affordable || is_far && crate::xp(9) > 0.0 {
+                if is_far || ticks >= config.long {
                     let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
                     self.note_long(evidence, ticks, period, 0.0, first);
                 } else {
@@ -281,22 +282,25 @@ impl NodeTimer {
         let (raw, backsteps) = elapsed(before, end);
         let distance = self.distance(before);
         let ticks = raw - distance;
-        match detected {
-            Detected::Certain if ticks >= config.affordable => evidence.detected = end,
-            Detected::Certain => {}
+        let is_certain = match detected {
+            Detected::Certain => {
+                if ticks >= config.affordable {
+                    evidence.detected = end;
+                }
+                true
+            }
             Detected::ByBeat if !self.is_far(config, before, end) => {
-                self.gaps.watch.note_call(before, 0.0, 0.0, evidence);
+                self.gaps.watch.note_call(before, 0.0, evidence);
                 return false;
             }
-            Detected::ByBeat => {
-                self.note_long(evidence, ticks, evidence.period, 1.0, first_of_start);
-                self.gaps.watch.note_call(before, ticks, ticks, evidence);
-            }
-        }
+            Detected::ByBeat => self.note_beat(evidence, before, ticks, 1.0, first_of_start),
+        };
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
         self.gaps.detected_calls += 1;
-        self.gaps.detected_ticks += ticks;
+        if is_certain {
+            self.gaps.detected_ticks += ticks;
+        }
         self.gaps.detected_variance += distance * distance;
         if first_of_start {
             self.startup_calls += 1;
@@ -323,14 +327,12 @@ impl NodeTimer {
         };
         samples.weight += g;
         samples.ticks += g * ticks;
-        // A long call makes the next gap small. So the difference to it counts as much as the one to the call before it.
-        let factor = g * (g - 1.0);
-        let difference = ticks - previous;
-        let term = at_least(factor, samples.previous_factor) * difference * difference / 2.0;
+        // A long call makes the next gap small. So the difference to the call before it counts in full, and the one to the next not at all.
+        let rise = at_least(ticks - previous, 0.0);
+        let term = g * (g - 1.0) * rise * rise;
         samples.variance += term;
-        self.gaps.largest = at_least(term, self.gaps.largest);
+        self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         samples.previous = ticks;
-        samples.previous_factor = factor;
         samples.step = samples.step.max(g * config.step());
         if first_of_start {
             self.gaps.first.weight += g;
@@ -338,8 +340,37 @@ impl NodeTimer {
         }
     }
 
+    /// Notes a long call that a beat found. Returns whether beats find all calls of its kind.
+    #[inline]
+    fn note_beat(
+        &mut self,
+        evidence: &LongCallEvidence,
+        before: u64,
+        ticks: f64,
+        counted: f64,
+        first_of_start: bool,
+    ) -> bool {
+        let is_certain = ticks >= evidence.period;
+        if is_certain {
+            self.gaps.watch.skip_call(ticks, evidence);
+            // If the beats before and after it were as usual, it might have been missed.
+            let weight = self.weight(evidence.usual_chance(ticks));
+            self.gaps.detected_variance += crate::xp(12) * weight * (weight - 1.0) * ticks * ticks;
+        } else {
+            self.gaps.watch.note_call(before, ticks, evidence);
+            self.note_long(evidence, ticks, evidence.period, counted, first_of_start);
+        }
+        is_certain
+    }
+
+    /// Returns the weight of a call that beats find with this probability, and samples too.
+    #[inline]
+    fn weight(&self, by_beats: f64) -> f64 {
+        1.0 / (1.0 - (1.0 - by_beats) * (1.0 - 1.0 / self.gap))
+    }
+
     /// Adds a long call that a beat or a sample found. A beat would find it if it stood for `period`; if that is 0, none would.
-    /// `counted` is 1 if it is also counted individually, else 0.
+    /// `counted` is 1 if it is also one of the detected calls, else 0.
     #[inline]
     fn note_long(
         &mut self,
@@ -349,24 +380,18 @@ impl NodeTimer {
         counted: f64,
         first_of_start: bool,
     ) {
-        let weight_if = |chance: f64| 1.0 / (1.0 - (1.0 - chance) * (1.0 - 1.0 / self.gap));
-        let (chance, usual) = if period > 0.0 {
-            (at_most(ticks / period, 1.0), at_most(evidence.usual_chance(ticks), 1.0))
+        let (by_beats, usual) = if period > 0.0 {
+            (at_most(ticks / period, 1.0), evidence.usual_chance(ticks))
         } else {
-            (counted, counted)
+            (0.0, 0.0)
         };
-        let weight = weight_if(chance);
-        let uncertain = weight_if(usual);
+        let (weight, uncertain) = (self.weight(by_beats), self.weight(usual));
         let more = weight - counted;
         self.gaps.long.weight += more;
-        self.gaps.long.ticks += more * ticks;
+        self.gaps.long.ticks += weight * ticks;
         let term = uncertain * (uncertain - 1.0) * ticks * ticks;
-        if counted > 0.0 && chance >= 1.0 {
-            self.gaps.detected_variance += crate::xp(12) * term;
-        } else {
-            self.gaps.long.variance += term;
-            self.gaps.largest_long = at_least(term, self.gaps.largest_long);
-        }
+        self.gaps.long.variance += term;
+        self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         if first_of_start {
             self.gaps.first.weight += more;
             self.gaps.first.ticks += more * ticks;
@@ -412,8 +437,8 @@ impl NodeTimer {
             (1, 0)
         };
         self.gap = size as f64;
-        self.countdown = self.gaps.left + position + 1;
-        self.gaps.left = size - 1 - position;
+        self.countdown = u64::from(self.gaps.left) + position + 1;
+        self.gaps.left = (size - 1 - position) as u32;
         self.drawn += self.countdown;
         size > 1
     }
@@ -450,27 +475,31 @@ impl NodeTimer {
     /// Returns how many calls after the node's own last reading the call in progress is, if that is the last reading of all.
     #[inline]
     fn calls_since(&self, before: u64) -> Option<f64> {
-        (before == self.gaps.own_reading && self.gaps.cycle > 0.0)
-            .then(|| self.calls().saturating_sub(self.gaps.own_calls) as i64 as f64)
+        (before == self.gaps.own_reading)
+            .then(|| f64::from((self.calls() as u32).wrapping_sub(self.gaps.own_calls)))
     }
 
     /// Returns the usual ticks from the last reading to the call in progress.
     #[inline]
     fn distance(&self, before: u64) -> f64 {
         match self.calls_since(before) {
-            Some(calls) => calls * self.gaps.cycle,
-            None => self.gaps.distance,
+            Some(calls) if self.gaps.cycle > 0.0 => calls * f64::from(self.gaps.cycle),
+            _ => self.gaps.distance,
         }
     }
 
     /// Returns whether the call in progress ended so late after the last reading before it that it was long.
     #[inline]
     fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
-        let usual = match self.calls_since(before) {
-            Some(calls) => (calls + crate::xp(2) * calls.sqrt()) * self.gaps.cycle,
-            None => FAR_FACTOR * self.gaps.distance,
+        let least = match self.calls_since(before) {
+            Some(calls) if self.gaps.cycle > 0.0 => {
+                let cycle = f64::from(self.gaps.cycle);
+                let deviation = FAR_DEVIATIONS * calls.sqrt() * cycle;
+                calls * cycle + at_least(deviation, config.long / 2.0)
+            }
+            _ => at_least(FAR_FACTOR * self.gaps.distance, self.gaps.distance + config.long),
         };
-        elapsed(before, end).0 >= at_least(usual, self.distance(before) + crate::xp(5) * config.affordable)
+        elapsed(before, end).0 >= least
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.
@@ -487,18 +516,10 @@ impl NodeTimer {
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
         self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
-        if before == self.gaps.own_reading {
-            let calls = at_least(
-                self.calls().saturating_sub(self.gaps.own_calls) as i64 as f64,
-                1.0,
-            );
-            let cycle = &mut self.gaps.cycle;
-            let excess = ticks / calls - *cycle;
-            *cycle += if *cycle > 0.0 {
-                at_most(excess, 4.0 * *cycle) / 8.0
-            } else {
-                excess
-            };
+        if let Some(calls) = self.calls_since(before) {
+            let (mean, cycle) = (ticks / at_least(calls, 1.0), f64::from(self.gaps.cycle));
+            let changed = if cycle > 0.0 { cycle + at_most(mean - cycle, 4.0 * cycle) / 8.0 } else { mean };
+            self.gaps.cycle = changed as f32;
         }
     }
 
