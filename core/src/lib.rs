@@ -57,11 +57,3 @@ pub mod tempfile;
 pub mod waits;
 pub mod wrapper;
 pub mod zeroed;
-
-/// Experiments only.
-pub fn xp(i: usize) -> f64 {
-    static P: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(|| {
-        std::env::var("P").unwrap_or_default().split(',').filter_map(|s| s.parse().ok()).collect()
-    });
-    P.get(i).copied().unwrap_or(f64::NAN)
-}

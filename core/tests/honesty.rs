@@ -39,9 +39,6 @@ impl Honesty {
             let truth = run.nodes[shape.node].true_ns;
             let estimate = run.estimate(shape.node);
             let (off, error) = (estimate.total / truth - 1.0, estimate.error / truth);
-            if std::env::var("WORST").is_ok() && off.abs() > 3.0 * error + KNOWN {
-                println!("  seed {seed} off {off:.3} error {error:.4} {:?} {:?}", estimate, run.nodes[shape.node].timer);
-            }
             for (i, within) in all.within.iter_mut().enumerate() {
                 *within += f64::from(u8::from(off.abs() <= (i + 1) as f64 * error + KNOWN));
             }

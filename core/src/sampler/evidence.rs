@@ -15,9 +15,8 @@ pub struct LongCallEvidence {
     pub period: f64,
     /// What the last beats stood for, on average.
     pub(super) usual: f64,
-    /// The sum of what all beats stood for, and of its squares.
+    /// The sum of what all beats stood for.
     pub(super) watched: f64,
-    pub(super) squares: f64,
     /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
     /// above.
     pub detected: u64,
@@ -44,7 +43,6 @@ impl LongCallEvidence {
         period: 0.0,
         usual: 0.0,
         watched: 0.0,
-        squares: 0.0,
         detected: 0,
     };
 
@@ -52,9 +50,8 @@ impl LongCallEvidence {
     pub fn take_beat(&mut self, now: u64, period: f64) {
         self.ticked = now;
         self.period = period;
-        self.usual += (period - self.usual) / if self.usual > 0.0 { 4.0 } else { 1.0 };
+        self.usual += (period - self.usual) / if self.usual > 0.0 { 8.0 } else { 1.0 };
         self.watched += period;
-        self.squares += period * period;
     }
 
     /// Notes that beats are expected from now on, and that none has come.
@@ -79,7 +76,6 @@ impl LongCallEvidence {
         self.period *= factor;
         self.usual *= factor;
         self.watched *= factor;
-        self.squares *= factor * factor;
     }
 
     /// Returns how a call that began after the reading `since` is detected, or `None`. By a beat, it is only

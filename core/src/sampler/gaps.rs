@@ -8,20 +8,23 @@ use super::watch::Watch;
 pub(super) struct Samples {
     pub(super) weight: f64,
     pub(super) ticks: f64,
-    /// Their variance: g(g-1) times the squared difference to the previous sample, if that was less, so that phases of different cost do
+    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
     /// not count as noise.
     pub(super) variance: f64,
     pub(super) previous: f64,
     /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
     /// one.
-    pub(super) step: f64,
+    pub(super) step: f32,
+    /// The factor g(g-1) of the previous sample.
+    pub(super) previous_factor: f32,
 }
 
 impl Samples {
     /// Returns the square of the standard error of their ticks.
     #[inline(always)]
     pub(super) fn error_squared(&self) -> f64 {
-        self.variance + self.step * self.step
+        let step = f64::from(self.step);
+        self.variance + step * step
     }
 }
 
@@ -63,6 +66,9 @@ pub struct Gaps {
     pub(super) largest: f32,
     /// The usual ticks from one call to the next.
     pub(super) cycle: f32,
+    /// The part of the variance of long calls that is that of the beats.
+    pub(super) common: f32,
+    _unused: u32,
     /// The usual ticks from the last reading to a call of this node.
     pub(super) distance: f64,
     /// The end of the last timed call.

@@ -327,13 +327,15 @@ impl NodeTimer {
         };
         samples.weight += g;
         samples.ticks += g * ticks;
-        // A long call makes the next gap small. So the difference to the call before it counts in full, and the one to the next not at all.
-        let rise = at_least(ticks - previous, 0.0);
-        let term = g * (g - 1.0) * rise * rise;
+        // A long call makes the next gap small. So the difference to it counts as much as the one to the call before it.
+        let factor = g * (g - 1.0);
+        let difference = ticks - previous;
+        let term = at_least(factor, f64::from(samples.previous_factor)) * difference * difference / 2.0;
         samples.variance += term;
-        self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         samples.previous = ticks;
-        samples.step = samples.step.max(g * config.step());
+        samples.previous_factor = factor as f32;
+        self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
+        samples.step = samples.step.max((g * config.step()) as f32);
         if first_of_start {
             self.gaps.first.weight += g;
             self.gaps.first.ticks += g * ticks;
@@ -355,7 +357,7 @@ impl NodeTimer {
             self.gaps.watch.skip_call(ticks, evidence);
             // If the beats before and after it were as usual, it might have been missed.
             let weight = self.weight(evidence.usual_chance(ticks));
-            self.gaps.detected_variance += crate::xp(12) * weight * (weight - 1.0) * ticks * ticks;
+            self.gaps.detected_variance += weight * (weight - 1.0) * ticks * ticks;
         } else {
             self.gaps.watch.note_call(before, ticks, evidence);
             self.note_long(evidence, ticks, evidence.period, counted, first_of_start);
@@ -391,6 +393,8 @@ impl NodeTimer {
         self.gaps.long.ticks += weight * ticks;
         let term = uncertain * (uncertain - 1.0) * ticks * ticks;
         self.gaps.long.variance += term;
+        let found_by_beats = usual * uncertain;
+        self.gaps.common += (found_by_beats * found_by_beats * term) as f32;
         self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         if first_of_start {
             self.gaps.first.weight += more;
@@ -518,7 +522,11 @@ impl NodeTimer {
         self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
         if let Some(calls) = self.calls_since(before) {
             let (mean, cycle) = (ticks / at_least(calls, 1.0), f64::from(self.gaps.cycle));
-            let changed = if cycle > 0.0 { cycle + at_most(mean - cycle, 4.0 * cycle) / 8.0 } else { mean };
+            let changed = if cycle > 0.0 {
+                cycle + at_most(mean - cycle, 4.0 * cycle) / 8.0
+            } else {
+                mean
+            };
             self.gaps.cycle = changed as f32;
         }
     }

@@ -18,6 +18,15 @@ use crate::float::{at_least, at_most};
 /// that are alike get to it once in thousands of executions.
 const CONTRADICTION: f64 = 12.0;
 
+/// So many beats more may have come inside, and outside.
+const OTHER_BEATS: f64 = 0.6;
+
+/// The variance of the beats' estimate is this many times that of as many independent trials: their number is random, too.
+const SPREAD: f64 = 1.1;
+
+/// The correlation of both estimates, as far as the long calls of the first one were found by the beats, too.
+const ALIKE: f64 = 0.5;
+
 /// With a smaller `sampfreq`, the timer itself takes too much of the time in which beats come.
 const LEAST_MAX_GAP: f64 = 64.0;
 
@@ -95,8 +104,9 @@ impl Watch {
         }
     }
 
-    /// Combines the estimate from samples of those calls, and its variance, with that from the beats.
-    pub(super) fn combine(&self, sampled: f64, variance: f64) -> (f64, f64) {
+    /// Combines the estimate from samples of those calls, and its variance, with that from the beats. `common` is the part of the variance
+    /// that is that of the beats.
+    pub(super) fn combine(&self, sampled: f64, variance: f64, common: f64) -> (f64, f64) {
         let [watched, inside, of_beats, squares] =
             [self.watched, self.inside, self.variance, self.squares].map(f64::from);
         if watched <= 0.0 || self.whole <= 0.0 {
@@ -107,11 +117,11 @@ impl Watch {
         let scale = 1.0 + unwatched / watched;
         let unknown = unwatched * unwatched / 12.0;
         let difference = inside * scale - sampled;
-        // A beat more or less inside or outside, so that no beat is no proof.
-        let k = crate::xp(6) * one;
+        // No beat is no proof.
+        let k = OTHER_BEATS * one;
         let variance_if = |inside: f64, of_beats: f64| {
             let outside = (at_least(watched - inside, 0.0) + k) / (watched + 2.0 * k);
-            crate::xp(8) * (of_beats + one * one) * outside * scale * scale + unknown
+            SPREAD * (of_beats + one * one) * outside * scale * scale + unknown
         };
         let by_samples = at_most(sampled / scale, watched);
         let expected = variance_if(by_samples, by_samples * one);
@@ -128,7 +138,7 @@ impl Watch {
                 return (sampled, 0.0);
             }
             let share = variance / (variance + of_beats);
-            let both = crate::xp(13) * 2.0 * share * (1.0 - share) * (variance * of_beats).sqrt();
+            let both = 2.0 * ALIKE * share * (1.0 - share) * (common * of_beats).sqrt();
             result = (sampled + difference * share, share * of_beats + both);
         }
         result
