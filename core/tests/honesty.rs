@@ -340,7 +340,7 @@ fn table(shapes: Vec<Shape>, seeds: u64) -> Vec<(String, Honesty)> {
 /// What is promised, with fewer runs, so with wider limits.
 #[test]
 fn stated_errors_hold() {
-    const SEEDS: u64 = 60;
+    const SEEDS: u64 = 150;
     for name in [
         "uniform 20000 of 300 ns, 50 ns outside",
         "step",
@@ -351,13 +351,15 @@ fn stated_errors_hold() {
         "each 127 of 28988: 400 us",
         "case 30 mean 2500",
         "case 127 mean 2500",
-        "case 127 mean 1000",
         "case 400 mean 2500",
-        "case 400 mean 1000",
         "case 700 mean 2500",
-        "pareto 1.2 of 20000 up to 3 ms",
+        "each 400 of 76923: 400 us",
+        "at random 400 of 76923: 400 us",
+        "at random 127 of 6231: 2000 us",
+        "each 1009 of 43818: 2000 us",
+        "pareto 1.2 of 100000 up to 3 ms",
         "lognormal 2 of 20000",
-        "inner, outer side",
+        "inner, inner side",
         "batches",
         "late beats",
     ] {
@@ -366,10 +368,11 @@ fn stated_errors_hold() {
         let shape = shapes.find(|shape| shape.name == name).expect(name);
         let honesty = Honesty::of(shape, SEEDS);
         println!("{name:<42} {honesty}");
-        assert!(honesty.within[1] >= 0.86, "{name}: {honesty}");
-        assert!(honesty.within[2] >= 0.94, "{name}: {honesty}");
+        assert!(honesty.is_promised(), "{name}: {honesty}");
+        assert!(honesty.within[1] >= 0.91, "{name}: {honesty}");
+        assert!(honesty.within[2] >= 0.965, "{name}: {honesty}");
         assert!(
-            honesty.stated <= 1.8 * honesty.actual.max(KNOWN),
+            honesty.stated <= 1.7 * honesty.actual.max(KNOWN),
             "{name}: {honesty}"
         );
     }
