@@ -495,15 +495,20 @@ impl NodeTimer {
     /// Returns whether the call in progress ended so late after the last reading before it that it was long.
     #[inline]
     fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
+        let least = config.long / 2.0;
+        let ticks = elapsed(before, end).0;
+        if ticks < least {
+            return false;
+        }
         let least = match self.calls_since(before) {
             Some(calls) if self.gaps.cycle > 0.0 => {
                 let cycle = f64::from(self.gaps.cycle);
                 let deviation = FAR_DEVIATIONS * calls.sqrt() * cycle;
-                calls * cycle + at_least(deviation, config.long / 2.0)
+                calls * cycle + at_least(deviation, least)
             }
             _ => at_least(FAR_FACTOR * self.gaps.distance, self.gaps.distance + config.long),
         };
-        elapsed(before, end).0 >= least
+        ticks >= least
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.

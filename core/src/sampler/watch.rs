@@ -19,7 +19,7 @@ use crate::float::{at_least, at_most};
 const CONTRADICTION: f64 = 12.0;
 
 /// So many beats more may have come inside, and outside.
-const OTHER_BEATS: f64 = 0.6;
+const OTHER_BEATS: f64 = 0.5;
 
 /// The variance of the beats' estimate is this many times that of as many independent trials: their number is random, too.
 const SPREAD: f64 = 1.1;
@@ -55,17 +55,15 @@ impl Watch {
     /// Notes that the time until a timed call is watched: from the end of the timed call before it, if there was one.
     #[inline]
     pub(super) fn note_time(&mut self, config: &Config, since: u64, until: u64, evidence: &LongCallEvidence) {
-        // A coarse clock does not tell in which call a beat came.
-        if config.step() > 0.0 || config.max_gap < LEAST_MAX_GAP {
-            return;
-        }
-        if since == 0 || self.whole == 0.0 {
+        if self.whole == 0.0 {
+            // A coarse clock does not tell in which call a beat came.
+            if since == 0 || config.step() > 0.0 || config.max_gap < LEAST_MAX_GAP {
+                return;
+            }
             self.seen = evidence.watched;
         }
-        if since != 0 {
-            self.whole += until.saturating_sub(since) as i64 as f64;
-            self.note_beats(evidence);
-        }
+        self.whole += until.saturating_sub(since) as i64 as f64;
+        self.note_beats(evidence);
     }
 
     /// Notes the beats since the last time. Returns whether there are any.
