@@ -64,21 +64,22 @@ impl NodeTimer {
             (self.recent, guess * guess)
         };
         // There may be more calls like the longest of them.
-        let variance = sampling_variance + self.gaps.long.variance + MISSED * f64::from(self.gaps.largest);
+        let variance =
+            sampling_variance + f64::from(self.gaps.long.variance) + MISSED * f64::from(self.gaps.largest);
         let sampled = self.gaps.long.ticks + rest * mean;
         let (uncertain, variance) = if self.clock_backsteps == 0 {
             self.gaps
                 .watch
-                .combine(sampled, variance, f64::from(self.gaps.common))
+                .combine(sampled, variance, f64::from(self.gaps.long.common))
         } else {
             (sampled, variance)
         };
         let total = (self.certain_ticks + self.gaps.detected_ticks + uncertain).max(0.0) + interrupted;
-        let error = (variance + self.gaps.detected_variance).sqrt();
+        let error = (variance + f64::from(self.gaps.detected_variance)).sqrt();
 
         let rest_starts = (starts - self.startup_calls as f64).max(0.0);
         let mean_first = if self.gaps.first.weight > 0.0 {
-            self.gaps.first.ticks / self.gaps.first.weight
+            f64::from(self.gaps.first.ticks) / f64::from(self.gaps.first.weight)
         } else {
             mean
         };

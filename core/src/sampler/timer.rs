@@ -301,7 +301,7 @@ impl NodeTimer {
         if is_certain {
             self.gaps.detected_ticks += ticks;
         }
-        self.gaps.detected_variance += distance * distance;
+        self.gaps.detected_variance += (distance * distance) as f32;
         if first_of_start {
             self.startup_calls += 1;
             self.startup_ticks += ticks;
@@ -321,7 +321,7 @@ impl NodeTimer {
         let g = self.gap;
         let samples = &mut self.gaps.samples;
         let previous = if samples.weight > 0.0 {
-            samples.previous
+            f64::from(samples.previous)
         } else {
             self.recent
         };
@@ -331,14 +331,14 @@ impl NodeTimer {
         let factor = g * (g - 1.0);
         let difference = ticks - previous;
         let term = at_least(factor, f64::from(samples.previous_factor)) * difference * difference / 2.0;
-        samples.variance += term;
-        samples.previous = ticks;
+        samples.variance += term as f32;
+        samples.previous = ticks as f32;
         samples.previous_factor = factor as f32;
         self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         samples.step = samples.step.max((g * config.step()) as f32);
         if first_of_start {
-            self.gaps.first.weight += g;
-            self.gaps.first.ticks += g * ticks;
+            self.gaps.first.weight += g as f32;
+            self.gaps.first.ticks += (g * ticks) as f32;
         }
     }
 
@@ -357,7 +357,7 @@ impl NodeTimer {
             self.gaps.watch.skip_call(ticks, evidence);
             // If the beats before and after it were as usual, it might have been missed.
             let weight = self.weight(evidence.usual_chance(ticks));
-            self.gaps.detected_variance += weight * (weight - 1.0) * ticks * ticks;
+            self.gaps.detected_variance += (weight * (weight - 1.0) * ticks * ticks) as f32;
         } else {
             self.gaps.watch.note_call(before, ticks, evidence);
             self.note_long(evidence, ticks, evidence.period, counted, first_of_start);
@@ -392,13 +392,13 @@ impl NodeTimer {
         self.gaps.long.weight += more;
         self.gaps.long.ticks += weight * ticks;
         let term = uncertain * (uncertain - 1.0) * ticks * ticks;
-        self.gaps.long.variance += term;
+        self.gaps.long.variance += term as f32;
         let found_by_beats = usual * uncertain;
-        self.gaps.common += (found_by_beats * found_by_beats * term) as f32;
+        self.gaps.long.common += (found_by_beats * found_by_beats * term) as f32;
         self.gaps.largest = at_least(term, f64::from(self.gaps.largest)) as f32;
         if first_of_start {
-            self.gaps.first.weight += more;
-            self.gaps.first.ticks += more * ticks;
+            self.gaps.first.weight += more as f32;
+            self.gaps.first.ticks += (more * ticks) as f32;
         }
     }
 
@@ -450,8 +450,8 @@ impl NodeTimer {
     /// Notes how long a call took, and returns the gap that the timer's share allows.
     fn affordable_gap(&mut self, config: &Config, ticks: f64, calls: f64, known: f64) -> f64 {
         let timed = self.timed_calls as i64 as f64;
-        let variance =
-            self.gaps.samples.error_squared() + self.gaps.long.variance + self.gaps.detected_variance;
+        let variance = self.gaps.samples.error_squared()
+            + f64::from(self.gaps.long.variance + self.gaps.detected_variance);
         let divisor = at_most(1.0 + timed / CALLS_OF_DIVISOR, MAX_DIVISOR);
         let affordable = if variance * divisor <= known * known * PRECISE {
             config.affordable * divisor
@@ -488,7 +488,7 @@ impl NodeTimer {
     fn distance(&self, before: u64) -> f64 {
         match self.calls_since(before) {
             Some(calls) if self.gaps.cycle > 0.0 => calls * f64::from(self.gaps.cycle),
-            _ => self.gaps.distance,
+            _ => f64::from(self.gaps.distance),
         }
     }
 
@@ -506,7 +506,10 @@ impl NodeTimer {
                 let deviation = FAR_DEVIATIONS * calls.sqrt() * cycle;
                 calls * cycle + at_least(deviation, least)
             }
-            _ => at_least(FAR_FACTOR * self.gaps.distance, self.gaps.distance + config.long),
+            _ => {
+                let distance = f64::from(self.gaps.distance);
+                at_least(FAR_FACTOR * distance, distance + config.long)
+            }
         };
         ticks >= least
     }
@@ -524,7 +527,7 @@ impl NodeTimer {
         self.clock_backsteps += backsteps;
         // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
         let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
-        self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
+        self.gaps.distance += ((age * ticks) as f32 - self.gaps.distance) / 8.0;
         if let Some(calls) = self.calls_since(before) {
             let (mean, cycle) = (ticks / at_least(calls, 1.0), f64::from(self.gaps.cycle));
             let changed = if cycle > 0.0 {
