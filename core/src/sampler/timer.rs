@@ -39,7 +39,7 @@ const PRECISE: f64 = 1e-4;
 const FAR_FACTOR: f64 = 8.0;
 
 /// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is the number of standard
-/// errors of their sum, if their times are exponentially distributed.
+/// errors of their sum, if their times are exponentially distributed, and of one call more.
 const FAR_DEVIATIONS: f64 = 4.0;
 
 /// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
@@ -503,7 +503,7 @@ impl NodeTimer {
         let least = match self.calls_since(before) {
             Some(calls) if self.gaps.cycle > 0.0 => {
                 let cycle = f64::from(self.gaps.cycle);
-                let deviation = FAR_DEVIATIONS * calls.sqrt() * cycle;
+                let deviation = FAR_DEVIATIONS * (calls.sqrt() + 1.0) * cycle;
                 calls * cycle + at_least(deviation, least)
             }
             _ => {
