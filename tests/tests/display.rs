@@ -57,9 +57,7 @@ fn it_says_which_plan_it_shows() {
     }
     // So it is with snapshots.
     run_each(&mut client, "SELECT rowsource_snapshot()");
-    let of_snapshot = |ids: &str| {
-        format!("SELECT rowsource_display_snapshot({ids})")
-    };
+    let of_snapshot = |ids: &str| format!("SELECT rowsource_display_snapshot({ids})");
     let lines = lines_of(&mut client, &of_snapshot(&queryid));
     assert!(
         lines.starts_with("plan 1 of 2, by total time. rowsource_snapshot_plans lists all.snapshot "),

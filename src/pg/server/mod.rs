@@ -21,7 +21,7 @@ mod encoding;
 mod error;
 mod main_memory;
 pub mod memory;
-mod moment;
+pub mod moment;
 pub mod pg_try;
 mod process;
 mod relation;
@@ -46,7 +46,6 @@ pub use error::{
     HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message, note_panic, on_panic,
 };
 pub use main_memory::{MainMemory, use_main_memory};
-pub use moment::{interval_us, moment};
 pub use process::{
     catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
     is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,

@@ -106,7 +106,7 @@ sql_types! {
     /// Microseconds since 2000-01-01 UTC.
     timestamptz, reads Option<i64> = |call, n, _max| call.argument(n), from i64 = |it| srf::timestamp(it);
     /// A text that means a moment, read as microseconds since 2000-01-01 UTC.
-    moment ("text"), reads Option<i64> = |call, n, _max| call.text(n, MAX_MOMENT_BYTES).as_deref().map(server::moment);
+    moment ("text"), reads Option<i64> = |call, n, _max| call.text(n, MAX_MOMENT_BYTES).as_deref().map(server::moment::moment);
     /// Microseconds. A month has 30 days.
     interval, reads Option<i64> = |call, n, _max| call.interval(n);
     /// An object.

@@ -4,7 +4,8 @@
 //! writes more to a file.
 
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, interval_us, memory};
+use crate::pg::server::moment::interval_us;
+use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
