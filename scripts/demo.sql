@@ -189,3 +189,7 @@ SELECT line FROM rowsource_call_trace('select count(*) from test where id <= 2')
 \echo
 \echo == how long a logical I/O takes: hits and reads of random blocks
 SELECT from_us, to_us, hits, reads FROM rowsource_logical_io('test', pattern => 'random', blocks => 20000);
+
+\echo
+\echo == the commands to begin with, with the ids of what was measured here
+SELECT * FROM rowsource();

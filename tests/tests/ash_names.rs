@@ -96,7 +96,12 @@ fn a_statement_that_runs_for_the_first_time_has_its_text() {
         "SELECT count(*) AS first_time, pg_sleep(60) FROM orders",
     );
     until_waiting(&mut observer, first.pid, "PgSleep");
-    until_sampled(&mut observer, first.pid, "wait_event = 'PgSleep'");
+    // The first samples may come before the worker sees the session's memory.
+    until_sampled(
+        &mut observer,
+        first.pid,
+        "wait_event = 'PgSleep' AND node_id IS NOT NULL",
+    );
     let shown = report(&mut observer);
     for part in [
         "| SELECT count(*) AS first_time, pg_sleep(60) FRO... ",

@@ -204,8 +204,7 @@ fn after_a_backend_crashed_it_starts_empty() {
 #[test]
 fn an_immediate_shutdown_keeps_nothing() {
     let mut server = server_with_plans("immediate");
-    server.signal("QUIT");
-    server.stop();
+    server.stopped_by("QUIT");
     assert_eq!(files(&server), Vec::<String>::new());
     server.clear_log();
     server.launch();

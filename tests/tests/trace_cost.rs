@@ -145,9 +145,11 @@ fn a_traced_session_loses_at_most_5_percent_release() {
     );
     assert!(measured > unmeasured, "the statements are not measured");
     for waits in [false, true] {
-        let traced = of_statement(&format!("{MEASURED}; SELECT rowsource_trace_start({waits})"));
+        let traced = of_statement(&format!(
+            "{MEASURED}; SELECT rowsource_trace_start(with_waits => {waits})"
+        ));
         println!(
-            "traced, waits => {waits}: {traced:.0}, {:+.1} % to measured, {:+.1} % to not measured",
+            "traced, with_waits => {waits}: {traced:.0}, {:+.1} % to measured, {:+.1} % to not measured",
             (traced / measured - 1.0) * 100.0,
             (traced / unmeasured - 1.0) * 100.0
         );
