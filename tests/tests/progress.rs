@@ -282,7 +282,7 @@ fn an_update_of_a_whole_table_ends_at_its_end() {
             progress.assert_done(truth, 5.0);
         }
     }
-    // Each partition grows by what is read from it.
+    // Each partition grows by what is read from it. At the worst, one that was half read is taken for read to its end.
     for (stop, truth) in [("2000", 10.0), ("10000", 50.0), ("19900", 99.5)] {
         run_each(
             &mut observer,
@@ -296,7 +296,7 @@ fn an_update_of_a_whole_table_ends_at_its_end() {
             .replace("STOP", stop);
         let progress = seen_waiting(&server, &mut observer, &sql, "PgSleep").remove(0);
         println!("{sql}: {progress:?}");
-        progress.assert_done(truth, 5.0);
+        progress.assert_done(truth, 6.0);
     }
 }
 
