@@ -63,6 +63,15 @@ pub fn figures(client: &mut Client) -> Result<Vec<Figure>, String> {
 
 /// Returns those of them in which something is missing, or counts twice.
 pub fn wrong(figures: Vec<Figure>) -> Vec<Figure> {
-    let is_wrong = |figure: &Figure| !(figure.root..=figure.total.max(figure.root)).contains(&figure.own);
+    // The times of nodes and of the executor come from different readings of the clock.
+    let apart = |figure: &Figure| {
+        if figure.what == "ns" {
+            figure.total / 500
+        } else {
+            0
+        }
+    };
+    let most = |figure: &Figure| figure.total.max(figure.root) + apart(figure);
+    let is_wrong = |figure: &Figure| !(figure.root..=most(figure)).contains(&figure.own);
     figures.into_iter().filter(is_wrong).collect()
 }
