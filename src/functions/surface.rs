@@ -19,7 +19,10 @@ macro_rules! functions {
     )+) => {
         $($crate::pg::server::srf::export!(
             $crate::functions::surface::functions!(@symbol $name $($symbol)?),
-            $crate::functions::surface::functions!(@body [$($argument: $kind [$($max)?]),*] $shape($($result)*))
+            |call: &Call| {
+                $crate::pg::ash::registration::note_use();
+                $crate::functions::surface::functions!(@body [$($argument: $kind [$($max)?]),*] $shape($($result)*))(call)
+            }
         );)+
 
         /// Returns what is declared, in the order of the script.

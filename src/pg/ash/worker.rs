@@ -8,6 +8,7 @@
 use super::heart::Heart;
 use super::memory;
 use super::sampler::Sampler;
+use super::snapshots::Schedule;
 use crate::guc;
 use crate::pg::server::switch;
 use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
@@ -42,14 +43,20 @@ pub enum Missing {
 
 /// Returns the description of the worker.
 fn description() -> pg_sys::BackgroundWorker {
-    let mut worker = pg_sys::BackgroundWorker::default();
-    copy_name(&mut worker.bgw_name, NAME);
-    copy_name(&mut worker.bgw_type, NAME);
-    copy_name(&mut worker.bgw_library_name, LIBRARY);
-    copy_name(&mut worker.bgw_function_name, FUNCTION);
-    worker.bgw_flags = (pg_sys::BGWORKER_SHMEM_ACCESS | pg_sys::BGWORKER_BACKEND_DATABASE_CONNECTION) as i32;
+    let mut worker = background_worker(NAME, FUNCTION);
     worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_ConsistentState;
     worker.bgw_restart_time = RESTART_AFTER_S;
+    worker
+}
+
+/// Returns the description of a background worker of the library.
+pub(super) fn background_worker(name: &CStr, function: &CStr) -> pg_sys::BackgroundWorker {
+    let mut worker = pg_sys::BackgroundWorker::default();
+    copy_name(&mut worker.bgw_name, name);
+    copy_name(&mut worker.bgw_type, name);
+    copy_name(&mut worker.bgw_library_name, LIBRARY);
+    copy_name(&mut worker.bgw_function_name, function);
+    worker.bgw_flags = (pg_sys::BGWORKER_SHMEM_ACCESS | pg_sys::BGWORKER_BACKEND_DATABASE_CONNECTION) as i32;
     worker
 }
 
@@ -179,6 +186,7 @@ fn run() -> End {
     };
     history.number.store(server::process_number(), Relaxed);
     let mut heart = Heart::new(history);
+    let mut snapshots = Schedule::new();
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(monotonic());
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
@@ -197,7 +205,8 @@ fn run() -> End {
         // When it is turned on again, a signal comes.
         let beat_at = Some(heart.beat(now(), &mut random)).filter(|_| switch::is_on());
         let sample_at = plan.map(|(.., next)| next);
-        if !wait_until(beat_at.into_iter().chain(sample_at).min()) {
+        let snapshot_at = snapshots.tick(now());
+        if !wait_until(beat_at.into_iter().chain(sample_at).chain(snapshot_at).min()) {
             return End::Told;
         }
         if let Some((_, moments, next)) = &mut plan

@@ -103,6 +103,7 @@ declare! {
     pub fn SetLatch(latch: *mut pg_sys::Latch);
     /// Handlers of signals.
     pub fn SignalHandlerForConfigReload(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
+    pub fn die(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
     pub fn SignalHandlerForShutdownRequest(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
 }
 
@@ -110,6 +111,9 @@ declare! {
 unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
     /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
+    /// Arms and disarms a timeout. `STATEMENT_TIMEOUT` cancels what runs.
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn get_timeout_start_time(id: c_int) -> pg_sys::TimestampTz;
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Head {
     pub flips: Option<SavedFlips>,
     /// The names of events of extensions.
     pub events: Vec<(Event, String)>,
+    /// The OID of the database that has registered for snapshots; 0 if none has.
+    pub snapshot_database: u32,
 }
 
 /// The record of a plan, to be written.
@@ -115,6 +117,9 @@ pub(super) unsafe fn load(store: &Store) {
         }
         for (event, name) in &head.events {
             control.event_names.learn(*event, name);
+        }
+        if head.snapshot_database != 0 {
+            control.snapshots.database.store(head.snapshot_database, Relaxed);
         }
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {
