@@ -726,6 +726,12 @@ CREATE FUNCTION rowsource_info(
     OUT sessions_without_beats bigint,
     OUT without_beats_because text,
     OUT snapshots_removed bigint,
+    OUT snapshot_database text,
+    OUT snapshots_taken bigint,
+    OUT snapshots_refused bigint,
+    OUT snapshots_failed bigint,
+    OUT last_snapshot_at timestamptz,
+    OUT last_snapshot_error text,
     OUT sessions_stopped bigint,
     OUT last_stop text
 ) RETURNS SETOF record
