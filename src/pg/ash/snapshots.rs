@@ -4,7 +4,7 @@
 //! a statement timeout from PostgreSQL, so the process arms its own. What goes wrong is counted, and logged once. It
 //! never starts again by itself.
 
-use super::worker::background_worker;
+use super::process::background_worker;
 use crate::guc;
 use crate::pg::compat;
 use crate::pg::server::unguarded;

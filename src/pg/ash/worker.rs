@@ -7,6 +7,7 @@
 
 use super::heart::Heart;
 use super::memory;
+use super::process::background_worker;
 use super::sampler::Sampler;
 use super::snapshots::Schedule;
 use crate::guc;
@@ -18,13 +19,12 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::ash::Moments;
 use rowsource_core::clock::system::monotonic;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &CStr = c"pg_rowsource history";
 /// The name of [`pg_rowsource_history_main`].
 const FUNCTION: &CStr = c"pg_rowsource_history_main";
-const LIBRARY: &CStr = c"pg_rowsource";
 /// If so many microseconds are left, the worker waits with the resolution of the system.
 const MAX_NAP_US: i64 = 5_000;
 /// After how many seconds PostgreSQL starts it again, if it has ended.
@@ -47,23 +47,6 @@ fn description() -> pg_sys::BackgroundWorker {
     worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_ConsistentState;
     worker.bgw_restart_time = RESTART_AFTER_S;
     worker
-}
-
-/// Returns the description of a background worker of the library.
-pub(super) fn background_worker(name: &CStr, function: &CStr) -> pg_sys::BackgroundWorker {
-    let mut worker = pg_sys::BackgroundWorker::default();
-    copy_name(&mut worker.bgw_name, name);
-    copy_name(&mut worker.bgw_type, name);
-    copy_name(&mut worker.bgw_library_name, LIBRARY);
-    copy_name(&mut worker.bgw_function_name, function);
-    worker.bgw_flags = (pg_sys::BGWORKER_SHMEM_ACCESS | pg_sys::BGWORKER_BACKEND_DATABASE_CONNECTION) as i32;
-    worker
-}
-
-fn copy_name(to: &mut [c_char], name: &CStr) {
-    for (to, from) in to.iter_mut().zip(name.to_bytes_with_nul()) {
-        *to = *from as c_char;
-    }
 }
 
 /// Sets up the memory and registers the worker, if the server preloads the library. Only `_PG_init` may call
