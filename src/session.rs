@@ -370,13 +370,13 @@ pub fn others() -> Vec<DatabaseSum> {
     store::others().unwrap_or_default()
 }
 
-/// Deletes the session's own plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, datid: u32, queryid: i64) {
+/// Deletes the session's own plans of a user, database and query. 0 means any. Returns whether there were some.
+pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     let mut session = SESSION.borrow_mut();
-    session.plans.reset(userid, datid, queryid);
-    session
-        .last
-        .take_if(|last| last.plan.key.matches(userid, datid, queryid));
+    let has_deleted = session.plans.reset(userid, datid, queryid);
+    let last = &mut session.last;
+    let last = last.take_if(|last| last.plan.key.matches(userid, datid, queryid));
+    has_deleted || last.is_some()
 }
 
 impl Session {

@@ -301,7 +301,7 @@ pub fn columns() -> Columns<Sampled> {
         application_name: text = row.seen().and_then(|sample| application(sample, row.record));
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
         /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
         plan_shape: bigint = row.seen().filter(|sample| sample.key.planid != 0).map(|sample| sample.key.shape());
@@ -443,7 +443,7 @@ pub fn top_columns() -> Columns<Top> {
         datid: oid = row.group.key.map(|key| key.datid);
         /// Identifies the statement that ran; NULL if it is not known
         queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.group.key.and_then(|key| known(key.planid));
         /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
         plan_shape: bigint = row.group.key.filter(|key| key.planid != 0).map(|key| key.shape());
@@ -542,13 +542,20 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             });
         }
     });
-    for line in activity.report(&server::shown_time) {
+    for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
         rows.add_line(&line);
     }
 }
 
 /// Starts the sampling of a server that has not preloaded the library. Returns the pid of the worker.
 pub fn start() -> i32 {
+    if let Some(pid) = worker::pid() {
+        server::notify(
+            &format!("the sessions are sampled already, by process {pid}"),
+            "A server that preloads pg_rowsource starts the worker by itself.",
+        );
+        return pid;
+    }
     worker::start().unwrap_or_else(|missing| {
         let (code, message, hint) = match missing {
             worker::Missing::Memory => fail_without_store(

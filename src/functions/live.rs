@@ -109,7 +109,14 @@ pub(super) fn lines(rows: &mut Rows, pid: i32, format: &Format) {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("process {pid} runs no measured statement"),
-            "pg_stat_rowsource_live shows the measured statements that run, and the leaders of parallel workers.",
+            match pid == server::pid() {
+                true => {
+                    "It is this session. Without a pid, rowsource_display() shows its last measured statement."
+                }
+                false => {
+                    "pg_stat_rowsource_live shows the measured statements that run, and the leaders of parallel workers."
+                }
+            },
         )
     }
 }

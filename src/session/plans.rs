@@ -166,8 +166,9 @@ impl Plans {
         }
     }
 
-    /// Removes the plans of a user, database and query, and their statistics. 0 means any.
-    pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) {
+    /// Removes the plans of a user, database and query, and their statistics. 0 means any. Returns whether there were some.
+    pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
+        let before = self.plans.len();
         self.remove(|plan| {
             let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {
@@ -175,6 +176,7 @@ impl Plans {
             }
             is_unwanted
         });
+        self.plans.len() < before
     }
 
     /// Lists a plan. If another one has the same key, this one replaces it and takes over its statistics.

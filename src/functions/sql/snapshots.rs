@@ -154,7 +154,7 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, pl
         application_name: text;
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint;
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint;
         plan_shape; toplevel;
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent

@@ -107,6 +107,8 @@ sql_types! {
     timestamptz, reads Option<i64> = |call, n, _max| call.argument(n), from i64 = |it| srf::timestamp(it);
     /// A text that means a moment, read as microseconds since 2000-01-01 UTC.
     moment ("text"), reads Option<i64> = |call, n, _max| call.text(n, MAX_MOMENT_BYTES).as_deref().map(server::moment::moment);
+    /// The same as a value of another type: a timestamp, a date, a time of today, or an interval ago.
+    moment_value ("anycompatible"), reads Option<i64> = |call, n, _max| call.moment(n);
     /// Microseconds. A month has 30 days.
     interval, reads Option<i64> = |call, n, _max| call.interval(n);
     /// An object.

@@ -4,7 +4,7 @@
 //! writes more to a file.
 
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::moment::interval_us;
+use crate::pg::server::moment::{self, interval_us};
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
@@ -222,6 +222,29 @@ impl Call {
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
             Some(interval_us(&*datum.cast_mut_ptr()))
+        }
+    }
+
+    /// Returns the moment that an argument of any type means. Raises an error if it means none.
+    pub fn moment(&self, n: usize) -> Option<i64> {
+        // SAFETY: the call is in progress by the promise of `new`. What follows reads a value of the type that it has.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            let of = pg_sys::get_fn_expr_argtype((*self.0).flinfo, n as i32);
+            match of {
+                pg_sys::TIMESTAMPTZOID => Some(datum.value() as i64),
+                pg_sys::INTERVALOID => self.interval(n).map(moment::ago),
+                // Such a value has a short text.
+                _ if pg_sys::get_typlen(of) > 0 => {
+                    let (mut output, mut is_long) = (pg_sys::InvalidOid, false);
+                    pg_sys::getTypeOutputInfo(of, &mut output, &mut is_long);
+                    let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(output, datum));
+                    Some(moment::moment(&server::from_database(text.to_bytes())))
+                }
+                _ => moment::fail_no_moment(&server::from_database(
+                    CStr::from_ptr(pg_sys::format_type_be(of)).to_bytes(),
+                )),
+            }
         }
     }
 

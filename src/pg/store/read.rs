@@ -108,16 +108,18 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
     }
 }
 
-/// Deletes the plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, datid: u32, queryid: i64) {
+/// Deletes the plans of a user, database and query. 0 means any. Returns whether there were some.
+pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     attach_and_wait_for_load();
     // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
-        let Some(store) = access::store() else { return };
+        let Some(store) = access::store() else {
+            return false;
+        };
         let is_unwanted = |key: &PlanKey| key.matches(userid, datid, queryid);
         let control = &*store.control;
         pending::discard(&store, is_unwanted);
-        entry::delete(&store, is_unwanted);
+        let has_deleted = entry::delete(&store, is_unwanted);
         control
             .flips
             .with_table(|table| table.clear(userid, datid, queryid));
@@ -131,6 +133,7 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) {
         }
         // A session may have saved the plans as the last one, see `saving`.
         file::remove();
+        has_deleted
     }
 }
 
