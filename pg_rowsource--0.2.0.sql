@@ -1373,6 +1373,60 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_between_0_2';
 COMMENT ON FUNCTION rowsource_ash_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
+CREATE FUNCTION rowsource_blockers(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_0_2';
+COMMENT ON FUNCTION rowsource_blockers(text, text) IS 'Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of active sessions; without arguments, in the last hour';
+
+CREATE FUNCTION rowsource_blockers(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
+COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';

@@ -3,7 +3,7 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    ash, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io,
+    ash, blockers, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io,
     nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
@@ -330,6 +330,19 @@ functions! {
         from_time: moment_value, to_time: moment_value = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
+
+    /// Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of active
+    /// sessions; without arguments, in the last hour
+    rowsource_blockers(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_blockers[rowsource_blockers_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid

@@ -65,6 +65,7 @@ fn a_mistake_is_the_same_error_everywhere() {
         "rowsource_ash",
         "rowsource_top_activity",
         "rowsource_ash_report",
+        "rowsource_blockers",
     ] {
         for (moments, said) in [
             ("'1 min', '5 min'", "the interval ends before it begins"),
@@ -258,7 +259,7 @@ fn moments_may_be_values_of_other_types() {
         "'5 min'::varchar",
         "NULL::timestamptz",
     ] {
-        for function in ["rowsource_ash", "rowsource_top_activity"] {
+        for function in ["rowsource_ash", "rowsource_top_activity", "rowsource_blockers"] {
             texts(
                 &mut client,
                 &format!("SELECT count(*) FROM {function}({moments})"),

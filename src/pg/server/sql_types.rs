@@ -116,7 +116,7 @@ sql_types! {
     /// An address or a network, which must be valid.
     inet, reads Option<String> = |call, n, _max| call.inet(n), from String = |it| srf::inet(&it);
     /// The name of an object.
-    name;
+    name, from String = |it| srf::name(&it);
     /// Bytes.
     bytea, reads Option<Vec<u8>> = |call, n, max| call.bytes(n, max), from &[u8] = |it| srf::bytes(it);
     /// Measured numbers.

@@ -47,6 +47,15 @@ pub fn text(text: &str) -> Value {
     Some(pg_sys::Datum::from(varlena))
 }
 
+/// Returns the name of an object.
+pub fn name(name: &str) -> Value {
+    let name = std::ffi::CString::new(&*server::to_database(name)).ok()?;
+    // SAFETY: `namein` reads a C string in the database's encoding, and copies it.
+    unsafe {
+        pgrx::direct_function_call_as_datum(pg_sys::namein, &[Some(pg_sys::Datum::from(name.as_ptr()))])
+    }
+}
+
 /// Returns bytes.
 pub fn bytes(bytes: &[u8]) -> Value {
     value(bytes)
