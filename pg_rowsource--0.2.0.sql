@@ -484,6 +484,8 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT query text,
+    OUT textid bigint,
+    OUT assigned_planid bigint,
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -560,6 +562,8 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its 
 COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.textid IS 'Identifies the statement by its text without constants, spaces and comments: the same on each server, where queryids differ';
+COMMENT ON COLUMN pg_stat_rowsource_plans.assigned_planid IS 'The planid that PostgreSQL or another extension gave the plan, from 18 on';
 COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
 COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
 COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
@@ -1884,7 +1888,7 @@ CREATE TABLE rowsource_snapshots (
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     active_time float8,
     bytes bigint,
-    format_version int NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format_version = 1)
+    format_version int NOT NULL DEFAULT 2 CONSTRAINT snapshot_of_this_version CHECK (format_version = 2)
 );
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
@@ -1973,6 +1977,7 @@ CREATE TABLE rowsource_snapshot_plans (
     plan_shape bigint NOT NULL,
     toplevel boolean NOT NULL,
     query text NOT NULL,
+    textid bigint,
     first_seen_at timestamptz NOT NULL,
     calls bigint NOT NULL,
     failed_calls bigint NOT NULL,
@@ -2001,6 +2006,7 @@ COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its
 COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.textid IS 'Identifies the statement by its text: the same on each server';
 COMMENT ON COLUMN rowsource_snapshot_plans.first_seen_at IS 'When the first execution ended';
 COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
@@ -2117,7 +2123,7 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.textid, p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics

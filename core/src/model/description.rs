@@ -23,9 +23,25 @@ fn are_few(constants: &Constants) -> bool {
     constants.size() <= MAX_CONSTANTS
 }
 
+/// The numbers of a plan and of its statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanIds {
+    /// The `planid` in the views: made of names and definitions. It is the same on each server.
+    pub planid: i64,
+    /// The number that sessions know the plan by: made of OIDs.
+    pub by_oids: i64,
+    /// The hash of the statement's text without constants, spaces and comments.
+    pub textid: i64,
+    /// The planid that core or another extension gave the plan; 0 if none did.
+    pub assigned: i64,
+}
+
 /// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
+    /// The numbers of the plan and of its statement. A stored description has them before all else.
+    #[serde(skip)]
+    pub ids: PlanIds,
     /// The beginning of the statement's text.
     pub text: String,
     /// The length and the hash of the statement's text, which [`PlanDescription::is_of`] compares.
@@ -52,6 +68,7 @@ impl PlanDescription {
     /// stored.
     pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
         PlanDescription {
+            ids: PlanIds::default(),
             text: shown,
             identity: identity(statement),
             generic: plan.generic,
@@ -189,6 +206,7 @@ impl PlanDescription {
             ..*node
         });
         PlanDescription {
+            ids: self.ids,
             nodes: nodes.collect(),
             ..PlanDescription::default()
         }

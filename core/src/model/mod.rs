@@ -26,7 +26,7 @@ mod statement_facts;
 mod workers;
 
 pub use batch::Batch;
-pub use description::PlanDescription;
+pub use description::{PlanDescription, PlanIds};
 pub use durations::Durations;
 pub use estimates::{Estimate, Estimates};
 pub use execution::{Late, Outcome, PlanOrigin, Planning, Run, Times, clock_name};

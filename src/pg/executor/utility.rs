@@ -229,7 +229,12 @@ unsafe fn find(
             .then(|| super::parsed::constants(queryid))
             .flatten(),
     };
-    let description = Rc::new(describe::utility(&text, &command, kind == NodeTag::T_DoStmt)?);
+    let description = Rc::new(describe::utility(
+        &text,
+        &command,
+        key.planid,
+        kind == NodeTag::T_DoStmt,
+    )?);
     let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
     Some(Recorded {
         plan,

@@ -3,11 +3,12 @@
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, entry, file, listing, pending, room};
+use super::{access, control, entry, file, listing, pending, room};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
 use rowsource_core::model::{DatabaseSum, LazyDescription, Plan, PlanKey};
+use rowsource_core::planids;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row of `rowsource_info()`.
@@ -68,6 +69,21 @@ pub fn flips() -> Option<Vec<Event>> {
         });
     }
     Some(events)
+}
+
+/// Returns the planid of the plan that sessions know by this key, if this session is attached, and some session has described the plan.
+pub fn planid(by_oids: &PlanKey) -> Option<i64> {
+    let store = access::store()?;
+    // SAFETY: the control block stays mapped until the process ends.
+    planids::find(unsafe { control::planids(store.control) }, by_oids)
+}
+
+/// Notes the planid of the plan that sessions know by this key.
+pub fn note_planid(by_oids: &PlanKey, planid: i64) {
+    if let Some(store) = access::store() {
+        // SAFETY: the control block stays mapped until the process ends.
+        planids::note(unsafe { control::planids(store.control) }, by_oids, planid);
+    }
 }
 
 /// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does not have the plan, or

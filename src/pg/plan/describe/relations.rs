@@ -153,7 +153,7 @@ unsafe fn read_columns(relation: &pg_sys::RelationData) -> u64 {
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state of a started query.
-unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
+pub(super) unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
     // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
     unsafe {
         match tag(ps) {
