@@ -1,24 +1,28 @@
 //! What happens at the end of transactions and subtransactions.
 
+use super::listener::Listen;
 use super::{outermost_planner, response, statement};
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Whether the callbacks are registered.
-static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+pub struct Listener;
 
-/// Registers the callbacks.
-pub fn init() {
-    if !REGISTERED.replace(true) {
-        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument.
-        unsafe {
-            pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
-            pg_sys::RegisterSubXactCallback(Some(of_subtransaction), std::ptr::null_mut());
+impl Listen for Listener {
+    fn init() {
+        if !REGISTERED.replace(true) {
+            // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument.
+            unsafe {
+                pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
+                pg_sys::RegisterSubXactCallback(Some(of_subtransaction), std::ptr::null_mut());
+            }
         }
     }
 }
+
+/// Whether the callbacks are registered.
+static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 /// Ends what belongs to the transaction.
 ///

@@ -5,6 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
+use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
@@ -15,6 +16,56 @@ use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    fn init() {
+        // SAFETY: _PG_init runs once, before the hook can be called.
+        unsafe {
+            PREVIOUS.set(pg_sys::emit_log_hook);
+            pg_sys::emit_log_hook = Some(emit_log);
+        }
+    }
+
+    #[inline(always)]
+    fn after_start(call: &Call, started: Started) {
+        match started {
+            Started::Measured => {}
+            Started::Unmeasured => begins(call.query),
+            Started::NotAttached => not_attached(call.query),
+        }
+    }
+
+    #[inline(always)]
+    fn has_run(call: &Call, is_measured: bool, has_failed: bool) {
+        if has_failed {
+            run_failed();
+        }
+        if !is_measured {
+            // SAFETY: the query is valid, as `Call` promises.
+            unsafe { query_ended(call.query) };
+        }
+    }
+
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        // SAFETY: the statement and its text are live, as `Utility` promises.
+        unsafe {
+            let counted = utility_begins(utility.statement);
+            body(utility);
+            if let Some(counted) = counted {
+                utility_ended(&counted, utility.source);
+            }
+        }
+    }
+
+    fn ended_while_off(utility: Option<NodeTag>) {
+        if !utility.is_some_and(concerns_session) {
+            ended_while_off();
+        }
+    }
+}
 
 /// The maximal bytes that are shown of a statement's text or of an error's message.
 const MAX_SHOWN: usize = 120;
@@ -95,15 +146,6 @@ static ENDED_WHILE_OFF: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0)
 static RUN_FAILED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 static PREVIOUS: BackendLocal<Cell<pg_sys::emit_log_hook_type>> = BackendLocal::new(Cell::new(None));
 
-/// Sets the hook.
-pub fn init() {
-    // SAFETY: _PG_init runs once, before the hook can be called.
-    unsafe {
-        PREVIOUS.set(pg_sys::emit_log_hook);
-        pg_sys::emit_log_hook = Some(emit_log);
-    }
-}
-
 /// Notes that the client's current statement displays statistics, or uses the extension in another way.
 pub fn displaying() {
     DISPLAYED.set(server::message_time());
@@ -122,14 +164,14 @@ pub fn uses_extension(query: *const QueryDesc) {
 }
 
 /// Notes that this query could not be set up for measuring.
-pub fn not_attached(query: *const QueryDesc) {
+fn not_attached(query: *const QueryDesc) {
     if !std::ptr::eq(OWN.get(), query) {
         NOT_ATTACHED.set(query);
     }
 }
 
 /// Notes that this query begins, and is not to be measured. An earlier one may have had the same address.
-pub fn begins(query: *const QueryDesc) {
+fn begins(query: *const QueryDesc) {
     if std::ptr::eq(NOT_ATTACHED.get(), query) {
         NOT_ATTACHED.set(std::ptr::null());
     }
@@ -144,7 +186,7 @@ pub fn ended_while_off() {
 }
 
 /// Notes that an error has ended a run.
-pub fn run_failed() {
+fn run_failed() {
     if nesting::depth() == 0 {
         RUN_FAILED.set(server::message_time());
     }
@@ -155,7 +197,7 @@ pub fn run_failed() {
 /// # Safety
 /// `query` must be valid.
 #[inline(never)]
-pub unsafe fn query_ended(query: *mut QueryDesc) {
+unsafe fn query_ended(query: *mut QueryDesc) {
     // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
     let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
     // A query of a deferred trigger is a part of the commit.
@@ -274,7 +316,7 @@ pub fn concerns_session(utility: NodeTag) -> bool {
 
 /// What is kept of a utility statement until it ends.
 #[derive(Clone, Copy)]
-pub struct Utility {
+struct UtilityBegun {
     tag: CommandTag::Type,
     location: i32,
     length: i32,
@@ -287,12 +329,12 @@ pub struct Utility {
 ///
 /// # Safety
 /// `statement` must be a live utility statement.
-pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
+unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<UtilityBegun> {
     // SAFETY: the utility statement is live by the caller's promise.
     unsafe {
         let node = (*statement).utilityStmt;
         let counts = !concerns_session(tag(node)) && tag(node) != NodeTag::T_CreateExtensionStmt;
-        (counts && nesting::depth() == 0).then(|| Utility {
+        (counts && nesting::depth() == 0).then(|| UtilityBegun {
             tag: unguarded::CreateCommandTag(node),
             location: (*statement).stmt_location,
             length: (*statement).stmt_len,
@@ -306,7 +348,7 @@ pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
 /// # Safety
 /// `source` must be the statement's text.
 #[inline(never)]
-pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
+unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
     if session::last_at() == statement.measured_before {
         // SAFETY: the text is valid by the caller's promise.
         let text = || unsafe { beginning(source, statement.location, statement.length) };
