@@ -30,6 +30,9 @@ const ALIKE: f64 = 0.5;
 /// With a smaller `sampfreq`, the timer itself takes too much of the time in which beats come.
 const LEAST_MAX_GAP: f64 = 64.0;
 
+/// A smaller part of the time watched is no beat.
+const ROUNDED: f64 = 1e-3;
+
 /// The timers of a node and of those below it take about this part of its time, in which beats come too.
 const TIMER: f64 = 0.02;
 
@@ -92,6 +95,7 @@ impl Watch {
     #[inline]
     pub(super) fn skip_call(&mut self, ticks: f64, evidence: &LongCallEvidence) {
         self.watched -= evidence.period as f32;
+        self.squares -= (evidence.period * evidence.period) as f32;
         if self.since > 0 {
             self.since += at_least(ticks, 0.0) as u64;
         }
@@ -103,7 +107,8 @@ impl Watch {
         let [watched, inside, of_beats, squares] =
             [self.watched, self.inside, self.variance, self.squares].map(f64::from);
         let whole = until.saturating_sub(self.since) as i64 as f64;
-        if self.since == 0 || watched <= 0.0 || whole <= 0.0 {
+        // What is left of the beats in calls that were found for certain was rounded.
+        if self.since == 0 || watched <= ROUNDED * whole || squares <= 0.0 {
             return (sampled, variance);
         }
         let one = squares / watched;
