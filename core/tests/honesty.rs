@@ -197,7 +197,7 @@ fn rare() -> Vec<Shape> {
         for long in [10e3, 40e3, 100e3, 400e3, 2e6, 20e6] {
             let share = long / period as f64;
             // What is less than a twentieth of the time is no shape of its own.
-            if share < 15.0 || share > 100_000.0 {
+            if !(15.0..=100_000.0).contains(&share) {
                 continue;
             }
             let calls = (100e6 / (300.0 + share)).clamp(2000.0, 100_000.0) as u64;
@@ -357,7 +357,7 @@ fn stated_errors_hold() {
         "at random 127 of 6231: 2000 us",
         "each 1009 of 43818: 2000 us",
         "pareto 1.2 of 100000 up to 3 ms",
-        "lognormal 2 of 20000",
+        "lognormal 2 of 100000",
         "inner, inner side",
         "batches",
         "late beats",
