@@ -291,6 +291,8 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT last_processes float8,
     OUT time_error float8,
     OUT last_time_error float8,
+    OUT self_time_error float8,
+    OUT last_self_time_error float8,
     OUT timed_calls bigint,
     OUT last_timed_calls bigint,
     OUT timer_calls bigint,
@@ -407,6 +409,8 @@ COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, o
 COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
 COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_time_error IS 'One standard error of self_time, in milliseconds: that of the node and of all nodes right below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_self_time_error IS 'self_time_error of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
 COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
@@ -917,6 +921,7 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT total_time float8,
     OUT self_time float8,
     OUT time_error float8,
+    OUT self_time_error float8,
     OUT shared_blks_hit bigint,
     OUT shared_blks_read bigint,
     OUT shared_blks_dirtied bigint,
@@ -965,6 +970,7 @@ COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so f
 COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
 COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
 COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time, in milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_live.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
