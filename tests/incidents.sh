@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Plays the seven incidents of docs/on-call.md on the throwaway server of scripts/server.sh, and prints what the page's commands say:
-#   scripts/server.sh start; tests/incidents.sh; scripts/server.sh stop
-# The commands are read from the page, so what is printed is what the page shows.
+#   scripts/server.sh restart; tests/incidents.sh; scripts/server.sh stop
+# The commands are read from the page. The samples of a run before would be in the outputs, so restart the server for each.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 db() { "$root/scripts/server.sh" psql -q "$@"; }
