@@ -305,46 +305,54 @@ fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
     )
 }
 
+/// What decides which of several plans is shown: whether it is of another database and of another user, and its total time.
+type Rank = ((bool, bool), f64, PlanKey);
+
 /// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the one that took the most
 /// time. Ignores plans that the user may not see: an error that mentions them would reveal that they exist.
 fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> bool) -> Option<Found> {
     let mut keys = session::keys();
     keys.retain(|key| is_wanted(key) && server::may_see(key.userid));
-    let mut plans: Vec<((bool, bool), f64, PlanKey)> = memory::with_room(keys.len());
+    // By distance, and then by time.
+    let is_before = |one: &Rank, other: &Rank| (one.0, -one.1) < (other.0, -other.1);
+    let (mut plans, mut first, mut next) = (0, None::<(Rank, Plan)>, None::<Rank>);
     for key in keys {
         server::check_for_interrupts();
         memory::ensure();
-        if let Some(plan) = session::plan(&key).filter(&fits) {
-            let distance = (
-                key.datid != server::database_id(),
-                key.userid != server::user_id(),
-            );
-            plans.push((distance, plan.statistics.times.total_ms, key));
+        let Some(plan) = session::plan(&key).filter(&fits) else {
+            continue;
+        };
+        let distance = (
+            key.datid != server::database_id(),
+            key.userid != server::user_id(),
+        );
+        let rank = (distance, plan.statistics.times.total_ms, key);
+        plans += 1;
+        if first.as_ref().is_none_or(|(first, _)| is_before(&rank, first)) {
+            next = first.replace((rank, plan)).map(|(rank, _)| rank);
+        } else if next.is_none_or(|next| is_before(&rank, &next)) {
+            next = Some(rank);
         }
     }
-    plans.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
-    let (distance, _, first) = plans.first()?;
-    let choice = plans.get(1).map(|(further, _, next)| {
+    let ((distance, _, key), plan) = first?;
+    let choice = next.map(|(further, _, next)| {
         let nearer = if distance == further {
             ""
         } else {
             "this database, this user and "
         };
         let ids = |key: &PlanKey| (key.queryid, key.planid);
-        let next = match ids(next) == ids(first) {
+        let next = match ids(&next) == ids(&key) {
             true => String::new(),
             false => format!(
                 "The next one is rowsource_display({}, {}). ",
                 next.queryid, next.planid
             ),
         };
-        format!(
-            "plan 1 of {}, by {nearer}total time. {next}pg_stat_rowsource_plans lists all.",
-            plans.len()
-        )
+        format!("plan 1 of {plans}, by {nearer}total time. {next}pg_stat_rowsource_plans lists all.")
     });
     Some(Found {
-        plan: session::plan(first)?,
+        plan,
         last: None,
         choice,
     })

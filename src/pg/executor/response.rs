@@ -155,10 +155,10 @@ fn utility_ended(before: i64) {
     }
 }
 
-/// Notes that a query of the client that is not measured has ended, if another one may follow, or the commit of one before it.
+/// Notes that a query that is not measured has ended, if a client sent it, and another one may follow, or the commit of one before it.
 #[inline(always)]
-pub fn other_ended(is_followed: impl FnOnce() -> bool) {
-    if RESPONSE.committed.get() != Committed::Nothing || is_followed() {
+pub fn other_ended(is_sent: impl FnOnce() -> bool, is_followed: impl FnOnce() -> bool) {
+    if (RESPONSE.committed.get() != Committed::Nothing || is_followed()) && is_sent() {
         RESPONSE.end.set(now());
     }
 }

@@ -198,13 +198,9 @@ fn run_failed() {
 /// `query` must be valid.
 #[inline(never)]
 unsafe fn query_ended(query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
-    // A query of a deferred trigger is a part of the commit.
-    let is_sent = to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone);
-    if is_sent && nesting::depth() == 0 {
-        // SAFETY: the caller promises what the function requires.
-        response::other_ended(|| unsafe { is_followed(query) });
+    if nesting::depth() == 0 {
+        // SAFETY: the caller promises what the functions require.
+        response::other_ended(|| unsafe { is_sent(query) }, || unsafe { is_followed(query) });
     }
     if std::ptr::eq(OWN.get(), query) {
         return OWN.set(std::ptr::null());
@@ -224,7 +220,18 @@ unsafe fn query_ended(query: *mut QueryDesc) {
     unsafe { note_query(what, query) }
 }
 
-/// Returns whether another statement follows in the text of a query: only then may it be one of the same message.
+/// Returns whether a client gets the rows of a query. One of a deferred trigger is a part of the commit.
+///
+/// # Safety
+/// `query` must be valid.
+unsafe fn is_sent(query: *mut QueryDesc) -> bool {
+    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
+    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
+    to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone)
+}
+
+/// Returns whether another statement follows in the text of a query: only then may it be one of the same message. PostgreSQL runs
+/// several statements of a message in a transaction block.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -232,6 +239,10 @@ unsafe fn query_ended(query: *mut QueryDesc) {
 unsafe fn is_followed(query: *mut QueryDesc) -> bool {
     /// So many bytes may end the last statement.
     const MOST_AT_END: usize = 4;
+    // SAFETY: the function has no preconditions.
+    if !unsafe { unguarded::IsTransactionBlock() } {
+        return false;
+    }
     // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which has the statement's part. At the
     // end of the text is a zero byte.
     unsafe {

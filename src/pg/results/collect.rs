@@ -119,8 +119,17 @@ impl Nodes for Collector<'_> {
         called.map_or(Called::default(), |(buffers, wal)| Called::of(&buffers, &wal))
     }
 
+    /// An Append runs its asynchronous scans without their wrappers. The first one calls what they all need, and core has measured its time
+    /// with that.
     fn last_caller(&self, i: usize) -> Caller {
-        self.nodes.last_caller(i)
+        let caller = self.nodes.last_caller(i);
+        let Caller::Node(append) = caller else {
+            return caller;
+        };
+        let is_below = |node: &NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
+        // SAFETY: the plan states are live, because `new` requires that.
+        let is_async = |node: NodeRef| unsafe { is_below(&node) && (*node.plan_state()).async_capable };
+        self.nodes.iter().position(is_async).map_or(caller, Caller::Node)
     }
 
     fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {

@@ -13,13 +13,16 @@ use std::ffi::CStr;
 /// The set-returning function that was called last.
 static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
-/// Returns whether the current user may execute a function without arguments of the extension whose set-returning function runs.
-pub fn may_execute(function: &str) -> bool {
+/// Returns the schema of the extension whose set-returning function runs.
+pub fn schema() -> Option<String> {
     // SAFETY: the function accepts any number.
     let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(CALLED.get())) };
-    let Some(schema) = server::schema_name(schema.to_u32()) else {
-        return false;
-    };
+    server::schema_name(schema.to_u32())
+}
+
+/// Returns whether the current user may execute a function without arguments of that extension.
+pub fn may_execute(function: &str) -> bool {
+    let Some(schema) = schema() else { return false };
     let function = format!("{}.{function}()", server::quoted_identifier(&schema));
     // SAFETY: the function takes two texts.
     let may = unsafe {
@@ -89,7 +92,6 @@ pub fn inet(text: &str) -> Value {
 
 /// The rows that a set-returning function returns.
 pub struct Rows {
-    function: pg_sys::Oid,
     result: *mut pg_sys::ReturnSetInfo,
     columns: usize,
     values: Vec<pg_sys::Datum>,
@@ -118,7 +120,6 @@ impl Rows {
             );
             pg_sys::MemoryContextSwitchTo(row_context);
             Rows {
-                function: (*(*fcinfo).flinfo).fn_oid,
                 result,
                 columns: (*(*result).setDesc).natts as usize,
                 values: Vec::new(),
@@ -126,13 +127,6 @@ impl Rows {
                 row_context,
             }
         }
-    }
-
-    /// Returns the schema of the function that returns them.
-    pub fn function_schema(&self) -> Option<String> {
-        // SAFETY: the function accepts any number.
-        let schema = unsafe { pg_sys::get_func_namespace(self.function) };
-        server::schema_name(schema.to_u32())
     }
 
     /// Adds a row. May be cancelled.

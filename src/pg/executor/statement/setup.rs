@@ -50,10 +50,12 @@ pub unsafe fn attach(
     // SAFETY: the state of a started query is live.
     let (instrument, context) = unsafe { ((*estate).es_instrument, (*estate).es_query_cxt) };
     let requested_by_others = requested_before | (instrument & !added_by_us);
-    let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
-        explain::with_auto_explain(setting)
+    let with_auto_explain;
+    let setting = if requested_by_others & INSTRUMENT_TIMER != 0 {
+        with_auto_explain = explain::with_auto_explain(setting);
+        &with_auto_explain
     } else {
-        *setting
+        setting
     };
     let mode = mode(setting, requested_by_others);
     let mut found = tree::Nodes::new();
