@@ -4,6 +4,7 @@ use postgres::Client;
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::environment::environment;
 use rowsource_tests::explain::{describe, first_column};
+use rowsource_tests::server::SHIPPED;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
 use rowsource_tests::warm_up::warmed_up;
@@ -448,14 +449,12 @@ fn a_restart_and_a_restored_dump_change_nothing() {
     assert_eq!(queryids, if major(&mut client) < 18 { 2 } else { 1 });
 }
 
-/// Runs a statement in a new session, and returns how often that read catalogs which only a description reads a second time.
-fn scans_of_catalogs(server: &Server, level: &str, sql: &str) -> i64 {
+/// Runs a statement in a new session, and returns how often that searched indexes of catalogs: a description does more of it.
+fn scans_of_catalogs(server: &Server, sql: &str) -> i64 {
     let mut new = server.connect();
     run_each(
         &mut new,
-        &format!(
-            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET pg_rowsource.statistics_level = {level}"
-        ),
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET pg_rowsource.statistics_level = typical",
     );
     run_each(&mut new, "BEGIN");
     new.simple_query(sql).expect("the statement runs");
@@ -463,28 +462,26 @@ fn scans_of_catalogs(server: &Server, level: &str, sql: &str) -> i64 {
     value(
         &mut new,
         "SELECT sum(pg_stat_get_xact_numscans(indexrelid))::int8 FROM pg_index
-          WHERE indrelid IN ('pg_namespace'::regclass, 'pg_opclass'::regclass)",
+          WHERE indrelid < 16384",
     )
 }
 
 /// A new session describes nothing that the store has.
 #[test]
 fn a_new_session_describes_no_known_plan() {
-    let server = basic_server("identity-known", &[]);
+    let server = basic_server("identity-known", &[SHIPPED]);
     let mut client = server.connect();
     run_each(&mut client, TABLES);
     let statement = BY_NAME.replace(" t ", " public.t ");
-    let unmeasured = scans_of_catalogs(&server, "basic", &statement);
-    let first = scans_of_catalogs(&server, "typical", &statement);
-    assert!(first > unmeasured, "{first} {unmeasured}");
-    for _ in 0..2 {
-        assert_eq!(scans_of_catalogs(&server, "typical", &statement), unmeasured);
-    }
+    let scans = || scans_of_catalogs(&server, &statement);
+    let (first, known) = (scans(), scans());
+    assert!(first > known, "{first} {known}");
+    assert_eq!(scans(), known);
     // Its index has another OID and the same name: one session describes it again, and no other.
     run_each(&mut client, "REINDEX INDEX CONCURRENTLY t_name");
-    let again = scans_of_catalogs(&server, "typical", &statement);
-    assert!(again > unmeasured, "{again} {unmeasured}");
-    assert_eq!(scans_of_catalogs(&server, "typical", &statement), unmeasured);
+    let again = scans();
+    assert!(again > known, "{again} {known}");
+    assert_eq!(scans(), known);
     let calls: Vec<i64> = client
         .query(
             "SELECT calls FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM public.t WHERE lower%'",
@@ -494,7 +491,7 @@ fn a_new_session_describes_no_known_plan() {
         .iter()
         .map(|row| row.get(0))
         .collect();
-    assert_eq!(calls, [5]);
+    assert_eq!(calls.iter().sum::<i64>(), 5);
 }
 
 /// A description waits for nobody who changes tables, indexes, schemas or types, and finds what is committed.
@@ -552,7 +549,7 @@ fn a_statement_inside_a_parallel_query_has_the_same_planid() {
     client
         .batch_execute(
             "CREATE FUNCTION name_of(i int) RETURNS int PARALLEL SAFE LANGUAGE plpgsql AS
-                 $$ BEGIN RETURN (SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'); END $$",
+                 $$ BEGIN SELECT max(id) INTO i FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'; RETURN i; END $$",
         )
         .expect("the function is made");
     // No worker starts, so the leader runs all.
@@ -560,7 +557,7 @@ fn a_statement_inside_a_parallel_query_has_the_same_planid() {
         &mut client,
         "CREATE TABLE many AS SELECT i FROM generate_series(1, 1000) i; ANALYZE many;
          SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
-         SET max_parallel_workers = 0; RESET enable_seqscan",
+         SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; RESET enable_seqscan",
     );
     let outer = "SELECT count(name_of(i)) FROM many";
     let plan = first_column(&mut client, &format!("EXPLAIN {outer}")).join("\n");
@@ -572,8 +569,9 @@ fn a_statement_inside_a_parallel_query_has_the_same_planid() {
     );
     let alone = planid(
         &mut client,
-        "SELECT (SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open')",
+        "SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'",
     );
+    println!("{:#?}", texts(&mut client, "SELECT planid::text, calls::text, toplevel::text, query FROM pg_stat_rowsource_plans"));
     let inside = texts(
         &mut client,
         "SELECT planid::text, (calls > 0)::text FROM pg_stat_rowsource_plans
