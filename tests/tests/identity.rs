@@ -4,11 +4,10 @@ use postgres::Client;
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::environment::environment;
 use rowsource_tests::explain::{describe, first_column};
-use rowsource_tests::server::SHIPPED;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
 use rowsource_tests::warm_up::warmed_up;
-use rowsource_tests::{Server, schema};
+use rowsource_tests::{SHIPPED, Server, schema};
 use std::collections::HashMap;
 use std::process::Command;
 
@@ -557,7 +556,7 @@ fn a_statement_inside_a_parallel_query_has_the_same_planid() {
         &mut client,
         "CREATE TABLE many AS SELECT i FROM generate_series(1, 1000) i; ANALYZE many;
          SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
-         SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; RESET enable_seqscan",
+         SET pg_rowsource.track = 'all'; SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; RESET enable_seqscan",
     );
     let outer = "SELECT count(name_of(i)) FROM many";
     let plan = first_column(&mut client, &format!("EXPLAIN {outer}")).join("\n");
@@ -571,7 +570,6 @@ fn a_statement_inside_a_parallel_query_has_the_same_planid() {
         &mut client,
         "SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'",
     );
-    println!("{:#?}", texts(&mut client, "SELECT planid::text, calls::text, toplevel::text, query FROM pg_stat_rowsource_plans"));
     let inside = texts(
         &mut client,
         "SELECT planid::text, (calls > 0)::text FROM pg_stat_rowsource_plans
