@@ -490,6 +490,7 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT query text,
     OUT textid bigint,
     OUT assigned_planid bigint,
+    OUT gone_indexes text[],
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -568,6 +569,7 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the
 COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN pg_stat_rowsource_plans.textid IS 'Identifies the statement by its text without constants, spaces and comments: the same on each server, where queryids differ';
 COMMENT ON COLUMN pg_stat_rowsource_plans.assigned_planid IS 'The planid that PostgreSQL or another extension gave the plan, from 18 on';
+COMMENT ON COLUMN pg_stat_rowsource_plans.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when this plan was first seen, at most 8; NULL if none';
 COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
 COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
 COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';

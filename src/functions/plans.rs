@@ -73,6 +73,12 @@ impl Row {
         Some(stored.plan.description.ids)
     }
 
+    /// Returns the indexes of the plan before that are gone, if there are some and the user may see them.
+    fn gone_indexes(&self) -> Option<&[String]> {
+        let stored = self.stored.as_ref().filter(|stored| stored.is_visible)?;
+        Some(&*stored.plan.description.gone_indexes).filter(|gone| !gone.is_empty())
+    }
+
     fn caller(&self) -> Option<i64> {
         let is_visible = self.stored.as_ref().is_some_and(|stored| stored.is_visible);
         Some(self.totals.plan.caller).filter(|caller| *caller != 0 && is_visible)
@@ -108,6 +114,9 @@ pub fn columns() -> Columns<Row> {
         textid: bigint = row.ids().map(|ids| ids.textid);
         /// The planid that PostgreSQL or another extension gave the plan, from 18 on
         assigned_planid: bigint = row.ids().map(|ids| ids.assigned).filter(|planid| *planid != 0);
+        /// The indexes that the query's plan before used and that were gone when this plan was first seen, at most 8;
+        /// NULL if none
+        gone_indexes: texts = row.gone_indexes();
         /// Executions, including failed and cancelled ones
         calls: bigint = row.totals.plan.times.calls;
         /// Executions that an error ended

@@ -7,7 +7,7 @@ use rowsource_tests::explain::{describe, first_column};
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
 use rowsource_tests::warm_up::warmed_up;
-use rowsource_tests::{Server, schema};
+use rowsource_tests::{SHIPPED, Server, schema};
 use std::collections::HashMap;
 use std::process::Command;
 
@@ -446,4 +446,134 @@ fn a_restart_and_a_restored_dump_change_nothing() {
         &format!("SELECT count(DISTINCT queryid) FROM pg_stat_rowsource_plans WHERE planid = {first}"),
     );
     assert_eq!(queryids, if major(&mut client) < 18 { 2 } else { 1 });
+}
+
+/// Runs a statement in a new session, and returns how often that searched indexes of catalogs: a description does more of it.
+fn scans_of_catalogs(server: &Server, sql: &str) -> i64 {
+    let mut new = server.connect();
+    run_each(
+        &mut new,
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET pg_rowsource.statistics_level = typical",
+    );
+    run_each(&mut new, "BEGIN");
+    new.simple_query(sql).expect("the statement runs");
+    run_each(&mut new, "SET pg_rowsource.statistics_level = basic");
+    value(
+        &mut new,
+        "SELECT sum(pg_stat_get_xact_numscans(indexrelid))::int8 FROM pg_index
+          WHERE indrelid < 16384",
+    )
+}
+
+/// A new session describes nothing that the store has.
+#[test]
+fn a_new_session_describes_no_known_plan() {
+    let server = basic_server("identity-known", &[SHIPPED]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLES);
+    let statement = BY_NAME.replace(" t ", " public.t ");
+    let scans = || scans_of_catalogs(&server, &statement);
+    let (first, known) = (scans(), scans());
+    assert!(first > known, "{first} {known}");
+    assert_eq!(scans(), known);
+    // Its index has another OID and the same name: one session describes it again, and no other.
+    run_each(&mut client, "REINDEX INDEX CONCURRENTLY t_name");
+    let again = scans();
+    assert!(again > known, "{again} {known}");
+    assert_eq!(scans(), known);
+    let calls: Vec<i64> = client
+        .query(
+            "SELECT calls FROM pg_stat_rowsource_plans WHERE query LIKE '%FROM public.t WHERE lower%'",
+            &[],
+        )
+        .expect("the view is read")
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(calls.iter().sum::<i64>(), 5);
+}
+
+/// A description waits for nobody who changes tables, indexes, schemas or types, and finds what is committed.
+#[test]
+fn what_others_change_is_not_waited_for() {
+    let server = basic_server("identity-altered", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE SCHEMA s; CREATE TYPE s.mood AS ENUM ('sad', 'happy');
+         CREATE TABLE s.part (id int, mood s.mood, name text) PARTITION BY LIST (id);
+         CREATE TABLE s.part_1 PARTITION OF s.part FOR VALUES IN (1);
+         CREATE TABLE s.part_2 PARTITION OF s.part FOR VALUES IN (2);
+         CREATE INDEX part_1_name ON s.part_1 (lower(name)) WHERE mood = 'sad';
+         INSERT INTO s.part SELECT 1, 'sad', 'name ' || i FROM generate_series(1, 1000) i; ANALYZE s.part",
+    );
+    let statement = "SELECT count(*) FROM s.part WHERE id = 1 AND mood = 'sad' AND lower(name) = 'name 5'";
+    let run = |statement: &str| {
+        let mut new = server.connect();
+        run_each(
+            &mut new,
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET lock_timeout = '2s'",
+        );
+        planid(&mut new, statement)
+    };
+    let first = run(statement);
+    let mut other = server.connect();
+    for (number, change) in [
+        "LOCK TABLE s.part_2 IN ACCESS EXCLUSIVE MODE",
+        "ALTER INDEX s.part_1_name RENAME TO part_1_other",
+        "ALTER SCHEMA s RENAME TO other",
+        "ALTER TYPE s.mood RENAME VALUE 'sad' TO 'blue'",
+        "ALTER TYPE s.mood RENAME TO humour",
+        "CREATE INDEX ON s.part_2 (name)",
+        "ALTER TABLE s.part_1 SET (autovacuum_enabled = off)",
+    ]
+    .iter()
+    .enumerate()
+    {
+        run_each(&mut other, &format!("BEGIN; {change}"));
+        // Another statement of the same plan, which no session has described.
+        let columns = ", 1".repeat(number + 1);
+        let same = statement.replace("count(*)", &format!("count(*){columns}"));
+        assert_eq!(run(&same), first, "{change}");
+        run_each(&mut other, "ROLLBACK");
+    }
+}
+
+/// The leader of a parallel query describes the statements of its functions, although settings cannot be changed then.
+#[test]
+fn a_statement_inside_a_parallel_query_has_the_same_planid() {
+    let server = basic_server("identity-parallel", &[]);
+    let mut client = server.connect();
+    run_each(&mut client, TABLES);
+    client
+        .batch_execute(
+            "CREATE FUNCTION name_of(i int) RETURNS int PARALLEL SAFE LANGUAGE plpgsql AS
+                 $$ BEGIN SELECT max(id) INTO i FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'; RETURN i; END $$",
+        )
+        .expect("the function is made");
+    // No worker starts, so the leader runs all.
+    run_each(
+        &mut client,
+        "CREATE TABLE many AS SELECT i FROM generate_series(1, 1000) i; ANALYZE many;
+         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+         SET pg_rowsource.track = 'all'; SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; RESET enable_seqscan",
+    );
+    let outer = "SELECT count(name_of(i)) FROM many";
+    let plan = first_column(&mut client, &format!("EXPLAIN {outer}")).join("\n");
+    assert!(plan.contains("Gather"), "{plan}");
+    measured(&mut client, outer);
+    run_each(
+        &mut client,
+        "SET max_parallel_workers_per_gather = 0; SET enable_seqscan = off",
+    );
+    let alone = planid(
+        &mut client,
+        "SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'",
+    );
+    let inside = texts(
+        &mut client,
+        "SELECT planid::text, (calls > 0)::text FROM pg_stat_rowsource_plans
+          WHERE NOT toplevel AND query LIKE '%max(id)%'",
+    );
+    assert_eq!(inside, [[Some(alone.to_string()), Some("true".to_owned())]]);
 }

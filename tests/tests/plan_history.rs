@@ -308,3 +308,48 @@ fn the_rows_of_a_snapshot_are_found_by_an_index() {
         "{tables:?}"
     );
 }
+
+/// The indexes that the plan before used and that are gone are kept with the new plan, in the database's names.
+#[test]
+fn a_new_plan_keeps_which_indexes_are_gone() {
+    let server = basic_server("plan-history-gone", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE SCHEMA \"S\"; CREATE TABLE \"S\".t AS SELECT i AS id, i AS val FROM generate_series(1, 20000) i;
+         CREATE INDEX \"T_id\" ON \"S\".t (id); CREATE INDEX t_val ON \"S\".t (val); ANALYZE \"S\".t;
+         SET enable_indexscan = off; SET enable_indexonlyscan = off",
+    );
+    let statement = |what: &str| format!("SELECT {what} FROM \"S\".t WHERE id < 3 OR val < 3");
+    let gone = |client: &mut Client, what: &str| {
+        let gone = "SELECT gone_indexes::text FROM pg_stat_rowsource_plans";
+        texts(
+            client,
+            &format!("{gone} WHERE query LIKE 'SELECT {what} FROM \"S\".t%' ORDER BY first_seen_at"),
+        )
+        .concat()
+    };
+    let both = Some(r#"{"\"S\".\"T_id\"","\"S\".t_val"}"#.to_owned());
+    measured(&mut client, &statement("sum(val)"));
+    measured(&mut client, &statement("sum(id)"));
+    // The plan is another one, but no index is gone.
+    run_each(&mut client, "SET enable_bitmapscan = off");
+    measured(&mut client, &statement("sum(id)"));
+    assert_eq!(gone(&mut client, "sum(id)"), [None, None]);
+    run_each(
+        &mut client,
+        "SET enable_bitmapscan = on; DROP INDEX \"S\".\"T_id\", \"S\".t_val",
+    );
+    measured(&mut client, &statement("sum(val)"));
+    assert_eq!(gone(&mut client, "sum(val)"), [None, both.clone()]);
+    // Nothing is known of a plan before.
+    measured(&mut client, &statement("min(val)"));
+    assert_eq!(gone(&mut client, "min(val)"), [None]);
+    // It stays when another session describes the plan again, and when an index is there again.
+    run_each(
+        &mut client,
+        "CREATE INDEX t_val ON \"S\".t (val); ALTER TABLE \"S\".t ADD more int",
+    );
+    measured(&mut server.connect(), &statement("sum(val)"));
+    assert_eq!(gone(&mut client, "sum(val)"), [None, both]);
+}

@@ -61,6 +61,8 @@ pub struct PlanDescription {
     lists: Vec<List>,
     /// How many texts (of the statement, constants, conditions, names) were cut because they are too long.
     pub cut: u32,
+    /// The indexes of the plan before that were gone when this one was first described, as `schema.index`.
+    pub gone_indexes: Vec<String>,
 }
 
 impl PlanDescription {
@@ -75,6 +77,7 @@ impl PlanDescription {
             constants: None,
             names: None,
             lists: plan.lists,
+            gone_indexes: Vec::new(),
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
             nodes: plan.nodes,
         }
@@ -141,6 +144,7 @@ impl PlanDescription {
             nodes,
             constants: None,
             lists: Vec::new(),
+            gone_indexes: self.gone_indexes.clone(),
             ..*self
         }
     }
@@ -246,6 +250,11 @@ impl PlanDescription {
             + constants
             + size_of_val(&*self.lists)
             + self.text.len()
+            + self
+                .gone_indexes
+                .iter()
+                .map(|name| 32 + name.len())
+                .sum::<usize>()
             + self.nodes.iter().map(node_size).sum::<usize>()
     }
 

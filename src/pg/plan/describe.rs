@@ -162,7 +162,8 @@ impl StatementText<'_> {
 
 /// Returns the description of the plan of a started statement with this key, and whether its literals are
 /// those of an earlier execution. Creates the description unless this session knows a usable one, or `stored`
-/// returns the one that another session has made. Of a known one, the second value is how many changes of
+/// returns the one that another session has made; `before` returns that of the plan with a planid or, if there is none, of the plan
+/// before. Of a known one, the second value is how many changes of
 /// catalogs the session had heard of when its names were last compared. Returns `None` if there is no memory
 /// for it.
 ///
@@ -175,6 +176,7 @@ pub unsafe fn description<'a>(
     text: impl FnOnce() -> StatementText<'a>,
     known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<LazyDescription>,
+    before: impl FnOnce(i64) -> Option<LazyDescription>,
     found: &[Found],
 ) -> Option<(Rc<LazyDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
@@ -187,7 +189,7 @@ pub unsafe fn description<'a>(
             }
             let heard = server::catalog_changes();
             // SAFETY: the caller promises what the function requires.
-            let description = unsafe { describe(query, key, &text(), found) }?;
+            let description = unsafe { describe(query, key, &text(), before, found) }?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
@@ -202,7 +204,7 @@ pub unsafe fn description<'a>(
                 return Some((known.clone(), true));
             }
             // SAFETY: the caller promises what the function requires.
-            return unsafe { describe(query, key, &text, found) }
+            return unsafe { describe(query, key, &text, before, found) }
                 .map(|description| (Rc::new(description), false));
         }
     }
@@ -219,7 +221,7 @@ pub unsafe fn description<'a>(
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let description = unsafe { describe(query, key, &text, found)? };
+    let description = unsafe { describe(query, key, &text, before, found)? };
     Some((Rc::new(description), false))
 }
 
@@ -306,6 +308,7 @@ unsafe fn describe(
     query: *mut QueryDesc,
     key: &PlanKey,
     text: &StatementText,
+    before: impl FnOnce(i64) -> Option<LazyDescription>,
     found: &[Found],
 ) -> Option<LazyDescription> {
     let start = system::monotonic();
@@ -363,7 +366,17 @@ unsafe fn describe(
     let extents = unsafe { relations::extents(found) };
     // SAFETY: as above.
     let ids = unsafe { ids(query, key, text, found) };
-    let description = LazyDescription::new(described(text, kept, plan, ids), extents);
+    let mut description = described(text, kept, plan, ids);
+    if let Some(before) = before(ids.planid) {
+        let before = before.decoded();
+        description.gone_indexes = match before.ids.planid == ids.planid {
+            true => before.gone_indexes.clone(),
+            // SAFETY: as above. It reads catalogs.
+            false => unsafe { contained_or_cancelled(|| Some(relations::gone_indexes(&before.nodes))) }
+                .unwrap_or_default(),
+        };
+    }
+    let description = LazyDescription::new(description, extents);
     in_progress.end();
     Some(description)
 }

@@ -97,6 +97,8 @@ sql_types! {
         from &String = |it| srf::text(it),
         from String = |it| srf::text(&it),
         from Cow<'_, str> = |it| srf::text(&it);
+    /// Texts.
+    texts ("text[]"), from &[String] = |it| srf::texts(it);
     /// A text of any length in the encoding of the database, until a row is added.
     statement ("text"), reads Option<&'a CStr> = |call, n, _max| call.database_text(n);
     /// An OID.

@@ -50,6 +50,23 @@ pub fn text(text: &str) -> Value {
     Some(pg_sys::Datum::from(varlena))
 }
 
+/// Returns an array of texts.
+pub fn texts(texts: &[String]) -> Value {
+    let mut texts: Vec<pg_sys::Datum> = texts.iter().filter_map(|it| text(it)).collect();
+    // SAFETY: the elements are texts, of which these are the length, the way they are passed, and the alignment. They are copied.
+    let array = unsafe {
+        pg_sys::construct_array(
+            texts.as_mut_ptr(),
+            texts.len() as i32,
+            pg_sys::TEXTOID,
+            -1,
+            false,
+            pg_sys::TYPALIGN_INT as std::ffi::c_char,
+        )
+    };
+    Some(pg_sys::Datum::from(array))
+}
+
 /// Returns the name of an object.
 pub fn name(name: &str) -> Value {
     let name = std::ffi::CString::new(&*server::to_database(name)).ok()?;

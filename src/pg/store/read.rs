@@ -4,6 +4,7 @@
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, file, listing, pending, room};
+use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
@@ -95,6 +96,17 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
     let store = access::store()?;
     // SAFETY: statements are set up at a place where the session holds no lock and is outside of any boundary.
     unsafe { entry::description::read(&store, key) }
+}
+
+/// Returns a copy of a plan's description or, if the store does not have the plan, of the one with which its query ran before. The rest
+/// is as for [`description`].
+pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
+    description(key).or_else(|| {
+        let store = access::store().filter(|_| access::is_attached())?;
+        // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary, as for `description`.
+        let before = contained(|| unsafe { (*store.control).flips.with_table(|table| table.last_plan(key)) });
+        description(&before.ok()??)
+    })
 }
 
 /// Returns a copy of one plan, if the store has it.

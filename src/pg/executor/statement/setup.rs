@@ -330,6 +330,7 @@ unsafe fn target(
             || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key.with_plan(store::planid(&key)?, 0)),
+            |planid| store::description_or_before(&key.with_plan(planid, 0)),
             found,
         )?
     };
@@ -476,7 +477,10 @@ impl Target {
             let earlier = self.plan.description.borrow().clone();
             let known = Some((&earlier, &self.plan.compared_at));
             let by_oids = self.plan.by_oids;
-            if let Some(described) = describe::description(query, &by_oids, || text, known, || None, found) {
+            let before = |planid| store::description_or_before(&by_oids.with_plan(planid, 0));
+            if let Some(described) =
+                describe::description(query, &by_oids, || text, known, || None, before, found)
+            {
                 (self.description, self.older_literals) = described;
                 let planid = self.description.ids().planid;
                 if planid != self.plan.key.planid {
