@@ -584,10 +584,7 @@ fn bad_arguments_name_what_is_known() {
     let (_, message) = must_fail(&mut client, "SELECT rowsource_explain(1, 2)");
     assert_eq!(message, "no plan is kept for queryid 1, planid 2");
     let (_, message) = must_fail(&mut client, "SELECT rowsource_display(format => 'Json')");
-    assert!(
-        message.contains("rowsource_explain(format => 'json')"),
-        "{message}"
-    );
+    assert!(message.contains("rowsource_explain(format => 'json')"));
     // Others' plans are not there for a user who may not see them.
     run_measured(&mut client, "SELECT 4711");
     let ids = last_ids(&mut client);

@@ -204,6 +204,18 @@ unsafe fn visit(place: Found, walk: &mut Walk<'_>) {
     }
 }
 
+/// Returns whether a plan state is an Append some of whose scans run asynchronously.
+///
+/// # Safety
+/// The plan state must be initialised.
+pub unsafe fn runs_asynchronous_scans(plan_state: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and the cast follows its tag.
+    unsafe {
+        (*plan_state).type_ == NodeTag::T_AppendState
+            && (*plan_state.cast::<pg_sys::AppendState>()).as_nasyncplans > 0
+    }
+}
+
 /// Adds a node without asking whether there is room for it.
 ///
 /// # Safety

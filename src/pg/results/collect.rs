@@ -126,10 +126,15 @@ impl Nodes for Collector<'_> {
         let Caller::Node(append) = caller else {
             return caller;
         };
-        let is_below = |node: &NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
-        // SAFETY: the plan states are live, because `new` requires that.
-        let is_async = |node: NodeRef| unsafe { is_below(&node) && (*node.plan_state()).async_capable };
-        self.nodes.iter().position(is_async).map_or(caller, Caller::Node)
+        // SAFETY: the plan state is live, because `new` requires that.
+        if !unsafe { tree::runs_asynchronous_scans(self.nodes.get(append).plan_state()) } {
+            return caller;
+        }
+        let is_below = |node: NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
+        // SAFETY: as above.
+        let is_async = |i: &usize| unsafe { (*self.nodes.get(*i).plan_state()).async_capable };
+        let mut below = (append + 1..self.nodes.iter().len()).filter(|i| is_below(self.nodes.get(*i)));
+        below.find(is_async).map_or(caller, Caller::Node)
     }
 
     fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {
