@@ -129,5 +129,5 @@ fn a_page_shows_one_execution_or_all() {
         assert!(page.contains(expected) && page.contains("pg_sleep"), "{page}");
     }
     let (_, message) = must_fail(&mut client, "SELECT rowsource_html(1, 2)");
-    assert_eq!(message, "no plan is kept for queryid 1, planid 2");
+    assert!(message.starts_with("no plan is kept for queryid 1, planid 2"));
 }
