@@ -201,7 +201,8 @@ impl Statement {
         let for_client;
         let (plan, toplevel) = if self.is_toplevel() {
             (&target.plan, true)
-        } else if core_alive && nesting::depth() == 0 {
+        // SAFETY: what core has of the statement is live.
+        } else if core_alive && nesting::depth() == 0 && !unsafe { is_of_sql_function(self.query) } {
             for_client = target.for_client();
             (&for_client, true)
         } else {
@@ -276,6 +277,18 @@ impl Target {
         let key = self.plan.key.at_toplevel();
         session::known(&key).unwrap_or_else(|| session::new_plan(key, &self.description))
     }
+}
+
+/// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if that has not read all rows.
+///
+/// # Safety
+/// `query` must be valid.
+#[cold]
+#[inline(never)]
+unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
+    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
+    let to = unsafe { (*query).dest.as_ref() };
+    to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
 }
 
 /// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement inside a
