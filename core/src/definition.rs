@@ -62,7 +62,7 @@ pub fn hash(text: &str, names: &impl Names, hasher: &mut StableHasher) {
     let mut type_oid = 0;
     while let Some(word) = words.next() {
         let Some(name) = word.strip_prefix(':') else {
-            add(word, hasher);
+            hasher.text(word.as_bytes());
             continue;
         };
         match field(name) {
@@ -80,32 +80,26 @@ pub fn hash(text: &str, names: &impl Names, hasher: &mut StableHasher) {
                     if name == "consttype" {
                         type_oid = number;
                     }
-                    add(word, hasher);
+                    hasher.text(word.as_bytes());
                     let known = (number != 0).then(|| names.name(object, number)).flatten();
-                    add(known.as_deref().unwrap_or(digits), hasher);
-                    add(&value[digits.len()..], hasher);
+                    hasher.text(known.as_deref().unwrap_or(digits).as_bytes());
+                    hasher.text(&value.as_bytes()[digits.len()..]);
                     continue;
                 }
             }
         }
-        add(word, hasher);
+        hasher.text(word.as_bytes());
         if name == "constvalue" && words.clone().nth(1) == Some("[") {
             // Bytes are signed or not, as the processor's are.
             let bytes = words.clone().skip(2).map_while(|byte| byte.parse::<i16>().ok());
             let bytes: Vec<u8> = bytes.map(|byte| byte as u8).collect();
             words.nth(1 + bytes.len());
             match names.constant(type_oid, &bytes) {
-                Some(instead) => add(&instead, hasher),
+                Some(instead) => hasher.text(instead.as_bytes()),
                 None => hasher.bytes(bytes),
             }
         }
     }
-}
-
-/// Adds a word, and its end.
-fn add(word: &str, hasher: &mut StableHasher) {
-    hasher.bytes(word.bytes());
-    hasher.byte(0);
 }
 
 #[cfg(test)]

@@ -274,8 +274,8 @@ impl Target {
     #[cold]
     #[inline(never)]
     fn for_client(&self) -> Rc<KnownPlan> {
-        let key = self.plan.key.at_toplevel();
-        session::known(&key).unwrap_or_else(|| session::new_plan(key, &self.description))
+        let by_oids = self.plan.by_oids.at_toplevel();
+        session::known(&by_oids).unwrap_or_else(|| session::new_plan(by_oids, &self.description))
     }
 }
 

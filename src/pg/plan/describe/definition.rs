@@ -54,8 +54,7 @@ pub unsafe fn add(index: &RelationData, hash: &mut StableHasher) {
 
 /// Adds a text, or that there is none.
 fn text(text: Option<&str>, hash: &mut StableHasher) {
-    hash.bytes(text.unwrap_or_default().bytes());
-    hash.byte(0);
+    hash.text(text.unwrap_or_default().as_bytes());
 }
 
 /// Returns the name of an object, with its schema and the types of its arguments. Returns `None` if there is none with this OID.

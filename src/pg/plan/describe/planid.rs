@@ -34,7 +34,7 @@ pub unsafe fn planid(query: *mut QueryDesc, found: &[Found]) -> i64 {
         };
         for place in found.iter().filter(|place| !place.hidden) {
             let plan = (*place.plan_state).plan;
-            number.text(operation(plan).as_bytes());
+            number.hash.text(operation(plan).as_bytes());
             number.hash.number(u32::from(place.depth));
             number
                 .hash
@@ -95,6 +95,11 @@ impl Entries {
         }
     }
 
+    /// Returns the number of the entry that the statement names; 0 if there is none.
+    fn root(&self, number: u32) -> u32 {
+        self.roots.get(number as usize).copied().unwrap_or_default()
+    }
+
     /// Returns the entry with this number; numbers count from 1.
     fn get(&self, number: u32) -> Option<*mut pg_sys::RangeTblEntry> {
         self.entries.get((number as usize).wrapping_sub(1)).copied()
@@ -111,16 +116,10 @@ struct Number {
 }
 
 impl Number {
-    /// Adds a text.
-    fn text(&mut self, text: &[u8]) {
-        self.hash.bytes(text.iter().copied());
-        self.hash.byte(0);
-    }
-
     /// Adds the name of an object, if there is one with this OID.
     fn object(&mut self, object: Object, oid: Oid) {
         let name = definition::name(object, oid);
-        self.text(name.as_deref().unwrap_or_default().as_bytes());
+        self.hash.text(name.as_deref().unwrap_or_default().as_bytes());
     }
 
     /// Adds what distinguishes a node from others of its kind.
@@ -147,7 +146,7 @@ impl Number {
                     self.scanned(plan);
                     let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
                     if let Some(methods) = methods.as_ref() {
-                        self.text(CStr::from_ptr(methods.CustomName).to_bytes());
+                        self.hash.text(CStr::from_ptr(methods.CustomName).to_bytes());
                     }
                 }
                 NodeTag::T_FunctionScan => {
@@ -239,7 +238,7 @@ impl Number {
                 };
                 if expression.is_null() || tag(expression) != NodeTag::T_Var {
                     if !expression.is_null() {
-                        self.text(format!("{:?}", tag(expression)).as_bytes());
+                        self.hash.text(format!("{:?}", tag(expression)).as_bytes());
                         self.object(Object::Type, pg_sys::exprType(expression.cast()));
                     }
                     return;
@@ -273,8 +272,7 @@ impl Number {
     unsafe fn named_column(&mut self, number: u32, column: pg_sys::AttrNumber) {
         // SAFETY: the entry is live by the caller's promise, and its names are strings.
         unsafe {
-            let root = self.entries.roots.get(number as usize).copied();
-            self.hash.number(root.unwrap_or_default());
+            self.hash.number(self.entries.root(number));
             let Some(entry) = self.entries.get(number) else {
                 return;
             };
@@ -287,7 +285,7 @@ impl Number {
                     .map_or(std::ptr::null(), |name| (*name).sval)
             };
             if !name.is_null() {
-                self.text(CStr::from_ptr(name).to_bytes());
+                self.hash.text(CStr::from_ptr(name).to_bytes());
             }
         }
     }
@@ -301,8 +299,7 @@ impl Number {
         unsafe {
             let number = (*plan.cast::<pg_sys::Scan>()).scanrelid;
             // If a table is joined with itself, this tells the two scans apart.
-            let root = self.entries.roots.get(number as usize).copied();
-            self.hash.number(root.unwrap_or_default());
+            self.hash.number(self.entries.root(number));
             self.entry(number);
         }
     }
@@ -316,7 +313,7 @@ impl Number {
         // for relations that are not open.
         unsafe {
             let Some(entry) = self.entries.get(number) else {
-                return self.text(b"");
+                return self.hash.text(b"");
             };
             let oid = (*entry).relid;
             if oid == pg_sys::InvalidOid {
@@ -358,13 +355,13 @@ impl Number {
             if let Some(view) = refreshed {
                 let view = pg_sys::get_rel_name(Oid::from(view));
                 if !view.is_null() {
-                    self.text(b"refreshed");
-                    return self.text(CStr::from_ptr(view).to_bytes());
+                    self.hash.text(b"refreshed");
+                    return self.hash.text(CStr::from_ptr(view).to_bytes());
                 }
             }
             if is_temporary {
-                self.text(b"pg_temp");
-                self.text(name);
+                self.hash.text(b"pg_temp");
+                self.hash.text(name);
                 return self.columns(oid);
             }
             if self.schema.as_ref().is_none_or(|(known, _)| *known != schema) {
@@ -372,10 +369,9 @@ impl Number {
                 self.schema = Some((schema, name.unwrap_or_default()));
             }
             if let Some((_, schema)) = &self.schema {
-                self.hash.bytes(schema.bytes());
-                self.hash.byte(0);
+                self.hash.text(schema.as_bytes());
             }
-            self.text(name);
+            self.hash.text(name);
         }
     }
 
@@ -391,7 +387,7 @@ impl Number {
                 if name.is_null() {
                     break;
                 }
-                self.text(CStr::from_ptr(name).to_bytes());
+                self.hash.text(CStr::from_ptr(name).to_bytes());
                 self.object(Object::Type, pg_sys::get_atttype(table, column));
             }
         }
@@ -409,7 +405,7 @@ impl Number {
                 None => {
                     let name = pg_sys::get_rel_name(oid);
                     if !name.is_null() {
-                        self.text(CStr::from_ptr(name).to_bytes());
+                        self.hash.text(CStr::from_ptr(name).to_bytes());
                     }
                 }
             }
