@@ -17,11 +17,12 @@ CREATE FUNCTION rowsource_display(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
     pid int DEFAULT NULL,
+    pattern text DEFAULT NULL,
     format text DEFAULT 'ALLSTATS LAST'
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_0_2';
-COMMENT ON FUNCTION rowsource_display(bigint, bigint, int, text) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now';
+COMMENT ON FUNCTION rowsource_display(bigint, bigint, int, text, text) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now; with a pattern, the plan that took the most time of those whose statement contains it, in any letter case. In a pattern, % stands for any text';
 
 CREATE FUNCTION rowsource_explain(
     queryid bigint DEFAULT NULL,
@@ -129,7 +130,7 @@ CREATE FUNCTION rowsource_trace_start(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_start_0_2';
-COMMENT ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. with_waits: list each wait. with_binds: list the values of parameters. expires_after: how long the target counts';
+COMMENT ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) IS 'Begins the SQL trace of this session, and returns the name of its file; with conditions, that of all sessions for which they hold, and returns the number of the target. with_waits: list each wait. with_binds: list the values of parameters. expires_after: how long the target counts. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) TO them';
 REVOKE ALL ON FUNCTION rowsource_trace_start(bigint, int, text, text, text, inet, boolean, boolean, interval) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_stop(
@@ -138,7 +139,7 @@ CREATE FUNCTION rowsource_trace_stop(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_stop_0_2';
-COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them';
+COMMENT ON FUNCTION rowsource_trace_stop(int, boolean) IS 'Ends the SQL trace of this session, and returns the name of its last file; with target, removes this target, and with all_targets all of them. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_trace_stop(int, boolean) TO them';
 REVOKE ALL ON FUNCTION rowsource_trace_stop(int, boolean) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_trace_targets(
@@ -158,7 +159,7 @@ CREATE FUNCTION rowsource_trace_targets(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_targets_0_2';
-COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names';
+COMMENT ON FUNCTION rowsource_trace_targets() IS 'The rows of the view rowsource_trace_targets, with OIDs instead of names. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_trace_targets() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_trace_targets() TO pg_read_all_stats;
 
@@ -192,7 +193,7 @@ GRANT SELECT ON rowsource_trace_files TO PUBLIC;
 CREATE FUNCTION rowsource_trace_read_all() RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_read_all_0_2';
-COMMENT ON FUNCTION rowsource_trace_read_all() IS 'Does nothing: who may execute it may read the trace files of all sessions';
+COMMENT ON FUNCTION rowsource_trace_read_all() IS 'Does nothing: who may execute it may read the trace files of all sessions. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_trace_read_all() TO them';
 REVOKE ALL ON FUNCTION rowsource_trace_read_all() FROM PUBLIC;
 
 CREATE FUNCTION rowsource_tkprof(
@@ -221,13 +222,13 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_trace_events_0_2';
 COMMENT ON FUNCTION rowsource_trace_events(text, int) IS 'Returns trace files as Trace Event JSON, which Perfetto and speedscope open';
 
-CREATE FUNCTION rowsource_histogram_plot(
+CREATE FUNCTION rowsource_plot_buckets(
     bounds_us float8[],
     counts bigint[]
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_histogram_lines_0_2';
-COMMENT ON FUNCTION rowsource_histogram_plot(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
+AS 'MODULE_PATHNAME', 'rowsource_plot_buckets_0_2';
+COMMENT ON FUNCTION rowsource_plot_buckets(float8[], bigint[]) IS 'Plots a histogram: the lower bounds of its buckets in microseconds, and their counts';
 
 CREATE FUNCTION rowsource_last(
     OUT queryid bigint,
@@ -290,6 +291,8 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT last_processes float8,
     OUT time_error float8,
     OUT last_time_error float8,
+    OUT self_time_error float8,
+    OUT last_self_time_error float8,
     OUT timed_calls bigint,
     OUT last_timed_calls bigint,
     OUT timer_calls bigint,
@@ -406,6 +409,8 @@ COMMENT ON COLUMN pg_stat_rowsource.processes IS 'Processes that ran the node, o
 COMMENT ON COLUMN pg_stat_rowsource.last_processes IS 'processes of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.time_error IS 'One standard error of total_time, in milliseconds; 0 if every call was timed';
 COMMENT ON COLUMN pg_stat_rowsource.last_time_error IS 'time_error of the last execution';
+COMMENT ON COLUMN pg_stat_rowsource.self_time_error IS 'One standard error of self_time, in milliseconds: that of the node and of all nodes right below it';
+COMMENT ON COLUMN pg_stat_rowsource.last_self_time_error IS 'self_time_error of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.timed_calls IS 'Calls of the node that were timed';
 COMMENT ON COLUMN pg_stat_rowsource.last_timed_calls IS 'timed_calls of the last execution';
 COMMENT ON COLUMN pg_stat_rowsource.timer_calls IS 'How often the clock was read for the node';
@@ -483,6 +488,9 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT query text,
+    OUT textid bigint,
+    OUT assigned_planid bigint,
+    OUT gone_indexes text[],
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -559,6 +567,9 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its 
 COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN pg_stat_rowsource_plans.textid IS 'Identifies the statement by its text without constants, spaces and comments: the same on each server, where queryids differ';
+COMMENT ON COLUMN pg_stat_rowsource_plans.assigned_planid IS 'The planid that PostgreSQL or another extension gave the plan, from 18 on';
+COMMENT ON COLUMN pg_stat_rowsource_plans.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when this plan was first seen, at most 8; NULL if none';
 COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
 COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
 COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
@@ -746,7 +757,7 @@ CREATE FUNCTION rowsource_reset(
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_reset_0_2';
-COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any';
+COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_reset(oid, oid, bigint) TO them';
 REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_tempfile_io(
@@ -842,7 +853,7 @@ CREATE FUNCTION rowsource_tempfile_reset(
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2';
-COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases';
+COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_tempfile_reset(oid) TO them';
 REVOKE ALL ON FUNCTION rowsource_tempfile_reset(oid) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_logical_io(
@@ -918,6 +929,7 @@ CREATE FUNCTION pg_stat_rowsource_live(
     OUT total_time float8,
     OUT self_time float8,
     OUT time_error float8,
+    OUT self_time_error float8,
     OUT shared_blks_hit bigint,
     OUT shared_blks_read bigint,
     OUT shared_blks_dirtied bigint,
@@ -966,6 +978,7 @@ COMMENT ON COLUMN pg_stat_rowsource_live.rows IS 'Rows that it has returned so f
 COMMENT ON COLUMN pg_stat_rowsource_live.total_time IS 'Milliseconds in the node and all nodes below it so far, its current call included';
 COMMENT ON COLUMN pg_stat_rowsource_live.self_time IS 'Milliseconds in the node itself';
 COMMENT ON COLUMN pg_stat_rowsource_live.time_error IS 'One standard error of total_time, in milliseconds';
+COMMENT ON COLUMN pg_stat_rowsource_live.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_hit IS 'Blocks of tables and indexes that the node and those below it found in shared buffers';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_read IS 'Such blocks that they read';
 COMMENT ON COLUMN pg_stat_rowsource_live.shared_blks_dirtied IS 'Such blocks that they changed first';
@@ -1232,7 +1245,7 @@ COMMENT ON COLUMN rowsource_ash.userid IS 'The OID of the user of the statement'
 COMMENT ON COLUMN rowsource_ash.datid IS 'The OID of the database of the session';
 COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
-COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
 COMMENT ON COLUMN rowsource_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
@@ -1242,6 +1255,31 @@ COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that t
 COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 GRANT SELECT ON rowsource_ash TO PUBLIC;
+
+CREATE FUNCTION rowsource_ash(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    OUT sample_time timestamptz,
+    OUT pid int,
+    OUT leader_pid int,
+    OUT backend_type text,
+    OUT userid oid,
+    OUT datid oid,
+    OUT application_name text,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT blocking_pid int
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_ash_between_0_2';
+COMMENT ON FUNCTION rowsource_ash(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_ash_to_store(
     since timestamptz,
@@ -1302,7 +1340,7 @@ COMMENT ON COLUMN rowsource_top_activity.datname IS 'The database of the session
 COMMENT ON COLUMN rowsource_top_activity.userid IS 'The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did';
 COMMENT ON COLUMN rowsource_top_activity.datid IS 'The OID of the database of the sessions';
 COMMENT ON COLUMN rowsource_top_activity.queryid IS 'Identifies the statement that ran; NULL if it is not known';
-COMMENT ON COLUMN rowsource_top_activity.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_top_activity.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
 COMMENT ON COLUMN rowsource_top_activity.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_activity.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_activity.node_id IS 'The node that ran; NULL if none did';
@@ -1315,6 +1353,28 @@ COMMENT ON COLUMN rowsource_top_activity.percent IS 'The same in percent of all 
 COMMENT ON COLUMN rowsource_top_activity.average_active_sessions IS 'How many sessions did this on average';
 GRANT SELECT ON rowsource_top_activity TO PUBLIC;
 
+CREATE FUNCTION rowsource_top_activity(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT plan_shape bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT samples bigint,
+    OUT percent float8,
+    OUT average_active_sessions float8
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_top_activity_between_0_2';
+COMMENT ON FUNCTION rowsource_top_activity(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
 CREATE FUNCTION rowsource_ash_report(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL
@@ -1323,10 +1383,72 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_report_0_2';
 COMMENT ON FUNCTION rowsource_ash_report(text, text) IS 'Prints what sessions did in an interval, like Oracle''s ASH report; without arguments, in the last hour';
 
+CREATE FUNCTION rowsource_ash_report(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_ash_report_between_0_2';
+COMMENT ON FUNCTION rowsource_ash_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_blockers(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_0_2';
+COMMENT ON FUNCTION rowsource_blockers(text, text) IS 'Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of active sessions; without arguments, in the last hour';
+
+CREATE FUNCTION rowsource_blockers(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
+COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
-COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource, and returns its pid';
+COMMENT ON FUNCTION rowsource_ash_start() IS 'Starts the background worker that samples the sessions, if the server has not preloaded pg_rowsource, and returns its pid. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_ash_start() TO them';
 REVOKE ALL ON FUNCTION rowsource_ash_start() FROM PUBLIC;
 
 CREATE FUNCTION _rowsource_tempfile_times(
@@ -1421,7 +1543,7 @@ CREATE VIEW rowsource_trace_targets AS
            t.userid, t.datid, t.client_addr, t.queryid, t.with_waits, t.with_binds,
            pg_catalog.pg_get_userbyid(t.set_by_userid) AS set_by, t.set_at, t.expires_at, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.datid;
-COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL';
+COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
 COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
 COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
@@ -1780,7 +1902,7 @@ CREATE TABLE rowsource_snapshots (
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     active_time float8,
     bytes bigint,
-    format_version int NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format_version = 1)
+    format_version int NOT NULL DEFAULT 2 CONSTRAINT snapshot_of_this_version CHECK (format_version = 2)
 );
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
@@ -1869,6 +1991,7 @@ CREATE TABLE rowsource_snapshot_plans (
     plan_shape bigint NOT NULL,
     toplevel boolean NOT NULL,
     query text NOT NULL,
+    textid bigint,
     first_seen_at timestamptz NOT NULL,
     calls bigint NOT NULL,
     failed_calls bigint NOT NULL,
@@ -1888,7 +2011,7 @@ ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, qu
 CREATE INDEX rowsource_snapshot_plans_plan_idx
     ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, datid, toplevel, snap_id);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
-COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one';
+COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
 COMMENT ON COLUMN rowsource_snapshot_plans.datid IS 'The OID of the database in which the statement ran';
@@ -1897,6 +2020,7 @@ COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its
 COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
+COMMENT ON COLUMN rowsource_snapshot_plans.textid IS 'Identifies the statement by its text: the same on each server';
 COMMENT ON COLUMN rowsource_snapshot_plans.first_seen_at IS 'When the first execution ended';
 COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
@@ -1924,7 +2048,7 @@ CREATE TABLE rowsource_snapshot_descriptions (
 );
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
-COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan';
+COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
@@ -1958,7 +2082,7 @@ CREATE TABLE rowsource_snapshot_ash (
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_ash', '');
-COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten';
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
 COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
@@ -1968,7 +2092,7 @@ COMMENT ON COLUMN rowsource_snapshot_ash.userid IS 'The OID of the user of the s
 COMMENT ON COLUMN rowsource_snapshot_ash.datid IS 'The OID of the database of the session; NULL for a process without a database';
 COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
-COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if the statement is not measured';
+COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
 COMMENT ON COLUMN rowsource_snapshot_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
@@ -2013,7 +2137,7 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.textid, p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
@@ -2072,7 +2196,7 @@ BEGIN ATOMIC
     SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
       FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
 END;
-COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size';
+COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO them';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
 CREATE VIEW rowsource_interval_tempfile_io AS
@@ -2195,7 +2319,7 @@ CREATE VIEW rowsource_interval_plans AS
              WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid;
-COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted';
+COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_interval_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
@@ -2252,7 +2376,7 @@ BEGIN ATOMIC
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
 END;
-COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since';
+COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) TO pg_read_all_stats;
 

@@ -34,6 +34,8 @@ enum Track {
     Top,
     #[name = c"all"]
     All,
+    #[name = c"nested"]
+    Nested,
 }
 
 /// The clock that calls are timed with; `None` is `auto`.
@@ -173,7 +175,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         &ENABLED,
         About {
             name: c"pg_rowsource.enabled",
-            summary: c"Turns pg_rowsource on or off in all sessions.",
+            summary: c"Turns pg_rowsource on or off in all sessions. Set it with ALTER SYSTEM.",
             details: c"When off, nothing is measured, counted, sampled or written within a second, also in sessions that run a statement. What was recorded stays.",
             context: GucContext::Sighup,
             flags: GucFlags::default(),
@@ -242,7 +244,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     GucRegistry::define_enum_guc(
         c"pg_rowsource.track",
         c"Selects whether statements inside functions, triggers and procedures are measured.",
-        c"top: only statements that clients send. all: nested ones too.",
+        c"top: only statements that clients send. nested, or 'all': nested ones too.",
         &TRACK,
         GucContext::Userset,
         GucFlags::default(),
@@ -273,7 +275,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.max_memory",
-        c"Sets the shared memory that the statistics of plans may take.",
+        c"Sets the shared memory that the statistics of plans may take. Set it with ALTER SYSTEM.",
         c"New plans replace those that cost least.",
         &MAX_MEMORY,
         2 * 1024,
@@ -283,7 +285,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     );
     GucRegistry::define_bool_guc(
         c"pg_rowsource.save",
-        c"Keeps the statistics across a clean restart.",
+        c"Keeps the statistics across a clean restart. Set it with ALTER SYSTEM.",
         c"Needs pg_rowsource in shared_preload_libraries.",
         &SAVE,
         GucContext::Sighup,
@@ -324,7 +326,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     snapshots::define();
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_frequency",
-        c"Sets how many times a second the running sessions are sampled for rowsource_ash.",
+        c"Sets how many times a second the running sessions are sampled for rowsource_ash. Set it with ALTER SYSTEM.",
         c"0 samples none.",
         &HISTORY_FREQUENCY,
         0,
@@ -376,7 +378,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.trace_max_total_size",
-        c"Sets the maximum size of all trace files.",
+        c"Sets the maximum size of all trace files. Set it with ALTER SYSTEM.",
         c"The oldest files of sessions that have ended are deleted. If that does not suffice, tracing stops. There are at most 1000 files of sessions that have ended.",
         &TRACE_MAX_TOTAL_SIZE,
         64,
@@ -495,7 +497,7 @@ pub fn explain() -> bool {
 
 /// Returns whether statements inside functions, triggers and procedures are measured too.
 pub fn track_all() -> bool {
-    value(&TRACK) == Track::All
+    value(&TRACK) != Track::Top
 }
 
 /// Returns the maximum number of stored plans.
@@ -534,9 +536,8 @@ pub fn is_explain_callback_allowed(library: &[u8]) -> bool {
 
 /// Returns how many times a second the running sessions are sampled; `None` if they are not.
 pub fn history_frequency() -> Option<u32> {
-    u32::try_from(value(&HISTORY_FREQUENCY))
-        .ok()
-        .filter(|frequency| *frequency > 0)
+    let frequency = value(&HISTORY_FREQUENCY);
+    (frequency > 0).then_some(frequency as u32)
 }
 
 /// Returns the bytes of shared memory for the samples.

@@ -36,16 +36,16 @@ static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(
     utility: None,
 }));
 
-/// Returns a plan that the session has run before.
-pub fn known(key: &PlanKey) -> Option<Rc<KnownPlan>> {
-    SESSION.borrow().plans.get(key).cloned()
+/// Returns a plan that the session has run before, by the key that sessions know it by.
+pub fn known(by_oids: &PlanKey) -> Option<Rc<KnownPlan>> {
+    SESSION.borrow().plans.get(by_oids).cloned()
 }
 
 /// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one plan share it.
 #[cold]
 #[inline(never)]
-pub fn new_plan(key: PlanKey, description: &Rc<LazyDescription>) -> Rc<KnownPlan> {
-    let plan = Rc::new(KnownPlan::new(key, description.clone()));
+pub fn new_plan(by_oids: PlanKey, description: &Rc<LazyDescription>) -> Rc<KnownPlan> {
+    let plan = Rc::new(KnownPlan::new(by_oids, description.clone()));
     if let Ok(mut session) = SESSION.try_borrow_mut() {
         session.plans.note_use(&plan, description);
     }
@@ -341,7 +341,7 @@ pub fn keys() -> Vec<PlanKey> {
 /// # Errors
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
-    let mut plan = store::plan(key).or_else(|| SESSION.borrow().plans.get(key)?.local_copy())?;
+    let mut plan = store::plan(key).or_else(|| SESSION.borrow().plans.local(key)?.local_copy())?;
     let session = SESSION.borrow();
     let is_own = |last: &&Last| last.plan.key == *key && last.run.at == plan.statistics.last_seen_at;
     plan.last_waits = session.last.as_ref().filter(is_own).map(|last| last.waits);
@@ -370,13 +370,13 @@ pub fn others() -> Vec<DatabaseSum> {
     store::others().unwrap_or_default()
 }
 
-/// Deletes the session's own plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, datid: u32, queryid: i64) {
+/// Deletes the session's own plans of a user, database and query. 0 means any. Returns whether there were some.
+pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     let mut session = SESSION.borrow_mut();
-    session.plans.reset(userid, datid, queryid);
-    session
-        .last
-        .take_if(|last| last.plan.key.matches(userid, datid, queryid));
+    let has_deleted = session.plans.reset(userid, datid, queryid);
+    let last = &mut session.last;
+    let last = last.take_if(|last| last.plan.key.matches(userid, datid, queryid));
+    has_deleted || last.is_some()
 }
 
 impl Session {

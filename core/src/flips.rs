@@ -148,6 +148,23 @@ impl Flips {
         }
     }
 
+    /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan itself.
+    pub fn last_plan(&self, key: &PlanKey) -> Option<PlanKey> {
+        let (planid, shape) = match self.find(key) {
+            Some(at) => {
+                let mut runs = self.queries[at].runs.iter().rev();
+                runs.find(|run| run.exists())?.plan
+            }
+            None => {
+                let hash = hash_of_query(key);
+                let mut set = self.first_plans[hash as usize % SETS].iter();
+                let first = set.find(|first| key.queryid != 0 && first.query == hash)?;
+                (first.planid, first.shape)
+            }
+        };
+        Some(key.with_plan(planid, shape))
+    }
+
     /// Makes a plan the first one of its query: the store has not the earlier one any more.
     pub fn replace_first(&mut self, key: &PlanKey) {
         let hash = hash_of_query(key);

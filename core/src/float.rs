@@ -3,13 +3,13 @@
 
 /// Returns the smaller of a value and its limit; the limit if the value is not a number.
 #[inline(always)]
-pub(crate) fn at_most(value: f64, limit: f64) -> f64 {
+pub(crate) fn at_most<T: PartialOrd>(value: T, limit: T) -> T {
     if value < limit { value } else { limit }
 }
 
 /// Returns the larger of a value and its limit; the limit if the value is not a number.
 #[inline(always)]
-pub(crate) fn at_least(value: f64, limit: f64) -> f64 {
+pub(crate) fn at_least<T: PartialOrd>(value: T, limit: T) -> T {
     if value > limit { value } else { limit }
 }
 

@@ -13,6 +13,7 @@
 //! * `blocks` is the protocol of the shared memory in which sessions measure their statements;
 //! * `gate` says who counts what a parallel worker did;
 //! * `breaker` says when a session stops measuring, because that costs too much;
+//! * `planids` tells sessions the planids of plans that others have described; `definition` names what an index's expressions use;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that go;
 //! * `flips` detects that a query changed its plan;
 //! * `stable_hash` makes numbers that never change;
@@ -28,6 +29,7 @@ pub mod blocks;
 pub mod breaker;
 pub mod call_trace;
 pub mod clock;
+pub mod definition;
 pub mod details;
 pub mod eviction;
 pub mod explain_text;
@@ -43,6 +45,7 @@ pub mod normalise;
 pub mod pending;
 pub mod phase;
 pub mod plan;
+pub mod planids;
 #[cfg(test)]
 mod processor_time;
 pub mod progress;

@@ -20,9 +20,12 @@
 //!
 //! The start of a call that is not timed is unknown: it is between the last reading before the call and the
 //! one at its end. The usual distance from a reading to a call of this node is known from the timed calls,
-//! and is subtracted. This distance can be large if the caller works long between its calls. So the time
-//! since the last reading alone does not prove that a call was long, and a beat counts only if the call ended
-//! several times that distance after it.
+//! and is subtracted. If the last reading was the node's own, that is the number of its calls since then times
+//! the usual time from one call to the next. This distance can be large if the caller works long between its
+//! calls. So the time since the last reading alone does not prove that a call was long, and a beat counts only
+//! if the call ended much later than usual.
+//!
+//! The beats alone are also a second estimate, and decide if the first one missed something: see `watch`.
 //!
 //! If a session has executed a plan many times, the gaps of a node that makes more than a few calls grow at once ([`EarlierCalls`]). A few
 //! calls then tell as much as all of the first ones.
@@ -44,6 +47,7 @@ mod gaps;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod watch;
 
 pub use bookkeeping::measure_bookkeeping;
 pub use config::{BOOKKEEPING_NS, Config};

@@ -20,6 +20,12 @@ impl StableHasher {
         bytes.into_iter().for_each(|byte| self.byte(byte));
     }
 
+    /// Adds a text, and that it ends here.
+    pub fn text(&mut self, text: &[u8]) {
+        self.bytes(text.iter().copied());
+        self.byte(0);
+    }
+
     /// Adds a number.
     pub fn number(&mut self, number: u32) {
         self.bytes(number.to_le_bytes());

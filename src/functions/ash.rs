@@ -23,7 +23,7 @@ const DEFAULT_INTERVAL: i64 = 3_600_000_000;
 
 /// What is shown of a plan.
 pub struct Names {
-    text: String,
+    text: Rc<str>,
     /// The operation and the object of each node.
     nodes: Vec<(String, Option<String>)>,
 }
@@ -34,18 +34,18 @@ impl Names {
         let all = description.nodes.iter();
         nodes.extend(all.map(|node| (node.operation.clone(), node.object_name.clone())));
         Names {
-            text: description.text.clone(),
+            text: description.text.as_str().into(),
             nodes,
         }
     }
 }
 
 /// The type and the name of an event.
-type Event = (String, String);
+pub(super) type Event = (String, String);
 
 /// What is looked up once for many samples.
 #[derive(Default)]
-struct Lookup {
+pub(super) struct Lookup {
     plans: HashMap<PlanKey, Option<Rc<Names>>>,
     events: BTreeMap<u32, Option<Rc<Event>>>,
     users: BTreeMap<Option<u32>, bool>,
@@ -58,13 +58,13 @@ struct Lookup {
 
 impl Lookup {
     /// Returns whether the current user may see what a session did.
-    fn may_see(&mut self, sample: &Sample) -> bool {
+    pub(super) fn may_see(&mut self, sample: &Sample) -> bool {
         let user = Some(sample.key.userid).filter(|_| !sample.is_other_role);
         *self.users.entry(user).or_insert_with(|| may_see_activity(user))
     }
 
     /// Returns what is known of the plan of a sample.
-    fn plan(&mut self, key: &PlanKey) -> Option<Rc<Names>> {
+    pub(super) fn plan(&mut self, key: &PlanKey) -> Option<Rc<Names>> {
         if key.planid == 0 {
             return None;
         }
@@ -77,6 +77,14 @@ impl Lookup {
             stored.or_else(|| running.get_or_insert_with(self::running).get(key).cloned())
         });
         names.clone()
+    }
+
+    /// Returns what is known of the statement of a sample: the text of its plan, or what [`Lookup::statement`] returns.
+    pub(super) fn text(&mut self, sample: &Sample) -> Option<Rc<str>> {
+        match self.plan(&sample.key) {
+            Some(plan) => Some(plan.text.clone()),
+            None => self.statement(sample),
+        }
     }
 
     /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it runs now; otherwise what kind of
@@ -96,7 +104,7 @@ impl Lookup {
     }
 
     /// Returns the name of the relation that a sample without a plan has.
-    fn relation(&mut self, sample: &Sample) -> Option<Rc<str>> {
+    pub(super) fn relation(&mut self, sample: &Sample) -> Option<Rc<str>> {
         let (datid, oid) = (sample.key.datid, sample.command.1);
         let name = || match datid == server::database_id() {
             true => server::shown_relation(oid).into(),
@@ -107,7 +115,7 @@ impl Lookup {
     }
 
     /// Returns the type and the name of the event that a session waited for.
-    fn event(&mut self, event: u32) -> Option<Rc<Event>> {
+    pub(super) fn event(&mut self, event: u32) -> Option<Rc<Event>> {
         let names = || wait_names::name(event).map(Rc::new);
         self.events.entry(event).or_insert_with(names).clone()
     }
@@ -147,7 +155,7 @@ fn texts(running: &HashMap<PlanKey, Rc<Names>>) -> HashMap<i64, Rc<str>> {
 }
 
 /// Makes room for one more entry. Raises "out of memory" if there is no memory.
-fn room_for_one<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+pub(super) fn room_for_one<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
     if map.try_reserve(1).is_err() {
         process_memory::out_of_memory();
     }
@@ -174,7 +182,7 @@ fn ring() -> Ring<'static> {
 ///
 /// # Errors
 /// Raises "out of memory".
-fn each(from: i64, to: i64, mut visit: impl FnMut(Entry)) {
+pub(super) fn each(from: i64, to: i64, mut visit: impl FnMut(Entry)) {
     let mut entries = 0u32;
     ring().each(|entry| {
         entries = entries.wrapping_add(1);
@@ -197,13 +205,13 @@ fn backend_type(sample: &Sample) -> String {
 }
 
 /// Returns the name of the application of a sample.
-fn application(sample: &Sample, record: u64) -> Option<String> {
+pub(super) fn application(sample: &Sample, record: u64) -> Option<String> {
     let name = ring().name(sample, record)?;
     Some(server::from_database(&name))
 }
 
 /// Returns the ids of a sample, which are 0 if they are not known.
-fn known(id: i64) -> Option<i64> {
+pub(super) fn known(id: i64) -> Option<i64> {
     (id != 0).then_some(id)
 }
 
@@ -278,7 +286,7 @@ impl Sampled {
 }
 
 /// Returns the operation and the object of a node.
-fn node(plan: Option<&Rc<Names>>, node: Option<u16>) -> Option<&(String, Option<String>)> {
+pub(super) fn node(plan: Option<&Rc<Names>>, node: Option<u16>) -> Option<&(String, Option<String>)> {
     plan?.nodes.get(usize::from(node?))
 }
 
@@ -301,7 +309,7 @@ pub fn columns() -> Columns<Sampled> {
         application_name: text = row.seen().and_then(|sample| application(sample, row.record));
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
         /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
         plan_shape: bigint = row.seen().filter(|sample| sample.key.planid != 0).map(|sample| sample.key.shape());
@@ -355,7 +363,7 @@ fn check_interval(from: Option<i64>, to: Option<i64>) {
 }
 
 /// Returns an interval of which the beginning or the end may be missing: by default the last hour.
-fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
+pub(super) fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
     check_interval(from, to);
     let to = to.unwrap_or_else(server::now);
     (from.unwrap_or_else(|| to.saturating_sub(DEFAULT_INTERVAL)), to)
@@ -443,7 +451,7 @@ pub fn top_columns() -> Columns<Top> {
         datid: oid = row.group.key.map(|key| key.datid);
         /// Identifies the statement that ran; NULL if it is not known
         queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.group.key.and_then(|key| known(key.planid));
         /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
         plan_shape: bigint = row.group.key.filter(|key| key.planid != 0).map(|key| key.shape());
@@ -494,12 +502,8 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             let key = &sample.key;
             let event = lookup.event(sample.wait_event);
             let plan = lookup.plan(key);
-            let other = if plan.is_none() {
-                lookup.statement(&sample)
-            } else {
-                None
-            };
-            let text = plan.as_ref().map(|plan| plan.text.as_str()).or(other.as_deref());
+            let text = lookup.text(&sample);
+            let text = text.as_deref();
             let relation = lookup
                 .relation(&sample)
                 .filter(|_| sample.wait_event & CLASS == pg_sys::PG_WAIT_LOCK);
@@ -542,13 +546,20 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             });
         }
     });
-    for line in activity.report(&server::shown_time) {
+    for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
         rows.add_line(&line);
     }
 }
 
 /// Starts the sampling of a server that has not preloaded the library. Returns the pid of the worker.
 pub fn start() -> i32 {
+    if let Some(pid) = worker::pid() {
+        server::notify(
+            &format!("the sessions are sampled already, by process {pid}"),
+            "A server that preloads pg_rowsource starts the worker by itself.",
+        );
+        return pid;
+    }
     worker::start().unwrap_or_else(|missing| {
         let (code, message, hint) = match missing {
             worker::Missing::Memory => fail_without_store(

@@ -5,7 +5,7 @@ use crate::pg::ash::memory::ring;
 use crate::pg::live::each_running;
 use crate::pg::server;
 use crate::pg::server::columns::{Columns, columns};
-use crate::pg::server::srf::Rows;
+use crate::pg::server::srf::{self, Rows};
 use crate::pg::store;
 use rowsource_core::model::Exemplar;
 
@@ -20,8 +20,7 @@ pub struct Command {
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     // A schema in which the session does not look must be written.
-    let schema = rows.function_schema();
-    let prefix = schema
+    let prefix = srf::schema()
         .filter(|schema| !server::search_path().contains(schema))
         .map_or_else(String::new, |schema| {
             format!("{}.", server::quoted_identifier(&schema))

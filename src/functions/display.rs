@@ -1,6 +1,6 @@
 //! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
-use super::words::EXPLAIN_FORMATS;
+use super::words::{EXPLAIN_FORMATS, WHERE_IDS_ARE};
 use super::{live, wait_names};
 use crate::pg::executor::{statement, unmeasured};
 use crate::pg::server::columns::{Columns, columns};
@@ -21,34 +21,35 @@ pub fn lines(
     planid: Option<i64>,
     format: Option<&str>,
     pid: Option<i32>,
+    pattern: Option<&str>,
 ) {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let format = parse(format.unwrap_or_default());
+    let has_ids = queryid.is_some() || planid.is_some();
+    if has_ids as u8 + pid.is_some() as u8 + pattern.is_some() as u8 > 1 {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            "a pid, a pattern and the ids of a plan exclude each other",
+            "With a pid, rowsource_display() shows what that process runs now; with a pattern, a kept plan whose statement contains it.",
+        )
+    }
     if let Some(pid) = pid {
-        if queryid.is_some() || planid.is_some() {
-            fail(
-                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-                "a pid and the ids of a plan exclude each other",
-                "With a pid, rowsource_display() shows what that process runs now.",
-            )
-        }
         return live::lines(rows, pid, &format);
     }
-    let is_of_session = queryid.is_none();
+    let is_of_session = queryid.is_none() && pattern.is_none();
+    let find = |finds: fn(Option<i64>, Option<i64>) -> Found| match pattern {
+        Some(pattern) => find_pattern(pattern),
+        None => finds(queryid, planid),
+    };
     let (mut plan, stats, choice) = match format.shown() {
         Shown::Kept(which) => {
-            let found = find_stored(queryid, planid);
-            let Found { mut plan, choice, .. } = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
-            let kept = take_kept(&mut plan, which).unwrap_or_else(|| {
-                let none = NoneKept::of(&plan, which);
-                fail(PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT, &none.message, none.hint)
-            });
+            let Found { mut plan, choice, .. } = find(find_stored);
+            let kept = take_kept(&mut plan, which).unwrap_or_else(|| fail_none_kept(&plan, which));
             (plan, kept.nodes, choice)
         }
         shown => {
-            let found = find(queryid, planid);
-            let Found { plan, last, choice } = found.unwrap_or_else(|| fail_not_kept(queryid, planid));
+            let Found { plan, last, choice } = find(self::find);
             let stats = statistics_of(&plan, last, shown == Shown::Last);
             (plan, stats, choice)
         }
@@ -138,12 +139,11 @@ pub(super) struct Found {
 }
 
 /// Returns the plan with these ids. Without ids, returns the session's last statement, and the statistics of its execution.
-/// Returns `None` if no such plan is kept.
 ///
 /// # Errors
-/// Raises an error if there is a planid without a queryid, if there are no ids and no last statement, or if the user may not see
-/// the last statement.
-pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<Found> {
+/// Raises an error if no such plan is kept, if there is a planid without a queryid, if there are no ids and no last statement, or if
+/// the user may not see the last statement.
+pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Found {
     let Some(queryid) = queryid else {
         if planid.is_some() {
             fail(
@@ -153,27 +153,54 @@ pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Option<Found> {
             )
         }
         let LastStatement { plan, stats } = last();
-        return Some(Found {
+        return Found {
             plan,
             last: Some(stats),
             choice: None,
-        });
+        };
     };
-    stored_plan(queryid, planid)
+    let is_wanted = |key: &PlanKey| queryid == key.queryid && planid.is_none_or(|id| id == key.planid);
+    stored_plan(is_wanted, |_| true).unwrap_or_else(|| fail_not_kept(queryid, planid))
 }
 
-/// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last statement. Returns `None` if
-/// no such plan is kept.
+/// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last statement.
 ///
 /// # Errors
 /// Raises the errors of [`find`].
-pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Option<Found> {
-    let mut found = find(queryid, planid)?;
+pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Found {
+    let mut found = find(queryid, planid);
     if found.last.take().is_some() {
         // It shows the literals of the last execution.
-        found.plan = session::plan(&found.plan.key)?;
+        let PlanKey { queryid, planid, .. } = found.plan.key;
+        found.plan = session::plan(&found.plan.key).unwrap_or_else(|| fail_not_kept(queryid, Some(planid)));
     }
-    Some(found)
+    found
+}
+
+/// Returns a plan whose statement contains a pattern, in which % stands for any text. Letter case does not matter.
+///
+/// # Errors
+/// Raises an error if there is none.
+fn find_pattern(pattern: &str) -> Found {
+    stored_plan(|_| true, |plan| contains(&plan.description.text, pattern)).unwrap_or_else(|| {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!("no plan is kept of a statement that contains \"{pattern}\""),
+            &format!("% stands for any text, and constants may be kept as $1. {WHERE_IDS_ARE}"),
+        )
+    })
+}
+
+/// Returns whether a text contains a pattern.
+fn contains(text: &str, pattern: &str) -> bool {
+    let mut rest = text.as_bytes();
+    pattern.split('%').filter(|part| !part.is_empty()).all(|part| {
+        let found = rest
+            .windows(part.len())
+            .position(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+        rest = found.map_or(&[], |place| &rest[place + part.len()..]);
+        found.is_some()
+    })
 }
 
 /// Returns an execution that was kept whole, and puts it in the place of the plan's last one. Returns `None` if there is none.
@@ -197,29 +224,22 @@ pub(super) fn take_kept(plan: &mut Plan, which: Exemplar) -> Option<KeptExecutio
     Some(kept)
 }
 
-/// What is said if no such execution of a plan is kept.
-pub(super) struct NoneKept {
-    pub message: String,
-    pub hint: &'static str,
-}
-
-impl NoneKept {
-    pub fn of(plan: &Plan, which: Exemplar) -> Self {
-        let (queryid, planid) = (plan.key.queryid, plan.key.planid);
-        NoneKept {
-            message: format!(
-                "no {} execution is kept of queryid {queryid}, planid {planid}",
-                which.name()
-            ),
-            hint: match which {
-                Exemplar::Slowest => {
-                    "The slowest execution of a plan is kept if it completed and took more than 1 ms."
-                }
-                Exemplar::Failed => "The last execution of a plan that failed is kept.",
-                Exemplar::Cancelled => "The last execution of a plan that was cancelled is kept.",
-            },
+/// Raises the error that no such execution of a plan is kept.
+pub(super) fn fail_none_kept(plan: &Plan, which: Exemplar) -> ! {
+    let (queryid, planid) = (plan.key.queryid, plan.key.planid);
+    let name = which.name();
+    let hint = match which {
+        Exemplar::Slowest => {
+            "The slowest execution of a plan is kept if it completed and took more than 1 ms."
         }
-    }
+        Exemplar::Failed => "The last execution of a plan that failed is kept.",
+        Exemplar::Cancelled => "The last execution of a plan that was cancelled is kept.",
+    };
+    fail(
+        PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+        &format!("no {name} execution is kept of queryid {queryid}, planid {planid}"),
+        hint,
+    )
 }
 
 /// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last execution, if that is
@@ -275,70 +295,64 @@ fn last() -> LastStatement {
     last
 }
 
-/// How a user finds the ids of plans.
-const WHERE_IDS_ARE: &str = "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.";
-
-fn not_kept(queryid: Option<i64>, planid: Option<i64>) -> String {
-    let id = |id: Option<i64>| id.map_or("any".to_owned(), |id| id.to_string());
-    format!(
-        "no plan is kept for queryid {}, planid {}",
-        id(queryid),
-        id(planid)
-    )
-}
-
 /// Raises the error that no plan with these ids is kept.
-fn fail_not_kept(queryid: Option<i64>, planid: Option<i64>) -> ! {
+fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
+    let planid = planid.map_or_else(String::new, |planid| format!(", planid {planid}"));
     fail(
         PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-        &not_kept(queryid, planid),
+        &format!("no plan is kept for queryid {queryid}{planid}"),
         WHERE_IDS_ARE,
     )
 }
 
-/// Tells the client that no plan with these ids is kept.
-pub(super) fn notify_not_kept(queryid: Option<i64>, planid: Option<i64>) {
-    server::notify(&not_kept(queryid, planid), WHERE_IDS_ARE);
-}
+/// What decides which of several plans is shown: whether it is of another database and of another user, and its total time.
+type Rank = ((bool, bool), f64, PlanKey);
 
-/// Returns the plan with these ids, if there is one. Prefers plans of this database, then plans of the user, then the one that took the
-/// most time. Ignores plans that the user may not see: an error that mentions them would reveal that they exist.
-fn stored_plan(queryid: i64, planid: Option<i64>) -> Option<Found> {
+/// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the one that took the most
+/// time. Ignores plans that the user may not see: an error that mentions them would reveal that they exist.
+fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> bool) -> Option<Found> {
     let mut keys = session::keys();
-    keys.retain(|key| {
-        queryid == key.queryid && planid.is_none_or(|id| id == key.planid) && server::may_see(key.userid)
-    });
-    let mut plans: Vec<((bool, bool), f64, PlanKey)> = memory::with_room(keys.len());
+    keys.retain(|key| is_wanted(key) && server::may_see(key.userid));
+    // By distance, and then by time.
+    let is_before = |one: &Rank, other: &Rank| (one.0, -one.1) < (other.0, -other.1);
+    let (mut plans, mut first, mut next) = (0, None::<(Rank, Plan)>, None::<Rank>);
     for key in keys {
         server::check_for_interrupts();
         memory::ensure();
-        if let Some(plan) = session::plan(&key) {
-            let distance = (
-                key.datid != server::database_id(),
-                key.userid != server::user_id(),
-            );
-            plans.push((distance, plan.statistics.times.total_ms, key));
+        let Some(plan) = session::plan(&key).filter(&fits) else {
+            continue;
+        };
+        let distance = (
+            key.datid != server::database_id(),
+            key.userid != server::user_id(),
+        );
+        let rank = (distance, plan.statistics.times.total_ms, key);
+        plans += 1;
+        if first.as_ref().is_none_or(|(first, _)| is_before(&rank, first)) {
+            next = first.replace((rank, plan)).map(|(rank, _)| rank);
+        } else if next.is_none_or(|next| is_before(&rank, &next)) {
+            next = Some(rank);
         }
     }
-    plans.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
-    let (distance, _, first) = plans.first()?;
-    let choice = plans.get(1).map(|(further, _, next)| {
+    let ((distance, _, key), plan) = first?;
+    let choice = next.map(|(further, _, next)| {
         let nearer = if distance == further {
             ""
         } else {
             "this database, this user and "
         };
-        let next = match next.planid == first.planid {
+        let ids = |key: &PlanKey| (key.queryid, key.planid);
+        let next = match ids(&next) == ids(&key) {
             true => String::new(),
-            false => format!("The next one is rowsource_display({queryid}, {}). ", next.planid),
+            false => format!(
+                "The next one is rowsource_display({}, {}). ",
+                next.queryid, next.planid
+            ),
         };
-        format!(
-            "plan 1 of {}, by {nearer}total time. {next}pg_stat_rowsource_plans lists all.",
-            plans.len()
-        )
+        format!("plan 1 of {plans}, by {nearer}total time. {next}pg_stat_rowsource_plans lists all.")
     });
     Some(Found {
-        plan: session::plan(first)?,
+        plan,
         last: None,
         choice,
     })

@@ -15,9 +15,7 @@ pub fn rows(rows: &mut Rows, [queryid, planid]: [Option<i64>; 2], format: Option
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let format = choose("format", format, &EXPLAIN_FORMATS);
-    let Some(exported) = chosen(queryid, planid, which) else {
-        return;
-    };
+    let exported = chosen(queryid, planid, which);
     let is_own = queryid.is_none() && planid.is_none();
     let (planning, facts) = summary(&exported, is_own);
     let triggers = facts.as_ref().map(|facts| triggers(&exported, facts));

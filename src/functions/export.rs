@@ -1,6 +1,6 @@
 //! Plans in the formats of other tools: folded stacks, speedscope, a page of HTML; and histograms as text.
 
-use super::display::{self, Found, NoneKept};
+use super::display::{self, Found};
 use super::logical_io;
 use super::wait_names;
 use super::words::choose;
@@ -91,47 +91,40 @@ impl Exported {
     }
 }
 
-/// Returns the plan with these ids, or the session's last statement if both are missing. If no such plan is kept, tells the client
-/// so with a notice, and returns `None`.
+/// Returns the plan with these ids, or the session's last statement if both are missing.
 ///
 /// # Errors
-/// Raises an error if `which` is unknown, if a planid has no queryid, or if ids are missing and no statement was measured.
-pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Option<Exported> {
+/// Raises an error if `which` is unknown, if no such plan or execution is kept, if a planid has no queryid, or if ids are missing and no
+/// statement was measured.
+pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Exported {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
     let which = choose("which", which, &WHICH);
-    let found = match which {
+    let Found { plan, last, choice } = match which {
         Which::Kept(_) => display::find_stored(queryid, planid),
         _ => display::find(queryid, planid),
-    };
-    let Some(Found { plan, last, choice }) = found else {
-        display::notify_not_kept(queryid, planid);
-        return None;
     };
     if let Some(choice) = choice {
         server::notify(&choice, "Give its planid, too.");
     }
     match which {
         Which::Kept(exemplar) => kept_execution(plan, which, exemplar),
-        _ => Some(summed(plan, last, which)),
+        _ => summed(plan, last, which),
     }
 }
 
-/// Returns a plan with an execution of it that was kept whole. If there is none, tells the client so with a notice.
-fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Option<Exported> {
-    let Some(mut kept) = display::take_kept(&mut plan, exemplar) else {
-        let none = NoneKept::of(&plan, exemplar);
-        server::notify(&none.message, none.hint);
-        return None;
-    };
+/// Returns a plan with an execution of it that was kept whole.
+fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Exported {
+    let kept = display::take_kept(&mut plan, exemplar);
+    let mut kept = kept.unwrap_or_else(|| display::fail_none_kept(&plan, exemplar));
     plan.description.estimate_as(&kept.nodes, false);
-    Some(Exported {
+    Exported {
         plan,
         stats: std::mem::take(&mut kept.nodes),
         executions: 1.0,
         which,
         kept: Some(kept),
-    })
+    }
 }
 
 /// Returns a plan with the statistics of its last execution, or of all. `last` is the last execution, if that is not the one that
@@ -157,9 +150,7 @@ fn summed(mut plan: Plan, last: Option<Vec<NodeStats>>, which: Which) -> Exporte
 
 /// Adds the rows of `rowsource_folded()`.
 pub fn folded_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
-    let Some(exported) = chosen(queryid, planid, which) else {
-        return;
-    };
+    let exported = chosen(queryid, planid, which);
     notify_untimed(&exported.stats);
     let nodes = &exported.plan.description.nodes;
     for line in export::folded(nodes, &exported.stats, &exported.waits(), exported.executions) {
@@ -179,9 +170,7 @@ const UNTIMED: &str = "Statements are not timed at pg_rowsource.sampfreq 0 and 3
 
 /// Adds the row of `rowsource_speedscope()`.
 pub fn speedscope_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
-    let Some(exported) = chosen(queryid, planid, which) else {
-        return;
-    };
+    let exported = chosen(queryid, planid, which);
     notify_untimed(&exported.stats);
     let description = &exported.plan.description;
     let file = export::speedscope(
@@ -206,9 +195,7 @@ pub(super) fn add_document(rows: &mut Rows, document: &str, syntax: Syntax) {
 
 /// Adds the row of `rowsource_html()`.
 pub fn html_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
-    let Some(exported) = chosen(queryid, planid, which) else {
-        return;
-    };
+    let exported = chosen(queryid, planid, which);
     let Exported { plan, stats, .. } = &exported;
     let format = match exported.which {
         Which::Last => "ALLSTATS LAST".to_owned(),
@@ -243,9 +230,7 @@ pub fn html_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 
 /// Adds the rows of `rowsource_histogram_plot()`.
 pub fn plot_lines(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, node: i32) {
-    let Some(exported) = chosen(queryid, planid, Some("total")) else {
-        return;
-    };
+    let exported = chosen(queryid, planid, Some("total"));
     let nodes = &exported.plan.nodes;
     let totals = usize::try_from(node).ok().and_then(|i| nodes.get(i));
     let totals = totals.unwrap_or_else(|| fail_no_node(node, exported.plan.description.nodes.len()));

@@ -3,8 +3,8 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    ash, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io, nodes,
-    plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
+    ash, blockers, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io,
+    nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -35,12 +35,13 @@ functions! {
         -> rows(commands::columns(), |rows| commands::rows(rows));
 
     /// Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session's last measured
-    /// statement; with a pid, what that process runs now
+    /// statement; with a pid, what that process runs now; with a pattern, the plan that took the most time of
+    /// those whose statement contains it, in any letter case. In a pattern, % stands for any text
     rowsource_display(
         queryid: bigint = "NULL", planid: bigint = "NULL",
-        pid: int = "NULL", format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'"
+        pid: int = "NULL", pattern: text(MAX_FORMAT_BYTES) = "NULL", format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| display::lines(rows, queryid, planid, format.as_deref(), pid));
+        -> lines(|rows| display::lines(rows, queryid, planid, format.as_deref(), pid, pattern.as_deref()));
 
     /// Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last,
     /// mean, total, slowest, failed or cancelled
@@ -172,7 +173,7 @@ functions! {
         -> lines(|rows| sql_trace::document_row(rows, file_names.as_deref(), pid));
 
     /// Plots a histogram: the lower bounds of its buckets in microseconds, and their counts
-    rowsource_histogram_plot[rowsource_histogram_lines](
+    rowsource_plot_buckets(
         bounds_us: float8s(MAX_BUCKETS), counts: bigints(MAX_BUCKETS)
     ) TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> lines(|rows| export::histogram_lines(rows, bounds_us, counts));
@@ -293,6 +294,12 @@ functions! {
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time)),
         view: View { comment: "Active session history: a row for each session that was active when the sessions were sampled", adds: Adds::Names(["The user of the statement", "The database of the session"]) };
 
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_ash[rowsource_ash_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time));
+
     /// Internal: the samples since a time, as a snapshot stores them
     rowsource_ash_to_store(since: timestamptz, one_in: int) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows_to_store(rows, since, one_in));
@@ -305,12 +312,37 @@ functions! {
         -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time)),
         view: View { comment: "What sessions did most in the last hour: samples by statement, plan, node and wait event", adds: Adds::Names(["The user of the statement", "The database of the sessions"]) };
 
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_top_activity[rowsource_top_activity_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time));
+
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last
     /// hour
     rowsource_ash_report(
         from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_ash_report[rowsource_ash_report_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| ash::report_lines(rows, from_time, to_time));
+
+    /// Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of active
+    /// sessions; without arguments, in the last hour
+    rowsource_blockers(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_blockers[rowsource_blockers_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid

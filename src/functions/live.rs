@@ -8,7 +8,7 @@ use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail};
 use pgrx::{PgSqlErrorCode, pg_sys};
-use rowsource_core::model::{Buffers, NodeStats, PlanDescription, PlanKey, Time};
+use rowsource_core::model::{Buffers, NodeStats, PlanDescription, PlanKey, Time, own_errors};
 use rowsource_core::plan::PlanNode;
 use rowsource_core::report::{self, Format, Header, Now, Shown};
 
@@ -54,8 +54,9 @@ pub fn rows(rows: &mut Rows) {
     for live in &all {
         // A worker runs a part of its leader's plan, and the leader has the description.
         let of_plan = leader_of(live, &all).unwrap_or(live);
+        let errors = self_errors(live, of_plan);
         for i in 0..live.computed.stats.len() {
-            columns.add(rows, &node_row(live, of_plan, i));
+            columns.add(rows, &node_row(live, of_plan, &errors, i));
         }
         if live.statement.is_private {
             let statement = Some((live, of_plan));
@@ -109,7 +110,14 @@ pub(super) fn lines(rows: &mut Rows, pid: i32, format: &Format) {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("process {pid} runs no measured statement"),
-            "pg_stat_rowsource_live shows the measured statements that run, and the leaders of parallel workers.",
+            match pid == server::pid() {
+                true => {
+                    "It is this session. Without a pid, rowsource_display() shows its last measured statement."
+                }
+                false => {
+                    "pg_stat_rowsource_live shows the measured statements that run, and the leaders of parallel workers."
+                }
+            },
         )
     }
 }
@@ -185,6 +193,7 @@ struct Node<'a> {
     id: Option<usize>,
     described: Option<&'a PlanNode>,
     stats: &'a NodeStats,
+    self_error_ms: Option<f64>,
     is_running: bool,
     /// Whether it is known which call is in progress. If not, a node has no times until a call of it and of each node above it has ended.
     is_call_known: bool,
@@ -232,6 +241,11 @@ impl Row<'_> {
             .map(of)
     }
 
+    fn self_error(&self) -> Option<f64> {
+        self.time(|time| time.error_ms)
+            .and(self.node.as_ref()?.self_error_ms)
+    }
+
     fn blocks<T>(&self, of: impl Fn(&Buffers) -> T) -> Option<T> {
         self.node.as_ref()?.stats.buffers.get().as_ref().map(of)
     }
@@ -243,8 +257,24 @@ fn wait(live: &Live, of_plan: &Live) -> Option<(String, String)> {
     wait_names::name(event)
 }
 
+/// Returns the errors of the own times of the nodes in the plan.
+fn self_errors(live: &Live, of_plan: &Live) -> Vec<f64> {
+    let Some(description) = of_plan.statement.description() else {
+        return Vec::new();
+    };
+    let (ids, all) = (&live.computed.plan_node_ids, &of_plan.computed.plan_node_ids);
+    own_errors(&description.nodes, |id| {
+        let plan_node_id = all.get(id)?;
+        let i = match ids.get(id) == Some(plan_node_id) {
+            true => id,
+            false => ids.iter().position(|other| other == plan_node_id)?,
+        };
+        live.computed.stats.get(i).copied()
+    })
+}
+
 /// Returns the row of a node. `of_plan` is the statement that has the whole plan.
-fn node_row<'a>(live: &'a Live, of_plan: &'a Live, i: usize) -> Row<'a> {
+fn node_row<'a>(live: &'a Live, of_plan: &'a Live, errors: &[f64], i: usize) -> Row<'a> {
     let Live {
         statement, computed, ..
     } = live;
@@ -266,6 +296,7 @@ fn node_row<'a>(live: &'a Live, of_plan: &'a Live, i: usize) -> Row<'a> {
             id,
             described: id.and_then(|id| described?.nodes.get(id)),
             stats: &computed.stats[i],
+            self_error_ms: id.and_then(|id| errors.get(id).copied()),
             is_running,
             is_call_known: statement.hot.is_some() || !statement.state.is_running,
         }),
@@ -335,6 +366,8 @@ pub fn columns<'a>() -> Columns<Row<'a>> {
         self_time: float8 = row.time(|time| time.self_ms);
         /// One standard error of total_time, in milliseconds
         time_error: float8 = row.time(|time| time.error_ms);
+        /// One standard error of self_time, in milliseconds
+        self_time_error: float8 = row.self_error();
         /// Blocks of tables and indexes that the node and those below it found in shared buffers
         shared_blks_hit: bigint = row.blocks(|it| it.shared_hit);
         /// Such blocks that they read

@@ -1,6 +1,7 @@
 //! The SQL functions, and the other objects of the extension (`exports`, `sql`, `surface`).
 
 mod ash;
+mod blockers;
 mod call_trace;
 mod clocks;
 mod commands;

@@ -6,7 +6,9 @@ use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use rowsource_core::details::{self, Details};
 use rowsource_core::histogram::CallTimes;
-use rowsource_core::model::{NodeStats, NodeTotals, OwnIo, Plan, Time, Wal, own_io, own_wal, processes};
+use rowsource_core::model::{
+    NodeStats, NodeTotals, OwnIo, Plan, Time, Wal, own_errors, own_io, own_wal, processes,
+};
 use rowsource_core::plan::PlanNode;
 use std::rc::Rc;
 
@@ -28,6 +30,8 @@ struct Part {
     stats: NodeStats,
     /// The time of the statement in the same executions.
     statement_ms: f64,
+    /// One standard error of the time of the node itself.
+    self_error_ms: Option<f64>,
     /// How many processes ran the node.
     processes: Option<f64>,
     rows_removed: Option<u64>,
@@ -41,6 +45,7 @@ impl Part {
         Part {
             stats,
             statement_ms,
+            self_error_ms: None,
             processes: None,
             rows_removed: details::rows_removed(&nodes[i], &stats.facts),
             details: details::details(nodes, |i| plan.nodes.get(i).map(of), i),
@@ -99,9 +104,14 @@ pub fn rows(rows: &mut Rows) {
             processes(described, move |i| which(plan.nodes.get(i)?).starts.get())
         };
         let processes = [starts(|node| &node.total), starts(|node| &node.last)];
+        let errors = |which: fn(&NodeTotals) -> &NodeStats| {
+            own_errors(described, move |i| plan.nodes.get(i).map(which).copied())
+        };
+        let errors = [errors(|node| &node.total), errors(|node| &node.last)];
         for node in 0..described.len() {
             let mut all = Part::new(plan, node, |node| &node.total, plan.statistics.times.total_ms);
             let mut last = Part::new(plan, node, |node| &node.last, plan.statistics.last_ms);
+            [all.self_error_ms, last.self_error_ms] = [0, 1].map(|i| errors[i].get(node).copied());
             [all.processes, last.processes] = [0, 1].map(|i| processes[i].get(node).copied().flatten());
             let row = Row {
                 key: stored.key(),
@@ -142,6 +152,8 @@ fn part_columns() -> Columns<Part> {
         processes: float8 = part.processes;
         /// One standard error of total_time, in milliseconds; 0 if every call was timed
         time_error: float8 = part.time(|time| time.error_ms);
+        /// One standard error of self_time, in milliseconds: that of the node and of all nodes right below it
+        self_time_error: float8 = part.self_error_ms.filter(|_| part.stats.time.get().is_some());
         /// Calls of the node that were timed
         timed_calls: bigint = part.stats.timed_calls;
         /// How often the clock was read for the node

@@ -7,7 +7,7 @@ use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::session;
 use rowsource_core::details::{self, Details};
-use rowsource_core::model::{DatabaseSum, PlanStats, PlanTotals, StatementSums, clock_name};
+use rowsource_core::model::{DatabaseSum, PlanIds, PlanStats, PlanTotals, StatementSums, clock_name};
 use std::rc::Rc;
 
 /// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan, and up to two per database for what is not stored.
@@ -67,6 +67,18 @@ impl Row {
         })
     }
 
+    /// Returns the numbers of the statement and of its plan, if the user may see them.
+    fn ids(&self) -> Option<PlanIds> {
+        let stored = self.stored.as_ref().filter(|stored| stored.is_visible)?;
+        Some(stored.plan.description.ids)
+    }
+
+    /// Returns the indexes of the plan before that are gone, if there are some and the user may see them.
+    fn gone_indexes(&self) -> Option<&[String]> {
+        let stored = self.stored.as_ref().filter(|stored| stored.is_visible)?;
+        Some(&*stored.plan.description.gone_indexes).filter(|gone| !gone.is_empty())
+    }
+
     fn caller(&self) -> Option<i64> {
         let is_visible = self.stored.as_ref().is_some_and(|stored| stored.is_visible);
         Some(self.totals.plan.caller).filter(|caller| *caller != 0 && is_visible)
@@ -97,6 +109,14 @@ pub fn columns() -> Columns<Row> {
     let query = columns! { |row: &Row|
         /// The text of the statement
         query: text = row.query();
+        /// Identifies the statement by its text without constants, spaces and comments: the same on each server,
+        /// where queryids differ
+        textid: bigint = row.ids().map(|ids| ids.textid);
+        /// The planid that PostgreSQL or another extension gave the plan, from 18 on
+        assigned_planid: bigint = row.ids().map(|ids| ids.assigned).filter(|planid| *planid != 0);
+        /// The indexes that the query's plan before used and that were gone when this plan was first seen, at most 8;
+        /// NULL if none
+        gone_indexes: texts = row.gone_indexes();
         /// Executions, including failed and cancelled ones
         calls: bigint = row.totals.plan.times.calls;
         /// Executions that an error ended

@@ -46,12 +46,17 @@ pub fn start(rows: &mut Rows, waits: bool, binds: bool) {
     rows.add_line(&session::current().to_string());
 }
 
-/// Ends the trace of this session. Adds a row with the name of its last file, if it has one.
+/// Ends the trace of this session. Adds a row with the name of its last file; if it has none, a notice says so.
 pub fn stop(rows: &mut Rows) {
     let is_traced = level::is_own() && session::is_open();
     guc::set_trace(c"off");
     if is_traced {
         rows.add_line(&session::current().to_string());
+    } else {
+        server::notify(
+            "this session is not traced",
+            "rowsource_trace_targets lists the targets, which rowsource_trace_stop(target => n) removes.",
+        );
     }
 }
 
@@ -149,7 +154,10 @@ fn chosen(names: Option<&str>, pid: Option<i32>) -> Vec<Name> {
     if found.is_empty() {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_FILE,
-            "there is no trace file",
+            &match pid {
+                Some(pid) => format!("there is no trace file of process {pid}"),
+                None => "there is no trace file of this session".to_owned(),
+            },
             "Begin a trace with rowsource_trace_start(), or see rowsource_trace_files.",
         )
     }

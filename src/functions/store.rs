@@ -1,10 +1,11 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
+use super::words::WHERE_IDS_ARE;
 use crate::pg::ash::snapshots::explained;
 use crate::pg::executor;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{database_name, fail, from_database, switch};
+use crate::pg::server::{self, database_name, fail, from_database, switch};
 use crate::pg::store::{Info, SharedSnapshots};
 use crate::pg::{live, store};
 use crate::{guc, session};
@@ -118,12 +119,23 @@ pub(super) fn fail_without_store(message: &str) -> ! {
     )
 }
 
-/// Deletes the plans of a user, a database and a query. 0 means any.
+/// Deletes the plans of a user, a database and a query. 0 means any. Tells the client if there were none of these.
 pub fn reset(userid: pg_sys::Oid, datid: pg_sys::Oid, queryid: i64) {
     let (userid, datid) = (userid.to_u32(), datid.to_u32());
-    session::reset(userid, datid, queryid);
-    store::reset(userid, datid, queryid);
+    let has_deleted = session::reset(userid, datid, queryid) | store::reset(userid, datid, queryid);
     if (userid, datid, queryid) == (0, 0, 0) {
         executor::describe_all_again();
+    } else if !has_deleted {
+        let given = [
+            ("userid", i64::from(userid)),
+            ("datid", i64::from(datid)),
+            ("queryid", queryid),
+        ];
+        let given = given.iter().filter(|(_, id)| *id != 0);
+        let given: Vec<String> = given.map(|(name, id)| format!("{name} {id}")).collect();
+        server::notify(
+            &format!("no plan is kept for {}", given.join(", ")),
+            WHERE_IDS_ARE,
+        );
     }
 }

@@ -257,13 +257,31 @@ impl Object {
         }
     }
 
+    /// Returns its comment, which says how others get the privilege: PostgreSQL's "permission denied" does not.
+    fn comment(&self) -> String {
+        let comment = self.comment;
+        match self.grantee {
+            "PUBLIC" => comment.to_owned(),
+            _ if comment.starts_with("Internal") => comment.to_owned(),
+            "nobody" => format!(
+                "{comment}. For superusers, and for others after GRANT EXECUTE ON FUNCTION {} TO them",
+                self.signature()
+            ),
+            role => {
+                format!(
+                    "{comment}. For those with the privileges of {role}, and for others after GRANT {role} TO them"
+                )
+            }
+        }
+    }
+
     /// Returns what the tests look at.
     pub fn to_json(&self) -> serde_json::Value {
         let column = |column: &Declared| json!([column.name, column.sql_type, column.comment]);
         json!({
             "kind": self.kind,
             "name": self.signature(),
-            "comment": self.comment,
+            "comment": self.comment(),
             "arguments": self.arguments,
             "returns": self.returns,
             "grantee": self.grantee,
@@ -322,7 +340,7 @@ impl Display for Object {
                 writeln!(f, "SELECT pg_catalog.pg_extension_config_dump('{name}', '');")?;
             }
         }
-        writeln!(f, "COMMENT ON {kind} {signature} IS {};", quoted(self.comment))?;
+        writeln!(f, "COMMENT ON {kind} {signature} IS {};", quoted(&self.comment()))?;
         // PostgreSQL has no comments on the columns of functions.
         for column in self.columns.iter().filter(|_| !is_function) {
             writeln!(

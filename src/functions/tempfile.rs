@@ -1,5 +1,6 @@
 //! The rows of `pg_stat_rowsource_tempfile_io` and its histogram, and their reset.
 
+use crate::pg::server;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::tempfile::source::{Source, source};
@@ -166,5 +167,10 @@ pub fn histogram_columns() -> Columns<Bucket> {
 /// Resets the counters of a database, or of all databases if the OID is 0.
 pub fn reset(datid: pg_sys::Oid) {
     fallback::add();
-    counters::reset(datid.to_u32());
+    if !counters::reset(datid.to_u32()) {
+        server::notify(
+            &format!("no database has the OID {datid}"),
+            "pg_database lists the databases.",
+        );
+    }
 }

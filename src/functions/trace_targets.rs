@@ -212,6 +212,12 @@ pub fn remove_all(rows: &mut Rows) {
         }
         true
     });
+    if count == 0 {
+        server::notify(
+            "there are no targets",
+            "rowsource_trace_start() sets one if it gets a condition.",
+        );
+    }
     for number in removed.into_iter().take(count) {
         rows.add_line(&shown(number));
     }

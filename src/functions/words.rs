@@ -7,6 +7,9 @@ use rowsource_core::export::ExplainFormat;
 /// Replaces the texts of other users' statements, as in pg_stat_statements.
 pub const MASKED: &str = "<insufficient privilege>";
 
+/// How a user finds the ids of plans.
+pub const WHERE_IDS_ARE: &str = "pg_stat_rowsource_plans lists the kept plans. Roles with the privileges of pg_read_all_stats also see those of other roles.";
+
 /// The formats of EXPLAIN, as users write them.
 pub const EXPLAIN_FORMATS: [(&str, ExplainFormat); 4] = [
     ("text", ExplainFormat::Text),

@@ -16,7 +16,7 @@ static MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 pub(super) fn define() {
     GucRegistry::define_int_guc(
         c"pg_rowsource.snapshot_interval",
-        c"Sets how often the server takes a snapshot of the statistics.",
+        c"Sets how often the server takes a snapshot of the statistics. Set it with ALTER SYSTEM.",
         c"0 takes none; rowsource_snapshot() still does.",
         &INTERVAL,
         0,
@@ -26,7 +26,7 @@ pub(super) fn define() {
     );
     GucRegistry::define_string_guc(
         c"pg_rowsource.snapshot_database",
-        c"Names the database in which the server takes snapshots.",
+        c"Names the database in which the server takes snapshots. Set it with ALTER SYSTEM.",
         c"Empty: the one with the extension in which a function of it was used first.",
         &DATABASE,
         GucContext::Sighup,
@@ -34,7 +34,7 @@ pub(super) fn define() {
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.snapshot_retention",
-        c"Sets how long snapshots of the statistics are kept.",
+        c"Sets how long snapshots of the statistics are kept. Set it with ALTER SYSTEM.",
         c"rowsource_snapshot() deletes older ones. 0 keeps all.",
         &RETENTION,
         0,
@@ -44,7 +44,7 @@ pub(super) fn define() {
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.snapshot_max_size",
-        c"Sets how much disk space the snapshots of a database may take.",
+        c"Sets how much disk space the snapshots of a database may take. Set it with ALTER SYSTEM.",
         c"rowsource_snapshot() deletes the oldest beyond that. 0 keeps all.",
         &MAX_SIZE,
         0,

@@ -70,7 +70,10 @@ pub use live::{
     shared_targets, shared_trace,
 };
 pub use pending::{PlanRef, PlanSlot};
-pub use read::{Info, current_plan, description, flips, info, keys, others, plan, reset};
+pub use read::{
+    Info, current_plan, description, description_or_before, flips, info, keys, note_planid, others, plan,
+    planid, reset,
+};
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };

@@ -22,6 +22,9 @@ const EVICTED_PART: usize = 10;
 /// A plan of this session. A statement keeps a reference to it from its start to its end, so it looks up its plan only once.
 pub struct KnownPlan {
     pub key: PlanKey,
+    /// The key that sessions know the plan by: with the number that is made of OIDs, not with the planid. Two of these may be of the same
+    /// plan, before and after an index was made again, for example.
+    pub by_oids: PlanKey,
     /// The plan's slot in the session's buffer of the shared store.
     slot: PlanSlot,
     pub description: RefCell<Rc<LazyDescription>>,
@@ -38,9 +41,10 @@ pub struct KnownPlan {
 }
 
 impl KnownPlan {
-    pub(super) fn new(key: PlanKey, description: Rc<LazyDescription>) -> Self {
+    pub(super) fn new(by_oids: PlanKey, description: Rc<LazyDescription>) -> Self {
         KnownPlan {
-            key,
+            key: by_oids.with_plan(description.ids().planid, 0),
+            by_oids,
             slot: PlanSlot::default(),
             description: RefCell::new(description),
             compared_at: Cell::new(server::catalog_changes()),
@@ -84,6 +88,7 @@ impl KnownPlan {
 
 /// The list of the plans that the session has run, up to a limit.
 pub(super) struct Plans {
+    /// By the keys that sessions know them by.
     plans: FxHashMap<PlanKey, Rc<KnownPlan>>,
     /// The memory of the listed plans, in bytes.
     bytes: usize,
@@ -102,8 +107,14 @@ impl Plans {
     }
 
     /// Returns a listed plan.
-    pub fn get(&self, key: &PlanKey) -> Option<&Rc<KnownPlan>> {
-        self.plans.get(key)
+    pub fn get(&self, by_oids: &PlanKey) -> Option<&Rc<KnownPlan>> {
+        self.plans.get(by_oids)
+    }
+
+    /// Returns a listed plan whose statistics are in this session.
+    pub fn local(&self, key: &PlanKey) -> Option<&Rc<KnownPlan>> {
+        let mut plans = self.plans.values();
+        plans.find(|plan| plan.key == *key && plan.local.borrow().is_some())
     }
 
     /// Returns the keys of the plans whose statistics are in this session, the most recently run first.
@@ -139,6 +150,9 @@ impl Plans {
         execution: &ExecutionStats<'_>,
     ) {
         let mut has_grown = plan.local.borrow().is_none();
+        if has_grown && let Some(same) = self.local(&plan.key) {
+            plan.local.replace(same.local.take());
+        }
         plan.change_local(description, |local| {
             local.add(execution);
             has_grown |= local.keep(execution, &mut self.keep_limit);
@@ -166,8 +180,9 @@ impl Plans {
         }
     }
 
-    /// Removes the plans of a user, database and query, and their statistics. 0 means any.
-    pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) {
+    /// Removes the plans of a user, database and query, and their statistics. 0 means any. Returns whether there were some.
+    pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
+        let before = self.plans.len();
         self.remove(|plan| {
             let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {
@@ -175,6 +190,7 @@ impl Plans {
             }
             is_unwanted
         });
+        self.plans.len() < before
     }
 
     /// Lists a plan. If another one has the same key, this one replaces it and takes over its statistics.
@@ -184,10 +200,15 @@ impl Plans {
         if self.plans.try_reserve(1).is_err() {
             return;
         }
-        if let Some(earlier) = self.plans.insert(plan.key, plan.clone()) {
-            self.bytes -= earlier.bytes.replace(0);
-            earlier.listed.set(false);
-            plan.local.replace(earlier.local.take());
+        if let Some(earlier) = self.plans.insert(plan.by_oids, plan.clone()) {
+            if earlier.key != plan.key && earlier.local.borrow().is_some() {
+                // Its relations had other names. It ends here, but its statistics stay.
+                self.plans.insert(earlier.key, earlier);
+            } else {
+                self.bytes -= earlier.bytes.replace(0);
+                earlier.listed.set(false);
+                plan.local.replace(earlier.local.take());
+            }
         }
         plan.listed.set(true);
         self.update_bytes(plan);

@@ -5,6 +5,32 @@ use crate::server::Server;
 
 /// Creates the tables, the functions and a postgres_fdw server that connects to the same database.
 pub fn create(server: &Server) {
+    create_by(server, |loopback| {
+        [TABLES, PARTITIONS, FUNCTIONS, loopback, FOREIGN]
+            .map(String::from)
+            .to_vec()
+    });
+}
+
+/// Creates the same in another order, after other objects: all OIDs differ.
+pub fn create_in_other_order(server: &Server) {
+    create_by(server, |loopback| {
+        let mut tables: Vec<String> = TABLES.split("\n\n").map(String::from).collect();
+        tables.reverse();
+        let others =
+            "CREATE TABLE another (id int PRIMARY KEY, gone text); CREATE TABLE one_more (id serial);
+                      ALTER TABLE another DROP gone";
+        [
+            vec![others.to_owned(), PARTITIONS.to_owned()],
+            tables,
+            vec![loopback.to_owned(), FOREIGN.to_owned(), FUNCTIONS.to_owned()],
+        ]
+        .concat()
+    });
+}
+
+/// Creates it by what `statements` returns, which gets those that make the foreign server.
+fn create_by(server: &Server, statements: impl FnOnce(&str) -> Vec<String>) {
     let mut client = server.connect();
     let loopback = format!(
         "CREATE EXTENSION postgres_fdw;
@@ -13,9 +39,9 @@ pub fn create(server: &Server) {
          CREATE USER MAPPING FOR postgres SERVER loopback OPTIONS (user 'postgres', password_required 'false');",
         server.folder().display()
     );
-    for sql in [TABLES, PARTITIONS, FUNCTIONS, &loopback, FOREIGN] {
+    for sql in statements(&loopback) {
         client
-            .batch_execute(sql)
+            .batch_execute(&sql)
             .unwrap_or_else(|error| panic!("{sql}\n{}", describe(&error)));
     }
     // VACUUM sets every hint bit and the visibility map, so that no later reader dirties a page.

@@ -146,3 +146,87 @@ fn rows_and_prepared_transactions_are_named() {
     run_each(&mut holder, "COMMIT PREPARED 'p'");
     until_blocked(&mut observer, 0);
 }
+
+/// The samples know the same tree afterwards, with how long the sessions waited.
+#[test]
+fn the_past_is_a_tree_with_times() {
+    let server = server("blockers-past");
+    let (mut observer, mut idle) = (server.connect(), server.connect());
+    assert!(texts(&mut observer, "SELECT * FROM rowsource_blockers('1 min')").is_empty());
+    let root = pid(&mut idle);
+    run_each(
+        &mut idle,
+        "SET application_name = 'report'; BEGIN; SELECT count(*) FROM t",
+    );
+    let began: String = texts(&mut observer, "SELECT clock_timestamp()")
+        .remove(0)
+        .remove(0)
+        .expect("a time");
+    let alter = Busy::run(server.connect(), "ALTER TABLE t ADD COLUMN extra int");
+    until_blocked(&mut observer, 1);
+    let reader = Busy::run(server.connect(), "SELECT id FROM t");
+    until_blocked(&mut observer, 2);
+    // The lock manager is asked when a wait has lasted for a second.
+    let are_known =
+        "SELECT count(*) = 2 AND min(wait_time) > 300 FROM rowsource_blockers('1 min') WHERE depth > 0";
+    until(&mut observer, are_known);
+    run_each(&mut idle, "COMMIT");
+    until_blocked(&mut observer, 0);
+    let columns = "root_pid, blocked_sessions, depth, pid, coalesce(blocking_pid::text, '-') AS blocker, usename, datname,
+                   application_name, coalesce(wait_event, '-') AS event, coalesce(relation, '-') AS relation, query";
+    let found = texts(
+        &mut observer,
+        &format!("SELECT {columns} FROM rowsource_blockers(interval '1 min')"),
+    );
+    let found: Vec<String> = found
+        .into_iter()
+        .map(|row| {
+            row.into_iter()
+                .map(|cell| cell.unwrap_or_else(|| "NULL".to_owned()))
+                .collect::<Vec<_>>()
+                .join(" | ")
+        })
+        .collect();
+    let line = |depth: i32, id: i32, blocker: &str, rest: &str| {
+        format!("{root} | 2 | {depth} | {id} | {blocker} | postgres | postgres | {rest}")
+    };
+    let expected = [
+        line(0, root, "-", "report | - | - | SELECT count(*) FROM t"),
+        line(
+            1,
+            alter.pid,
+            &root.to_string(),
+            "rowsource-tests | relation | t | ALTER TABLE on t",
+        ),
+        line(
+            2,
+            reader.pid,
+            &alter.pid.to_string(),
+            "rowsource-tests | relation | t | ",
+        ),
+    ];
+    assert_eq!(found.len(), 3, "{found:#?}");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+    // The times are those of the waits, and add up.
+    let sums = format!(
+        "SELECT min(first_seen_at) > '{began}' AND max(last_seen_at) < clock_timestamp() AND bool_and(last_seen_at >= first_seen_at)
+                AND max(wait_time) < 1000 * extract(epoch FROM clock_timestamp() - '{began}')
+                AND abs(sum(wait_time) - max(blocked_time)) < 0.001 AND min(samples) > 0
+           FROM rowsource_blockers('5 min') WHERE depth > 0"
+    );
+    assert_eq!(texts(&mut observer, &sums), [[Some("t".to_owned())]]);
+    assert!(
+        texts(
+            &mut observer,
+            "SELECT * FROM rowsource_blockers('2000-01-01', '2000-01-02')"
+        )
+        .is_empty()
+    );
+
+    // Who may not see the samples of others sees nothing of them.
+    let mut other = server.try_connect("other").expect("a session");
+    assert!(texts(&mut other, "SELECT * FROM rowsource_blockers()").is_empty());
+    drop((alter, reader));
+}

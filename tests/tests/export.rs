@@ -148,7 +148,7 @@ fn a_plot_shows_where_the_calls_lie() {
 }
 
 #[test]
-fn bad_arguments_name_what_is_known_and_unknown_ids_give_no_row() {
+fn bad_arguments_name_what_is_known_and_unknown_ids_are_errors() {
     let server = Server::preloaded("export-bad", &[]);
     let mut client = server.session();
     let (_, message) = must_fail(&mut client, "SELECT rowsource_folded(which => 'slow')");
@@ -156,8 +156,6 @@ fn bad_arguments_name_what_is_known_and_unknown_ids_give_no_row() {
         message.contains("\"slow\"") && message.contains("last, mean, total, slowest, failed, cancelled"),
         "{message}"
     );
-    // Nothing is kept for these ids: a notice says so, and there is no row.
-    run_each(&mut client, "SET log_min_messages = notice");
     const FUNCTIONS: [&str; 5] = [
         "rowsource_explain",
         "rowsource_folded",
@@ -166,12 +164,13 @@ fn bad_arguments_name_what_is_known_and_unknown_ids_give_no_row() {
         "rowsource_histogram_plot",
     ];
     for function in FUNCTIONS {
-        for (ids, named) in [("1, 2", "queryid 1, planid 2"), ("1", "queryid 1, planid any")] {
-            server.clear_log();
-            let rows = texts(&mut client, &format!("SELECT * FROM {function}({ids})"));
-            assert!(rows.is_empty(), "{function}({ids}): {rows:?}");
-            let notice = format!("NOTICE:  no plan is kept for {named}");
-            assert_eq!(server.log().matches(&notice).count(), 1, "{}", server.log());
+        for (ids, named) in [("1, 2", "queryid 1, planid 2 HINT"), ("1", "queryid 1 HINT")] {
+            let (code, message) = must_fail(&mut client, &format!("SELECT * FROM {function}({ids})"));
+            assert_eq!(code, SqlState::UNDEFINED_OBJECT);
+            assert!(
+                message.starts_with(&format!("no plan is kept for {named}")),
+                "{message}"
+            );
         }
     }
     for function in FUNCTIONS.iter().chain(&["rowsource_display"]) {

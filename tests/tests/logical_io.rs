@@ -231,7 +231,7 @@ fn it_can_be_cancelled() {
 fn any_histogram_can_be_plotted() {
     let server = server("logical-io-plot");
     let mut client = server.connect();
-    let sql = "SELECT rowsource_histogram_plot(array_agg(from_us), array_agg(hits + reads)) FROM rowsource_logical_io('blocks')";
+    let sql = "SELECT rowsource_plot_buckets(array_agg(from_us), array_agg(hits + reads)) FROM rowsource_logical_io('blocks')";
     let lines = texts(&mut client, sql);
     assert!(
         lines.len() > 2
@@ -240,16 +240,16 @@ fn any_histogram_can_be_plotted() {
                 .is_some_and(|line| line.contains("Distribution")),
         "{lines:?}"
     );
-    let plot = "SELECT rowsource_histogram_plot('{2,NULL,1}'::float8[], '{5,6,NULL}')";
+    let plot = "SELECT rowsource_plot_buckets('{2,NULL,1}'::float8[], '{5,6,NULL}')";
     assert_eq!(texts(&mut client, plot).len(), 2);
     let (_, message) = must_fail(
         &mut client,
-        "SELECT rowsource_histogram_plot('{1,2}'::float8[], '{5}')",
+        "SELECT rowsource_plot_buckets('{1,2}'::float8[], '{5}')",
     );
     assert!(message.contains("2 bounds and 1 counts"), "{message}");
     let (_, message) = must_fail(
         &mut client,
-        "SELECT rowsource_histogram_plot(array_agg(i::float8), array_agg(i)) FROM generate_series(1::bigint, 10001) i",
+        "SELECT rowsource_plot_buckets(array_agg(i::float8), array_agg(i)) FROM generate_series(1::bigint, 10001) i",
     );
     assert!(message.contains("array is too long"), "{message}");
 }

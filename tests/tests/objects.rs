@@ -49,7 +49,10 @@ fn query(object: &Object) -> String {
     let nulls = object
         .arguments
         .iter()
-        .map(|argument| format!("NULL::{}", argument[1].as_deref().unwrap_or("")));
+        .map(|argument| match argument[1].as_deref() {
+            Some("anycompatible") | None => "NULL::timestamptz".to_owned(),
+            Some(of) => format!("NULL::{of}"),
+        });
     let nulls: Vec<String> = nulls.collect();
     let arguments = if object.is_function() {
         format!("({})", nulls.join(", "))

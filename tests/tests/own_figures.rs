@@ -302,10 +302,12 @@ fn asynchronous_scans_add_up() {
         server.folder().display()
     );
     run_each(&mut client, &foreign);
-    assert_adds_up(
-        &mut client,
+    for sql in [
         "SELECT count(*) FROM split WHERE i > (SELECT min(i) FROM parts)",
-    );
+        "SELECT count(*) FROM split WHERE i > (SELECT min(i) FROM parts, pg_sleep(0.5))",
+    ] {
+        assert_adds_up(&mut client, sql);
+    }
 }
 
 #[test]
@@ -368,4 +370,30 @@ fn of_a_running_statement_times_add_up() {
         assert!((sum - root).abs() < 1e-6 * root, "{sql}: {sum} of {root} ms");
         busy.cancel(&mut observer);
     }
+}
+
+/// The errors of the node and of the nodes below it count, in all executions and in the last one.
+#[test]
+fn own_times_have_errors() {
+    let server = server("own_errors");
+    let mut client = server.session();
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    for _ in 0..3 {
+        run_each(
+            &mut client,
+            "SELECT count(*) FROM t a, t b WHERE a.i % 10 = b.i % 10 AND a.i < b.i",
+        );
+    }
+    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+    let sql = "
+        SELECT count(*) FILTER (WHERE n.self_time_error >= n.time_error AND n.self_time_error > 0)
+          FROM pg_stat_rowsource n,
+               LATERAL (SELECT coalesce(sum(time_error ^ 2), 0) AS all, coalesce(sum(last_time_error ^ 2), 0) AS last
+                          FROM pg_stat_rowsource i
+                         WHERE (i.queryid, i.planid, i.parent_id) = (n.queryid, n.planid, n.node_id)) below
+         WHERE abs(n.self_time_error ^ 2 - n.time_error ^ 2 - below.all) <= 1e-6 * (n.self_time_error ^ 2)
+           AND abs(n.last_self_time_error ^ 2 - n.last_time_error ^ 2 - below.last) <= 1e-6 * (n.last_self_time_error ^ 2)";
+    let nodes = "SELECT operation, node_id, parent_id, self_time_error, time_error, last_self_time_error, last_time_error FROM pg_stat_rowsource";
+    let right: i64 = value(&mut client, sql);
+    assert!(right >= 3, "{right}: {:#?}", texts(&mut client, nodes));
 }

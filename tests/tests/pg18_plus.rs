@@ -10,7 +10,7 @@ const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, grp int); INSERT INTO t
     CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); VACUUM ANALYZE";
 
 #[test]
-fn another_extensions_plan_id_is_kept_pg18_plus() {
+fn another_extensions_plan_id_is_shown_beside_ours_pg18_plus() {
     let library = compiled::object("planid/planid.c");
     let server = basic_server(
         "planid",
@@ -22,12 +22,12 @@ fn another_extensions_plan_id_is_kept_pg18_plus() {
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     measured(&mut client, "SELECT count(*) FROM t WHERE grp = 1");
-    let planid: i64 = value(
+    let planids: Vec<Vec<Option<String>>> = texts(
         &mut client,
-        "SELECT planid FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*) FROM t%'",
+        "SELECT assigned_planid, planid <> 42 FROM pg_stat_rowsource_plans WHERE query LIKE '%count(*) FROM t%'",
     );
-    assert_eq!(planid, 42);
-    // The same planid, but nodes on other partitions: they are not summed.
+    assert_eq!(planids, [[Some("42".to_owned()), Some("t".to_owned())]]);
+    // The extension gives both the same planid, but their nodes are on other partitions: they are not summed.
     run_each(
         &mut client,
         "PREPARE pruned (int) AS SELECT count(*) FROM p WHERE id = $1",
@@ -37,8 +37,8 @@ fn another_extensions_plan_id_is_kept_pg18_plus() {
     }
     let scans = texts(
         &mut client,
-        "SELECT s.planid, s.object_name, s.executions FROM pg_stat_rowsource s
-         JOIN pg_stat_rowsource_plans p USING (queryid) WHERE p.query LIKE 'PREPARE pruned%' AND s.operation = 'Seq Scan'
+        "SELECT p.assigned_planid, s.object_name, s.executions FROM pg_stat_rowsource s
+         JOIN pg_stat_rowsource_plans p USING (queryid, planid) WHERE p.query LIKE 'PREPARE pruned%' AND s.operation = 'Seq Scan'
          GROUP BY 1, 2, 3 ORDER BY 2",
     );
     let scans: Vec<String> = scans

@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::compiled;
 use rowsource_tests::explain::rows_handled;
-use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
 
 /// Fills the history with snapshots of plans. Each plan ran in each snapshot.
@@ -258,7 +258,7 @@ fn plans_with_the_same_number_have_separate_histories() {
 
 /// From 18 on another extension may give two plans of one statement the same number.
 #[test]
-fn a_snapshot_separates_plans_that_share_a_planid() {
+fn a_snapshot_separates_plans_to_which_another_extension_gives_one_planid() {
     let library = compiled::object("planid/planid.c");
     let server = basic_server(
         "history-planid",
@@ -286,21 +286,11 @@ fn a_snapshot_separates_plans_that_share_a_planid() {
         );
         assert_eq!(plans, 2, "round {round}");
     }
-    let shapes = texts(
+    let planids: i64 = value(
         &mut client,
-        "SELECT DISTINCT planid, count(DISTINCT plan_shape) FILTER (WHERE plan_shape <> 0) FROM pg_stat_rowsource
-          WHERE queryid = (SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%' LIMIT 1) GROUP BY 1",
+        "SELECT count(DISTINCT planid) FROM pg_stat_rowsource_plans WHERE query LIKE 'PREPARE pruned%'",
     );
-    if major(&mut client) < 18 {
-        // No other extension sets planids: each of the two plans has its own.
-        assert_eq!(shapes.len(), 2, "{shapes:?}");
-        assert!(
-            shapes.iter().all(|row| row[1].as_deref() == Some("0")),
-            "{shapes:?}"
-        );
-        return;
-    }
-    assert_eq!(shapes, [[Some("42".to_string()), Some("2".to_string())]]);
+    assert_eq!(planids, 2);
 }
 
 /// Deleting a snapshot also deletes its rows, which an index must find.
@@ -317,4 +307,49 @@ fn the_rows_of_a_snapshot_are_found_by_an_index() {
         tables.iter().all(|row| row[1].as_deref() == Some("t")),
         "{tables:?}"
     );
+}
+
+/// The indexes that the plan before used and that are gone are kept with the new plan, in the database's names.
+#[test]
+fn a_new_plan_keeps_which_indexes_are_gone() {
+    let server = basic_server("plan-history-gone", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE SCHEMA \"S\"; CREATE TABLE \"S\".t AS SELECT i AS id, i AS val FROM generate_series(1, 20000) i;
+         CREATE INDEX \"T_id\" ON \"S\".t (id); CREATE INDEX t_val ON \"S\".t (val); ANALYZE \"S\".t;
+         SET enable_indexscan = off; SET enable_indexonlyscan = off",
+    );
+    let statement = |what: &str| format!("SELECT {what} FROM \"S\".t WHERE id < 3 OR val < 3");
+    let gone = |client: &mut Client, what: &str| {
+        let gone = "SELECT gone_indexes::text FROM pg_stat_rowsource_plans";
+        texts(
+            client,
+            &format!("{gone} WHERE query LIKE 'SELECT {what} FROM \"S\".t%' ORDER BY first_seen_at"),
+        )
+        .concat()
+    };
+    let both = Some(r#"{"\"S\".\"T_id\"","\"S\".t_val"}"#.to_owned());
+    measured(&mut client, &statement("sum(val)"));
+    measured(&mut client, &statement("sum(id)"));
+    // The plan is another one, but no index is gone.
+    run_each(&mut client, "SET enable_bitmapscan = off");
+    measured(&mut client, &statement("sum(id)"));
+    assert_eq!(gone(&mut client, "sum(id)"), [None, None]);
+    run_each(
+        &mut client,
+        "SET enable_bitmapscan = on; DROP INDEX \"S\".\"T_id\", \"S\".t_val",
+    );
+    measured(&mut client, &statement("sum(val)"));
+    assert_eq!(gone(&mut client, "sum(val)"), [None, both.clone()]);
+    // Nothing is known of a plan before.
+    measured(&mut client, &statement("min(val)"));
+    assert_eq!(gone(&mut client, "min(val)"), [None]);
+    // It stays when another session describes the plan again, and when an index is there again.
+    run_each(
+        &mut client,
+        "CREATE INDEX t_val ON \"S\".t (val); ALTER TABLE \"S\".t ADD more int",
+    );
+    measured(&mut server.connect(), &statement("sum(val)"));
+    assert_eq!(gone(&mut client, "sum(val)"), [None, both]);
 }

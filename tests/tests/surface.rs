@@ -118,12 +118,7 @@ fn table(client: &mut Client, object: &Object) -> String {
 
 /// Returns what an object is, and for whom.
 fn meaning(object: &Object) -> String {
-    let grantees = match &*object.grantee {
-        "PUBLIC" => String::new(),
-        "nobody" => " For superusers, and roles to which they grant it.".to_owned(),
-        role => format!(" For roles with the privileges of {role}."),
-    };
-    format!("{}.{grantees}", object.comment)
+    format!("{}.", object.comment)
 }
 
 /// Returns what the chapter of views says.

@@ -38,6 +38,13 @@ const OBJECTS: &str = "
     CREATE TABLE replaced (i int);
     CREATE RULE replaced AS ON INSERT TO replaced DO ALSO INSERT INTO ddl_log SELECT 'rule' AS ruled;
     CREATE PROCEDURE steps() LANGUAGE plpgsql AS 'BEGIN PERFORM look(3); COMMIT; PERFORM look(4); END';
+    CREATE FUNCTION opens(c refcursor) RETURNS refcursor LANGUAGE plpgsql AS
+        'BEGIN OPEN c FOR SELECT i AS opened FROM public.src; RETURN c; END';
+    CREATE FUNCTION reads(c refcursor) RETURNS int LANGUAGE plpgsql AS
+        'DECLARE k int; BEGIN FETCH c INTO k; RETURN k; END';
+    CREATE FUNCTION closes(c refcursor) RETURNS void LANGUAGE plpgsql AS 'BEGIN CLOSE c; END';
+    CREATE PROCEDURE opens_and_commits(INOUT c refcursor) LANGUAGE plpgsql AS
+        'BEGIN OPEN c FOR SELECT i + i AS kept FROM public.src; COMMIT; END';
     CREATE MATERIALIZED VIEW mv AS SELECT i FROM src; CREATE UNIQUE INDEX ON mv (i);
     CREATE MATERIALIZED VIEW indexed AS SELECT i FROM src; CREATE INDEX ON indexed (fold(i))";
 
@@ -554,4 +561,33 @@ fn logical_replication() {
         of_others(&mut client, "%AS applied FROM public.published"),
         [true]
     );
+}
+
+/// pg_stat_statements decides when a statement ends, so a cursor that a function opens for its client is at top level.
+#[test]
+fn cursors_that_functions_and_clients_share() {
+    let mut client = server().connect();
+    let wrong: Vec<String> = [
+        // What the client sends, a part of the cursor's text, and whether it counts as sent by the client.
+        ("BEGIN; SELECT opens('c'); FETCH 3 FROM c; COMMIT", "opened", true),
+        ("BEGIN; SELECT opens('c'); COMMIT", "opened", true),
+        ("BEGIN; SELECT opens('c'); SELECT reads('c'); COMMIT", "opened", true),
+        ("BEGIN; SELECT opens('c'); SELECT reads('c'), closes('c'); COMMIT", "opened", false),
+        ("SELECT loop(5)", "looped", false),
+        ("BEGIN; DECLARE c CURSOR FOR SELECT i, i AS declared FROM src; SELECT reads('c'); COMMIT", "declared", true),
+        ("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT i, i, i AS held FROM src; COMMIT; FETCH 2 FROM c; CLOSE c", "held", true),
+        ("CALL opens_and_commits('c')", "kept", false),
+    ]
+    .into_iter()
+    .filter_map(|(statements, text, toplevel)| {
+        let rows = after(&mut client, statements);
+        let of_cursor = rows.iter().filter(|row| row.query.contains(&format!("AS {text}")));
+        let ours: Vec<bool> = of_cursor.clone().map(|row| row.toplevel).collect();
+        let has_caller = of_cursor.clone().any(|row| row.has_caller);
+        let others = of_others(&mut client, &format!("%AS {text}%"));
+        let is_right = ours == [toplevel] && has_caller != toplevel && others.contains(&toplevel);
+        (!is_right).then(|| format!("{statements}\n  pg_stat_statements: {others:?}\n  {rows:#?}"))
+    })
+    .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }

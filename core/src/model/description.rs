@@ -23,9 +23,25 @@ fn are_few(constants: &Constants) -> bool {
     constants.size() <= MAX_CONSTANTS
 }
 
+/// The numbers of a plan and of its statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanIds {
+    /// The `planid` in the views: made of names and definitions. It is the same on each server.
+    pub planid: i64,
+    /// The number that sessions know the plan by: made of OIDs.
+    pub by_oids: i64,
+    /// The hash of the statement's text without constants, spaces and comments.
+    pub textid: i64,
+    /// The planid that core or another extension gave the plan; 0 if none did.
+    pub assigned: i64,
+}
+
 /// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
+    /// The numbers of the plan and of its statement. A stored description has them before all else.
+    #[serde(skip)]
+    pub ids: PlanIds,
     /// The beginning of the statement's text.
     pub text: String,
     /// The length and the hash of the statement's text, which [`PlanDescription::is_of`] compares.
@@ -45,6 +61,8 @@ pub struct PlanDescription {
     lists: Vec<List>,
     /// How many texts (of the statement, constants, conditions, names) were cut because they are too long.
     pub cut: u32,
+    /// The indexes of the plan before that were gone when this one was first described, as `schema.index`.
+    pub gone_indexes: Vec<String>,
 }
 
 impl PlanDescription {
@@ -52,12 +70,14 @@ impl PlanDescription {
     /// stored.
     pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
         PlanDescription {
+            ids: PlanIds::default(),
             text: shown,
             identity: identity(statement),
             generic: plan.generic,
             constants: None,
             names: None,
             lists: plan.lists,
+            gone_indexes: Vec::new(),
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
             nodes: plan.nodes,
         }
@@ -124,6 +144,7 @@ impl PlanDescription {
             nodes,
             constants: None,
             lists: Vec::new(),
+            gone_indexes: self.gone_indexes.clone(),
             ..*self
         }
     }
@@ -189,6 +210,7 @@ impl PlanDescription {
             ..*node
         });
         PlanDescription {
+            ids: self.ids,
             nodes: nodes.collect(),
             ..PlanDescription::default()
         }
@@ -228,6 +250,11 @@ impl PlanDescription {
             + constants
             + size_of_val(&*self.lists)
             + self.text.len()
+            + self
+                .gone_indexes
+                .iter()
+                .map(|name| 32 + name.len())
+                .sum::<usize>()
             + self.nodes.iter().map(node_size).sum::<usize>()
     }
 

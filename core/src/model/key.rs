@@ -63,6 +63,11 @@ impl PlanKey {
         self.toplevel != 0
     }
 
+    /// Returns the key of the same plan if a client sent the statement.
+    pub fn at_toplevel(self) -> Self {
+        PlanKey { toplevel: 1, ..self }
+    }
+
     /// Returns the plan's shape, see [`PlanId::shape`].
     pub fn shape(&self) -> u32 {
         self.shape

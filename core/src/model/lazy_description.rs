@@ -1,7 +1,7 @@
 //! A plan's description as a session keeps it. One that another session has made stays as it is stored until somebody needs more of it
 //! than an execution does: most sessions display few of the plans that they run.
 
-use super::description::PlanDescription;
+use super::description::{PlanDescription, PlanIds};
 use crate::normalise::Constants;
 use crate::plan::{Costs, ExplainedPlan, Extent, PlanNode};
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use std::rc::Rc;
 /// What an execution needs of its plan's description.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Summary {
+    ids: PlanIds,
     is_truncated: bool,
     /// The fingerprint of the constants that symbols replace; `None` if none are replaced.
     constants: Option<u64>,
@@ -30,6 +31,7 @@ impl Summary {
             may_stop_early |= u64::from(node.may_stop_early) << i;
         }
         Summary {
+            ids: description.ids,
             is_truncated: description.is_truncated(),
             constants: description.constants.as_ref().map(Constants::fingerprint),
             names: description.names,
@@ -116,6 +118,11 @@ impl LazyDescription {
             set_costs(&mut description.nodes, self.costs.iter().copied());
             Rc::new(description)
         })
+    }
+
+    /// Returns the numbers of the plan and of its statement. Decodes nothing.
+    pub fn ids(&self) -> PlanIds {
+        self.summary.ids
     }
 
     /// Returns the beginning of the statement's text. Decodes nothing else.
@@ -247,8 +254,10 @@ impl LazyDescription {
 
 /// Decodes a stored form. Also returns the bytes that follow it.
 fn decode(stored: &[u8]) -> Option<(PlanDescription, &[u8])> {
-    let (_, rest) = postcard::take_from_bytes::<Summary>(stored).ok()?;
-    postcard::take_from_bytes(rest).ok()
+    let (summary, rest) = postcard::take_from_bytes::<Summary>(stored).ok()?;
+    let (mut description, rest) = postcard::take_from_bytes::<PlanDescription>(rest).ok()?;
+    description.ids = summary.ids;
+    Some((description, rest))
 }
 
 fn set_costs(nodes: &mut [PlanNode], costs: impl Iterator<Item = Costs>) {

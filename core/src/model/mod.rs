@@ -26,7 +26,7 @@ mod statement_facts;
 mod workers;
 
 pub use batch::Batch;
-pub use description::PlanDescription;
+pub use description::{PlanDescription, PlanIds};
 pub use durations::Durations;
 pub use estimates::{Estimate, Estimates};
 pub use execution::{Late, Outcome, PlanOrigin, Planning, Run, Times, clock_name};
@@ -40,7 +40,7 @@ pub use measured::Measured;
 pub use named_waits::{NamedWaits, WaitsFor};
 pub use node::{Buffers, CALLED_WORDS, Called, NodeStats, NodeTotals, OwnIo, Time, Wal};
 pub use others::{DatabaseSum, Others, PlanTotals};
-pub use own::{own_io, own_wal};
+pub use own::{own_errors, own_io, own_wal};
 pub use packed::PackError;
 pub use plan::{ExecutionStats, MAX_NODES, Plan, PlanStats};
 pub use processes::processes;

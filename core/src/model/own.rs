@@ -1,6 +1,6 @@
 //! What a node used itself, without the nodes below it: requests and WAL.
 
-use super::node::{NodeTotals, OwnIo, Wal};
+use super::node::{NodeStats, NodeTotals, OwnIo, Wal};
 use crate::plan::PlanNode;
 
 /// Returns what each node did itself in all executions. Returns `None` for a node whose blocks were not counted. The list is
@@ -39,6 +39,29 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
             buffers_full: buffers_full as i64,
         },
     )
+}
+
+/// Returns one standard error of each node's own time, in milliseconds: those of the node and of all nodes right below it, whose times
+/// are subtracted from its time. It is empty if there is no memory.
+pub fn own_errors(nodes: &[PlanNode], stats: impl Fn(usize) -> Option<NodeStats>) -> Vec<f64> {
+    let mut errors = Vec::new();
+    if errors.try_reserve_exact(nodes.len()).is_err() {
+        return errors;
+    }
+    let squared = |i| {
+        let error = stats(i)
+            .and_then(|stats| stats.time.get())
+            .map_or(0.0, |time| time.error_ms);
+        error * error
+    };
+    errors.extend((0..nodes.len()).map(squared));
+    for (i, node) in nodes.iter().enumerate() {
+        if let Some(above) = node.parent.and_then(|parent| errors.get_mut(parent)) {
+            *above += squared(i);
+        }
+    }
+    errors.iter_mut().for_each(|error| *error = error.sqrt());
+    errors
 }
 
 /// Returns what each node has without its inputs and without the subplans that it called. `all` returns what a node has with them, and
@@ -101,7 +124,7 @@ pub(super) fn is_run_elsewhere(node: &PlanNode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Buffers, NodeStats};
+    use crate::model::{Buffers, Time};
 
     fn node(parent: Option<usize>, subplan: Option<&str>) -> PlanNode {
         PlanNode {
@@ -172,6 +195,29 @@ mod tests {
         let own = own_io(&nodes, &totals);
         let reads: Vec<_> = own.iter().map(|own| own.map(|own| own.read)).collect();
         assert_eq!(reads, [Some(2), Some(4), Some(2), Some(12), Some(3)]);
+    }
+
+    #[test]
+    fn errors_of_own_times_are_those_of_the_node_and_of_its_inputs() {
+        let nodes = [
+            node(None, None),
+            node(Some(0), Some("InitPlan 1 (returns $0)")),
+            node(Some(0), None),
+            node(Some(2), None),
+        ];
+        let errors = [0.0, 3.0, 4.0, 3.0];
+        let stats = |i: usize| {
+            let time = Time {
+                error_ms: errors[i],
+                ..Time::default()
+            };
+            Some(NodeStats {
+                time: Some(time).into(),
+                ..NodeStats::default()
+            })
+        };
+        assert_eq!(own_errors(&nodes, stats), [5.0, 3.0, 5.0, 3.0]);
+        assert_eq!(own_errors(&nodes, |i| stats(i).filter(|_| i > 0))[3], 3.0);
     }
 
     #[test]

@@ -233,10 +233,10 @@ impl Activity {
         samples as f64 / self.ticks.max(1.0)
     }
 
-    /// Returns the report. `shown` returns a time as text.
-    pub fn report(&self, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+    /// Returns the report. `shown` returns a time as text, in the time zone.
+    pub fn report(&self, time_zone: &str, shown: &dyn Fn(i64) -> String) -> Vec<String> {
         let mut lines = vec![
-            "Active session history".to_owned(),
+            format!("Active session history, in the time zone {time_zone}"),
             format!("from  {}", shown(self.from)),
             format!("to    {}", shown(self.to)),
         ];
@@ -245,15 +245,15 @@ impl Activity {
             return lines;
         }
         lines.push(format!(
-            "{} samples of active sessions at {:.0} moments: {:.2} active sessions on average",
-            self.all.samples,
-            self.ticks,
+            "{} of active sessions at {}: {:.2} active sessions on average",
+            counted(self.all.samples, "sample"),
+            counted(self.ticks.round() as u64, "moment"),
             self.average(self.all.samples)
         ));
         if self.hidden > 0 {
             lines.push(format!(
-                "{} samples are of sessions of which you may not see more",
-                self.hidden
+                "Of sessions of which you may not see more: {}",
+                counted(self.hidden, "sample")
             ));
         }
         if self.all.samples == 0 {
@@ -476,3 +476,8 @@ fn planid(id: &StatementId) -> String {
 
 #[cfg(test)]
 mod tests;
+
+/// Returns a number of things.
+fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}

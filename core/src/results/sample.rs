@@ -59,6 +59,10 @@ impl Place {
 
 /// The calls of a node's wrapper in this process.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and none is kept"
+)]
 pub enum Calls {
     /// No call was timed.
     Untimed {

@@ -31,6 +31,8 @@ pub struct Config {
     /// The ticks from which a call is long. This is also the minimal time between the last reading before a call and a
     /// reading that proves that the call is long.
     pub long: f64,
+    /// The step of a coarse clock, or 0 for a fine one.
+    pub step: f64,
 }
 
 impl Config {
@@ -46,6 +48,7 @@ impl Config {
         resolution_ns: f64,
     ) -> Self {
         let affordable_ns = (2.0 * reading_ns + bookkeeping_ns) / TIMER_SHARE;
+        let is_coarse = LONG_STEPS * resolution_ns > LONG_FACTOR * affordable_ns;
         Config {
             max_gap: f64::from(max_gap.max(1)),
             empty_interval: empty_interval_ticks,
@@ -54,17 +57,11 @@ impl Config {
             affordable: affordable_ns / ns_per_tick,
             nested_reading: (reading_ns + bookkeeping_ns / 2.0) / ns_per_tick,
             long: (LONG_FACTOR * affordable_ns).max(LONG_STEPS * resolution_ns) / ns_per_tick,
-        }
-    }
-
-    /// Returns the step of a coarse clock, or 0 for a fine one.
-    #[inline]
-    pub(super) fn step(&self) -> f64 {
-        // The factor allows for rounding errors.
-        if self.long > 1.001 * LONG_FACTOR * self.affordable {
-            self.long / LONG_STEPS
-        } else {
-            0.0
+            step: if is_coarse {
+                resolution_ns / ns_per_tick
+            } else {
+                0.0
+            },
         }
     }
 }

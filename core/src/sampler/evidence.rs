@@ -1,5 +1,7 @@
 //! Detects that a call was long, although it was not sampled.
 
+use crate::float::at_least;
+
 /// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
 /// nodes count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,6 +13,10 @@ pub struct LongCallEvidence {
     /// The time that the last beat stands for, in ticks of the clock; 0 if that is not known, or if there was
     /// none.
     pub period: f64,
+    /// What the last beats stood for, on average.
+    pub(super) usual: f64,
+    /// The sum of what all beats stood for, and 1: it is never 0.
+    pub(super) watched: f64,
     /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
     /// above.
     pub detected: u64,
@@ -35,8 +41,42 @@ impl LongCallEvidence {
         last: 0,
         ticked: 0,
         period: 0.0,
+        usual: 0.0,
+        watched: 1.0,
         detected: 0,
     };
+
+    /// Notes that a beat was taken at this reading, and how many ticks it stands for: 0 if that is not known.
+    pub fn take_beat(&mut self, now: u64, period: f64) {
+        self.ticked = now;
+        self.period = period;
+        self.usual += (period - self.usual) / if self.usual > 0.0 { 8.0 } else { 1.0 };
+        self.watched += period;
+    }
+
+    /// Notes that beats are expected from now on, and that none has come.
+    pub fn begin_beats(&mut self) {
+        (self.period, self.usual) = (0.0, 0.0);
+    }
+
+    /// Returns the chance with which the beats of these times find a call of this length, on average over what they stand for, which is
+    /// half to one and a half of what is usual. A beat that came early would seem to be a certain one.
+    pub(super) fn usual_chance(&self, ticks: f64) -> f64 {
+        let part = ticks / at_least(self.usual, 1.0);
+        if part >= 1.5 {
+            1.0
+        } else {
+            let early = at_least(part - 0.5, 0.0);
+            at_least(part, 0.0) - early * early / 2.0
+        }
+    }
+
+    /// Converts the times of beats to another clock, which makes `factor` times as many ticks.
+    pub fn convert(&mut self, factor: f64) {
+        self.period *= factor;
+        self.usual *= factor;
+        self.watched *= factor;
+    }
 
     /// Returns how a call that began after the reading `since` is detected, or `None`. By a beat, it is only
     /// if it was long too.

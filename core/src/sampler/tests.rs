@@ -227,6 +227,8 @@ fn evidence(ticked: u64, detected: u64, last: u64) -> LongCallEvidence {
         ticked,
         detected,
         period: 2e6,
+        usual: 2e6,
+        ..LongCallEvidence::default()
     }
 }
 

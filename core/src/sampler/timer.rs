@@ -38,9 +38,9 @@ const PRECISE: f64 = 1e-4;
 /// last reading.
 const FAR_FACTOR: f64 = 8.0;
 
-/// The mean distance of a call from the timed call before it, relative to the mean distance between timed calls, if one
-/// call of each block is timed: (1 + 1/6)/2.
-const AGE: f64 = 7.0 / 12.0;
+/// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is the number of standard
+/// errors of their sum, if their times are exponentially distributed, and of one call more.
+const FAR_DEVIATIONS: f64 = 4.0;
 
 /// A detected call that is longer than all usual calls of this many gaps ends its block.
 const CHANGE_FACTOR: f64 = 4.0;
@@ -184,6 +184,8 @@ impl NodeTimer {
             self.weigh(config, call, raw, ticks, evidence);
         }
         self.gaps.own_reading = call.end;
+        self.gaps.own_calls = self.drawn as u32;
+        self.gaps.watch.note_time(config, call.end, evidence);
         self.draw(config, random, ticks)
     }
 
@@ -211,27 +213,55 @@ impl NodeTimer {
         let first = call.first_of_start;
         // This must come before `note_distance`, so that the test is the same as for a call that is not timed. Readings
         // before the start belong to other nodes.
-        let detected = evidence
-            .of_call(call.start, call.did_io)
-            .filter(|detected| *detected == Detected::Certain || self.is_far(config, call.before, call.end));
+        let detected = evidence.of_call(call.start, call.did_io);
+        if detected.is_none() && raw < config.long / 2.0 {
+            self.sample(config, ticks, first);
+        } else {
+            self.weigh_long(config, call, ticks, evidence, detected);
+        }
+        self.note_distance(call.before, call.start);
+    }
+
+    /// Counts such a call, if it is long, or if something was detected in it.
+    #[inline(never)]
+    fn weigh_long(
+        &mut self,
+        config: &Config,
+        call: &TimedCall,
+        ticks: f64,
+        evidence: &mut LongCallEvidence,
+        detected: Option<Detected>,
+    ) {
+        let first = call.first_of_start;
+        let is_far = self.is_far(config, call.before, call.end);
         match detected {
-            Some(detected) => {
-                if detected == Detected::ByBeat {
-                    self.note_long(config, ticks, evidence.period, 1.0, first);
-                } else if raw >= config.affordable {
+            Some(Detected::Certain) => {
+                if elapsed(call.start, call.end).0 >= config.affordable {
                     evidence.detected = call.end;
                 }
                 self.count(ticks, first);
-                if self.is_change(ticks) {
-                    self.gaps.left = 0;
+            }
+            Some(Detected::ByBeat) if is_far => {
+                if self.note_beat(evidence, call.start, ticks, 0.0, first) {
+                    self.count(ticks, first);
                 }
             }
-            None if ticks >= config.long => {
-                self.note_long(config, ticks, evidence.period_at(call.end), 0.0, first);
+            _ => {
+                if detected.is_some() {
+                    self.gaps.watch.note_call(call.start, ticks, evidence);
+                }
+                if is_far || ticks >= config.long {
+                    let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
+                    self.note_long(evidence, ticks, period, 0.0, first);
+                } else {
+                    self.sample(config, ticks, first);
+                }
+                return;
             }
-            None => self.sample(config, ticks, first),
         }
-        self.note_distance(call.before, call.start);
+        if self.is_change(ticks) {
+            self.gaps.left = 0;
+        }
     }
 
     /// Returns whether the timed call in progress stands for others too. Before, all calls of a node are timed.
@@ -266,18 +296,28 @@ impl NodeTimer {
         evidence: &mut LongCallEvidence,
     ) -> bool {
         let (raw, backsteps) = elapsed(before, end);
-        let ticks = raw - self.gaps.distance;
-        match detected {
-            Detected::Certain if ticks >= config.affordable => evidence.detected = end,
-            Detected::Certain => {}
-            Detected::ByBeat if !self.is_far(config, before, end) => return false,
-            Detected::ByBeat => self.note_long(config, ticks, evidence.period, 1.0, first_of_start),
-        }
+        let distance = self.distance(before);
+        let ticks = raw - distance;
+        let is_certain = match detected {
+            Detected::Certain => {
+                if ticks >= config.affordable {
+                    evidence.detected = end;
+                }
+                true
+            }
+            Detected::ByBeat if !self.is_far(config, before, end) => {
+                self.gaps.watch.note_call(before, 0.0, evidence);
+                return false;
+            }
+            Detected::ByBeat => self.note_beat(evidence, before, ticks, 1.0, first_of_start),
+        };
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
         self.gaps.detected_calls += 1;
-        self.gaps.detected_ticks += ticks;
-        self.gaps.detected_variance += self.gaps.distance * self.gaps.distance;
+        if is_certain {
+            self.gaps.detected_ticks += ticks;
+        }
+        self.gaps.detected_variance += (distance * distance) as f32;
         if first_of_start {
             self.startup_calls += 1;
             self.startup_ticks += ticks;
@@ -296,42 +336,88 @@ impl NodeTimer {
     fn sample(&mut self, config: &Config, ticks: f64, first_of_start: bool) {
         let g = self.gap;
         let samples = &mut self.gaps.samples;
+        let (half_g, half) = (g as f32, ticks as f32);
         let previous = if samples.weight > 0.0 {
             samples.previous
         } else {
-            self.recent
+            self.recent as f32
         };
         samples.weight += g;
         samples.ticks += g * ticks;
-        samples.variance += g * (g - 1.0) * (ticks - previous) * (ticks - previous) / 2.0;
-        samples.previous = ticks;
-        samples.step = samples.step.max(g * config.step());
+        // A long call makes the next gap small. So the difference to it counts as much as the one to the call before it.
+        let factor = half_g * (half_g - 1.0) / 2.0;
+        let difference = half - previous;
+        let term = at_least(samples.previous_factor, factor) * difference * difference;
+        samples.variance += term;
+        samples.previous = half;
+        samples.previous_factor = factor;
+        self.gaps.largest = at_least(term, self.gaps.largest);
+        if config.step > 0.0 {
+            samples.step = at_least(samples.step, (g * config.step) as f32);
+        }
         if first_of_start {
-            self.gaps.first.weight += g;
-            self.gaps.first.ticks += g * ticks;
+            self.gaps.first.weight += half_g;
+            self.gaps.first.ticks += half_g * half;
         }
     }
 
-    /// Adds a long call that a beat or a sample found. `counted` is 1 if it is also counted individually,
-    /// else 0.
+    /// Notes a long call that a beat found. Returns whether beats find all calls of its kind.
     #[inline]
-    fn note_long(&mut self, config: &Config, ticks: f64, period: f64, counted: f64, first_of_start: bool) {
-        let by_beat = if period <= 0.0 {
-            counted
-        } else if ticks + self.gaps.distance >= self.far(config) {
-            at_most(ticks / period, 1.0)
+    fn note_beat(
+        &mut self,
+        evidence: &LongCallEvidence,
+        before: u64,
+        ticks: f64,
+        counted: f64,
+        first_of_start: bool,
+    ) -> bool {
+        let is_certain = ticks >= evidence.period;
+        if is_certain {
+            self.gaps.watch.skip_call(ticks, evidence);
+            // If the beats before and after it were as usual, it might have been missed.
+            let weight = self.weight(evidence.usual_chance(ticks));
+            self.gaps.detected_variance += (weight * (weight - 1.0) * ticks * ticks) as f32;
         } else {
-            0.0
+            self.gaps.watch.note_call(before, ticks, evidence);
+            self.note_long(evidence, ticks, evidence.period, counted, first_of_start);
+        }
+        is_certain
+    }
+
+    /// Returns the weight of a call that beats find with this probability, and samples too.
+    #[inline]
+    fn weight(&self, by_beats: f64) -> f64 {
+        1.0 / (1.0 - (1.0 - by_beats) * (1.0 - 1.0 / self.gap))
+    }
+
+    /// Adds a long call that a beat or a sample found. A beat would find it if it stood for `period`; if that is 0, none would.
+    /// `counted` is 1 if it is also one of the detected calls, else 0.
+    #[inline]
+    fn note_long(
+        &mut self,
+        evidence: &LongCallEvidence,
+        ticks: f64,
+        period: f64,
+        counted: f64,
+        first_of_start: bool,
+    ) {
+        let (by_beats, usual) = if period > 0.0 {
+            (at_most(ticks / period, 1.0), evidence.usual_chance(ticks))
+        } else {
+            (0.0, 0.0)
         };
-        let chance = 1.0 - (1.0 - by_beat) * (1.0 - 1.0 / self.gap);
-        let weight = 1.0 / chance;
+        let (weight, uncertain) = (self.weight(by_beats), self.weight(usual));
         let more = weight - counted;
         self.gaps.long.weight += more;
-        self.gaps.long.ticks += more * ticks;
-        self.gaps.long.variance += weight * (weight - 1.0) * ticks * ticks;
+        self.gaps.long.ticks += weight * ticks;
+        let term = uncertain * (uncertain - 1.0) * ticks * ticks;
+        self.gaps.long.variance += term as f32;
+        let found_by_beats = usual * uncertain;
+        self.gaps.long.common += (found_by_beats * found_by_beats * term) as f32;
+        self.gaps.largest = at_least(term as f32, self.gaps.largest);
         if first_of_start {
-            self.gaps.first.weight += more;
-            self.gaps.first.ticks += more * ticks;
+            self.gaps.first.weight += more as f32;
+            self.gaps.first.ticks += (more * ticks) as f32;
         }
     }
 
@@ -342,14 +428,12 @@ impl NodeTimer {
         let calls = self.drawn as i64 as f64;
         let mut max = calls * GROWTH;
         if self.gaps.known_calls > 0.0 {
-            max = at_least(
-                max,
-                (calls * GROWTH_IF_KNOWN).min(self.gaps.known_calls * GAP_IF_KNOWN),
-            );
+            let known = at_most(calls * GROWTH_IF_KNOWN, self.gaps.known_calls * GAP_IF_KNOWN);
+            max = at_least(max, known);
         }
-        let max = config.max_gap.min(max);
+        let max = at_most(max, config.max_gap);
         let known = self.ticks_so_far();
-        let longest = self.recent.max(ticks).max((known - self.opening) / calls);
+        let longest = at_least(at_least(ticks, self.recent), (known - self.opening) / calls);
         let mean = if longest * at_least(max, 1.0) <= config.affordable && self.drawn != self.first_calls {
             // Most calls are so short that only the growth limits the gap.
             #[cfg(debug_assertions)]
@@ -362,20 +446,17 @@ impl NodeTimer {
             }
             max
         } else {
-            self.affordable_gap(config, ticks, calls, known).min(max)
+            at_most(self.affordable_gap(config, ticks, calls, known), max)
         };
         let (size, position) = if mean >= 1.5 {
-            let size = (mean + 0.5) as u64;
-            (
-                size,
-                ((u128::from(random.next_u64()) * u128::from(size)) >> 64) as u64,
-            )
+            let size = (mean + 0.5) as u32;
+            (size, ((random.next_u64() >> 32) * u64::from(size)) >> 32)
         } else {
             (1, 0)
         };
-        self.gap = size as f64;
-        self.countdown = self.gaps.left + position + 1;
-        self.gaps.left = size - 1 - position;
+        self.gap = f64::from(size);
+        self.countdown = u64::from(self.gaps.left) + position + 1;
+        self.gaps.left = size - 1 - position as u32;
         self.drawn += self.countdown;
         size > 1
     }
@@ -383,8 +464,9 @@ impl NodeTimer {
     /// Notes how long a call took, and returns the gap that the timer's share allows.
     fn affordable_gap(&mut self, config: &Config, ticks: f64, calls: f64, known: f64) -> f64 {
         let timed = self.timed_calls as i64 as f64;
-        let variance =
-            self.gaps.samples.error_squared() + self.gaps.long.variance + self.gaps.detected_variance;
+        let variance = f64::from(
+            self.gaps.samples.error_squared() + self.gaps.long.variance + self.gaps.detected_variance,
+        );
         let divisor = at_most(1.0 + timed / CALLS_OF_DIVISOR, MAX_DIVISOR);
         let affordable = if variance * divisor <= known * known * PRECISE {
             config.affordable * divisor
@@ -403,22 +485,47 @@ impl NodeTimer {
         }
         // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
         // many calls as there were before.
-        let usual = self
-            .recent
-            .max((known - self.opening - timed * affordable) / calls);
+        let usual = at_least((known - self.opening - timed * affordable) / calls, self.recent);
         affordable / usual
     }
 
-    /// Returns how many ticks after the last reading before a call it must end to be long.
+    /// Returns how many calls after the node's own last reading the call in progress is, if that is the last reading of all.
     #[inline]
-    fn far(&self, config: &Config) -> f64 {
-        at_least(FAR_FACTOR * self.gaps.distance, config.long)
+    fn calls_since(&self, before: u64) -> Option<f32> {
+        (before == self.gaps.own_reading).then(|| {
+            (self.drawn.wrapping_sub(self.countdown) as u32).wrapping_sub(self.gaps.own_calls) as i32 as f32
+        })
     }
 
-    /// Returns whether a call ended so late after the last reading before it.
+    /// Returns the usual ticks from the last reading to the call in progress.
+    #[inline]
+    fn distance(&self, before: u64) -> f64 {
+        f64::from(match self.calls_since(before) {
+            Some(calls) => calls * self.gaps.cycle,
+            None => self.gaps.distance,
+        })
+    }
+
+    /// Returns whether the call in progress ended so late after the last reading before it that it was long.
     #[inline]
     fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
-        elapsed(before, end).0 >= self.far(config)
+        let least = config.long / 2.0;
+        let ticks = elapsed(before, end).0;
+        if ticks < least {
+            return false;
+        }
+        let least = match self.calls_since(before) {
+            Some(calls) if self.gaps.cycle > 0.0 => {
+                let (calls, cycle) = (f64::from(calls), f64::from(self.gaps.cycle));
+                let deviation = FAR_DEVIATIONS * (calls.sqrt() + 1.0) * cycle;
+                calls * cycle + at_least(deviation, least)
+            }
+            _ => {
+                let distance = f64::from(self.gaps.distance);
+                at_least(FAR_FACTOR * distance, distance + config.long)
+            }
+        };
+        ticks >= least
     }
 
     /// Returns whether a detected call is so long that the next call must be timed.
@@ -432,9 +539,17 @@ impl NodeTimer {
     fn note_distance(&mut self, before: u64, start: u64) {
         let (ticks, backsteps) = elapsed(before, start);
         self.clock_backsteps += backsteps;
-        // The distance is used for calls that are not timed. It is shorter if all readings are those of timed calls.
-        let age = if before == self.gaps.own_reading { AGE } else { 1.0 };
-        self.gaps.distance += (age * ticks - self.gaps.distance) / 8.0;
+        match self.calls_since(before) {
+            Some(calls) => {
+                let (mean, cycle) = (ticks as f32 / calls, self.gaps.cycle);
+                self.gaps.cycle = if cycle > 0.0 {
+                    cycle + at_most(mean - cycle, 4.0 * cycle) / 8.0
+                } else {
+                    mean
+                };
+            }
+            None => self.gaps.distance += (ticks as f32 - self.gaps.distance) / 8.0,
+        }
     }
 
     /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not which part of them was before.

@@ -101,7 +101,8 @@ impl Host for Run<'_> {
         self.before_mark = None;
         if std::mem::take(&mut self.beats) > 0 {
             self.ticked = self.read();
-            self.evidence.period = self.gap_ns * self.machine.ticks_per_ns;
+            self.evidence
+                .take_beat(self.ticked, self.gap_ns * self.machine.ticks_per_ns);
         }
     }
 

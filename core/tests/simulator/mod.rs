@@ -90,6 +90,8 @@ pub struct Node {
     pub true_used: Counters,
     pub true_ns: f64,
     pub true_startup_ns: f64,
+    /// The time of calls that took more than 10 us.
+    pub true_long_ns: f64,
     /// The time that its timer took.
     pub spent_ns: f64,
     /// Sampling at fixed intervals, as in Oracle: the first call, and each `sampfreq`th times `sampfreq`.
@@ -178,6 +180,7 @@ impl<'a> Run<'a> {
             true_used: Counters::default(),
             true_ns: 0.0,
             true_startup_ns: 0.0,
+            true_long_ns: 0.0,
             spent_ns: 0.0,
             fixed_ns: 0.0,
         };
@@ -394,6 +397,9 @@ impl<'a> Run<'a> {
         node.true_reading_calls += u64::from(did_read);
         node.true_rows += u64::from(is_row);
         node.true_ns += took;
+        if took > 10_000.0 {
+            node.true_long_ns += took;
+        }
         if first_of_start {
             node.true_startup_ns += took;
         }

@@ -17,7 +17,7 @@ objects! {
         /// Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up
         bytes: bigint;
         /// The format of its rows in all tables. A dump with another one cannot be restored
-        format_version: int "NOT NULL DEFAULT 1 CONSTRAINT snapshot_of_this_version CHECK (format_version = 1)";
+        format_version: int "NOT NULL DEFAULT 2 CONSTRAINT snapshot_of_this_version CHECK (format_version = 2)";
     } "
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';";
@@ -91,6 +91,8 @@ CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
         toplevel "NOT NULL";
         /// The text of the statement
         query: text "NOT NULL";
+        /// Identifies the statement by its text: the same on each server
+        textid: bigint;
         /// When the first execution ended
         first_seen_at: timestamptz "NOT NULL";
         /// Executions, including failed and cancelled ones until the snapshot
@@ -154,7 +156,7 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, pl
         application_name: text;
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint;
-        /// Identifies its plan; NULL if the statement is not measured
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint;
         plan_shape; toplevel;
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
@@ -211,7 +213,7 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.textid, p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics

@@ -107,6 +107,12 @@ pub const FUNCTION_CACHE: i32 = pg_sys::SysCacheIdentifier::PROCOID;
 #[cfg(not(pg_ge_19))]
 pub const FUNCTION_CACHE: i32 = pg_sys::SysCacheIdentifier::PROCOID as i32;
 
+/// The number of PostgreSQL's cache of indexes.
+#[cfg(pg_ge_19)]
+pub const INDEX_CACHE: i32 = pg_sys::SysCacheIdentifier::INDEXRELID;
+#[cfg(not(pg_ge_19))]
+pub const INDEX_CACHE: i32 = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
+
 /// Whether a statement's queryid depends on the OIDs of its tables. From 18 on, it depends on their names.
 pub const QUERY_IDS_CONTAIN_OIDS: bool = cfg!(not(pg_ge_18));
 

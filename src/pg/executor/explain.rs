@@ -3,6 +3,7 @@
 //! EXPLAIN (ANALYZE, SAMPFREQ n) changes settings for this EXPLAIN only. They are changed on a GUC nest level, which ends
 //! with the EXPLAIN. So its parallel workers get them too.
 
+use super::listener::{Listen, Utility};
 use super::nesting;
 use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
@@ -16,6 +17,20 @@ use pgrx::{PgSqlErrorCode, ereport, pg_guard};
 use rowsource_core::explain_text;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        if utility.tag == NodeTag::T_ExplainStmt {
+            // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
+            unsafe { around(utility.statement, utility.source, || body(utility)) }
+        } else {
+            body(utility);
+        }
+    }
+}
 
 /// The EXPLAIN that is running.
 static EXPLAINING: BackendLocal<Cell<Option<Explaining>>> = BackendLocal::new(Cell::new(None));
@@ -60,7 +75,7 @@ pub unsafe fn text_inside<'a>(source: *const c_char) -> Option<(&'a [u8], usize)
 /// # Safety
 /// * `statement` must be the live EXPLAIN, and `source` its text.
 /// * The caller's frame and those of `body` must be plain: an error crosses them.
-pub unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_char, body: impl FnOnce()) {
     // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction after an
     // error.
     unsafe {

@@ -4,16 +4,53 @@
 //! statement. All else that starts meanwhile is nested in the statement: event triggers, what a REFRESH CONCURRENTLY compares the
 //! new rows with, the functions of an index that is built, and those in the arguments of an EXECUTE.
 
+use super::listener::{Call, Listen, Utility};
 use super::{nesting, statement, unnamed};
 use crate::pg::compat;
-use crate::pg::hot::beats;
 use crate::pg::plan::tree::{list, tag};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::unguarded;
-use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, PlannedStmt, Query, QueryDesc};
+use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, Query, QueryDesc};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn before_start(call: &Call) {
+        // SAFETY: the query is valid, as `Call` promises.
+        unsafe { starts(call.query) }
+    }
+
+    #[inline(always)]
+    fn end(query: *const QueryDesc) {
+        ends(query);
+    }
+
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        // SAFETY: the statement is live, as `Utility` promises, and so are the nodes in it.
+        unsafe {
+            let execute = execute_in((*utility.statement).utilityStmt);
+            let runs_others = match utility.tag {
+                NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt => true,
+                _ => !execute.is_null() && evaluates(execute),
+            };
+            if runs_others {
+                nest(*utility, execute, body);
+            } else {
+                body(utility);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn execute(utility: &Utility, body: impl FnOnce(&Utility)) {
+        Self::utility(utility, body);
+    }
+}
 
 /// A running utility statement that has a query.
 #[derive(Clone, Copy)]
@@ -39,42 +76,19 @@ const NONE: Outer = Outer {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OUTER: BackendLocal<Cell<Outer>> = BackendLocal::new(Cell::new(NONE));
 
-/// Runs a utility statement that has a query. Does nothing else if only its query can start in it.
+/// Runs a utility statement that has a query, so that all but its query is nested in it.
 ///
 /// # Safety
-/// * `planned` must be a live utility statement, and `source` its text.
-/// * The frames of the caller and of `body` must be plain, because an error crosses them.
-#[inline(always)]
-pub unsafe fn around(planned: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
-    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
-    unsafe {
-        let utility = (*planned).utilityStmt;
-        let execute = execute_in(utility);
-        let runs_others = match tag(utility) {
-            NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt => true,
-            _ => !execute.is_null() && evaluates(execute),
-        };
-        if runs_others {
-            nest(planned, source, execute, body);
-        } else {
-            body();
-        }
-    }
-}
-
-/// Runs such a statement, so that all but its query is nested in it.
-///
-/// # Safety
-/// The same as for [`around`]. `execute` must be null, or the live EXECUTE in the statement.
+/// `execute` must be null, or the live EXECUTE in the statement.
 #[cold]
 #[inline(never)]
-unsafe fn nest(
-    planned: *const PlannedStmt,
-    source: *const c_char,
-    execute: *const ExecuteStmt,
-    body: impl FnOnce(),
-) {
-    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
+unsafe fn nest(utility: Utility, execute: *const ExecuteStmt, body: impl FnOnce(&Utility)) {
+    let Utility {
+        statement: planned,
+        source,
+        ..
+    } = utility;
+    // SAFETY: the statement and its text are live, and the frames are plain, as `Utility` promises.
     unsafe {
         let outer = OUTER.get();
         let depth = nesting::depth();
@@ -93,12 +107,10 @@ unsafe fn nest(
         let leave = || {
             statement::leave_utility(caller);
             OUTER.set(outer);
-            nesting::set(depth);
-            if depth == 0 {
-                beats::end();
-            }
+            nesting::set(depth + 1);
+            nesting::leave();
         };
-        pg_try(body, leave, |_| ());
+        pg_try(|| body(&utility), leave, |_| ());
         leave();
     }
 }
@@ -213,7 +225,7 @@ pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() 
 /// # Safety
 /// `query` must be valid.
 #[inline(always)]
-pub unsafe fn starts(query: *const QueryDesc) {
+unsafe fn starts(query: *const QueryDesc) {
     // SAFETY: the query is valid by the caller's promise, and so is its text.
     if nesting::depth() != 0 && unsafe { is_awaited((*query).sourceText) } {
         let outer = OUTER.get();
@@ -224,7 +236,7 @@ pub unsafe fn starts(query: *const QueryDesc) {
 
 /// Notes that a query has ended.
 #[inline(always)]
-pub fn ends(query: *const QueryDesc) {
+fn ends(query: *const QueryDesc) {
     let outer = OUTER.get();
     if std::ptr::eq(outer.query, query) {
         OUTER.set(Outer {

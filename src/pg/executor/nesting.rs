@@ -1,5 +1,6 @@
 //! Counts how deep the running code is nested in statements, procedures and DO blocks.
 
+use crate::pg::hot::beats;
 use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
@@ -21,8 +22,10 @@ pub fn set(depth: u32) {
     DEPTH.set(depth);
 }
 
-/// Leaves the innermost level. Returns whether that was the last one.
-pub fn leave() -> bool {
+/// Leaves the innermost level. Wishes for no more beats if that was the last one.
+pub fn leave() {
     DEPTH.set(DEPTH.get() - 1);
-    DEPTH.get() == 0
+    if DEPTH.get() == 0 {
+        beats::end();
+    }
 }

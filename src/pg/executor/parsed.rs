@@ -4,6 +4,7 @@
 //! looked at: other texts of the queryid have their constants at the same tokens. The memory has a limit. If a statement's
 //! constants were forgotten, or the library was loaded after it was parsed, all its literals count as constants.
 
+use super::listener::Listen;
 use super::{explain, response};
 use crate::guc;
 use crate::pg::compat::{self, jumble};
@@ -17,6 +18,18 @@ use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::normalise::{Constants, Text};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
+
+pub struct Listener;
+
+impl Listen for Listener {
+    fn init() {
+        // SAFETY: _PG_init runs once, before the hook can be called.
+        unsafe {
+            PREVIOUS.set(pg_sys::post_parse_analyze_hook);
+            pg_sys::post_parse_analyze_hook = Some(post_parse_analyze);
+        }
+    }
+}
 
 /// The number of places for queryids. A queryid has one place only.
 const PLACES: usize = 1024;
@@ -42,15 +55,6 @@ static PLANNED: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
     BackendLocal::new(Cell::new(None));
-
-/// Sets the hook.
-pub fn init() {
-    // SAFETY: _PG_init runs once, before the hook can be called.
-    unsafe {
-        PREVIOUS.set(pg_sys::post_parse_analyze_hook);
-        pg_sys::post_parse_analyze_hook = Some(post_parse_analyze);
-    }
-}
 
 /// Returns what identifies the text of a query.
 ///

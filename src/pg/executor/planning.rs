@@ -1,6 +1,7 @@
 //! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
 //! last one, and records it with its plan. What is planned and never executed is dropped.
 
+use super::listener::Listen;
 use super::{inner_query, nesting, outermost_planner, parsed, response, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
@@ -15,6 +16,22 @@ use rowsource_core::clock::Source;
 use rowsource_core::model::{Buffers, Planning};
 use std::cell::Cell;
 use std::ffi::c_char;
+
+pub struct Listener;
+
+impl Listen for Listener {
+    fn init() {
+        // SAFETY: _PG_init runs once, before the hook can be called.
+        unsafe {
+            PREV_PLANNER.set(pg_sys::planner_hook);
+            pg_sys::planner_hook = Some(planner_hook);
+        }
+    }
+
+    fn begins_while_off() {
+        forget();
+    }
+}
 
 static PREV_PLANNER: BackendLocal<Cell<pg_sys::planner_hook_type>> = BackendLocal::new(Cell::new(None));
 
@@ -70,15 +87,6 @@ static ANY: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 /// The clock, and the milliseconds of its tick.
 static CLOCK: BackendLocal<Cell<Option<(Source, f64)>>> = BackendLocal::new(Cell::new(None));
-
-/// Sets the hook.
-pub fn init() {
-    // SAFETY: _PG_init runs once, before the hook can be called.
-    unsafe {
-        PREV_PLANNER.set(pg_sys::planner_hook);
-        pg_sys::planner_hook = Some(planner_hook);
-    }
-}
 
 compat::planner::planner_hook!(planner_hook, plan, PREV_PLANNER);
 

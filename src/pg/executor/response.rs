@@ -7,6 +7,7 @@
 //! callback of a commit would be a PANIC, so it only stores how long the commit took. The session's next statement records that when it
 //! starts, or when it ends if it is of the same plan, or the end of the session does.
 
+use super::listener::{Call, Listen, Started, Utility};
 use super::nesting;
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::hot::waits;
@@ -17,6 +18,28 @@ use pgrx::pg_sys;
 use rowsource_core::clock::Source;
 use std::cell::Cell;
 use std::rc::Rc;
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn after_start(call: &Call, started: Started) {
+        // One that is measured has recorded it, or will.
+        if started != Started::Measured && call.is_toplevel() {
+            record_commit();
+        }
+    }
+
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        record_commit();
+        let last_end = RESPONSE.end.get();
+        body(utility);
+        if nesting::depth() == 0 {
+            utility_ended(last_end);
+        }
+    }
+}
 
 /// What the commit of the transaction belongs to.
 #[derive(Clone, Copy, PartialEq)]
@@ -123,23 +146,19 @@ pub fn ended(at: i64, committed: Committed) {
     }
 }
 
-/// Returns when the client's last statement ended that was noted.
-pub fn last_end() -> i64 {
-    RESPONSE.end.get()
-}
-
-/// Notes that a utility statement of the client has ended, unless that was noted since it began: then [`last_end`] returned `before`.
+/// Notes that a utility statement of the client has ended, unless that was noted since it began: then the client's last statement had
+/// ended at `before`.
 #[inline(always)]
-pub fn utility_ended(before: i64) {
+fn utility_ended(before: i64) {
     if RESPONSE.end.get() == before {
         RESPONSE.end.set(now());
     }
 }
 
-/// Notes that a query of the client that is not measured has ended, if another one may follow, or the commit of one before it.
+/// Notes that a query that is not measured has ended, if a client sent it, and another one may follow, or the commit of one before it.
 #[inline(always)]
-pub fn other_ended(is_followed: impl FnOnce() -> bool) {
-    if RESPONSE.committed.get() != Committed::Nothing || is_followed() {
+pub fn other_ended(is_sent: impl FnOnce() -> bool, is_followed: impl FnOnce() -> bool) {
+    if (RESPONSE.committed.get() != Committed::Nothing || is_followed()) && is_sent() {
         RESPONSE.end.set(now());
     }
 }

@@ -2,19 +2,62 @@
 //!
 //! All functions that run a body are plain frames, because an error crosses them.
 
+use super::listener::{Call, Listen, Utility};
 use super::{nesting, unnamed};
 use crate::pg::compat;
-use crate::pg::server;
 use crate::pg::server::contained::{contained_with_others, guarded};
 use crate::pg::server::pg_try::pg_try;
+use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
-use crate::pg::sql_trace::nested;
+use crate::pg::sql_trace::{level, nested, targets};
 use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
 use rowsource_core::model::NodeStats;
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn run(call: &Call, body: impl FnOnce()) {
+        // What the switch ends while a statement runs has no end in the trace either.
+        let is_written =
+            call.is_traced && !call.only_explains() && (call.phase != Phase::Close || switch::is_on());
+        if !is_written {
+            return body();
+        }
+        // SAFETY: the query is valid, and after this phase started, and the frames are plain, as `Call` promises.
+        unsafe {
+            match call.phase {
+                Phase::Exec => start(call.query, body),
+                other => phase(other, call.query, body),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        if targets::begins() {
+            // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
+            unsafe { self::utility(*utility, body) }
+        } else {
+            body(utility);
+        }
+    }
+
+    #[inline(always)]
+    fn execute(utility: &Utility, body: impl FnOnce(&Utility)) {
+        Self::utility(utility, body);
+    }
+
+    fn begins_while_off() {
+        if level::is_on() {
+            lines::pause();
+        }
+    }
+}
 
 /// Runs a body as a call of a statement. `rows` says how many rows the call returned, after it has succeeded.
 ///
@@ -150,7 +193,7 @@ pub unsafe fn stats(
 /// * The frames of the caller and of `body` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
+unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is valid by the caller's promise, and so are its plan, its text and its parameters.
     unsafe {
         let is_nested = is_nested(false);
@@ -178,7 +221,7 @@ pub unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
 /// * The frames of the caller and of `body` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
+unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
     // SAFETY: the query is started by the caller's promise, and it is still when a run has ended.
     unsafe {
         let is_nested = nested::is(query);
@@ -196,24 +239,23 @@ pub unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
 /// Runs a utility statement with `body`.
 ///
 /// # Safety
-/// * `planned` must be a live utility statement, `source` its text, and `completion` null or live.
-/// * The frames of the caller and of `body` must be plain, because an error crosses them.
+/// The frames of the caller and of the body must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn utility(
-    planned: *const PlannedStmt,
-    source: *const c_char,
-    completion: *const pg_sys::QueryCompletion,
-    body: impl FnOnce(),
-) {
-    // SAFETY: the statement and its text are live by the caller's promise. Its completion is null or live.
+unsafe fn utility(utility: Utility, body: impl FnOnce(&Utility)) {
+    // SAFETY: the statement and its text are live, and its completion is null or live, as `Utility` promises.
     unsafe {
+        let (planned, source) = (utility.statement, utility.source);
         let queryid = unnamed::utility_queryid(planned, source);
         let statement = Statement::new(queryid, source, (*planned).stmt_location, (*planned).stmt_len)
             .nested(!server::portal_or_background());
-        around(Phase::Exec, &statement, true, body, || {
-            completion.as_ref().map_or(0, |done| done.nprocessed)
-        });
+        around(
+            Phase::Exec,
+            &statement,
+            true,
+            || body(&utility),
+            || utility.completion.as_ref().map_or(0, |done| done.nprocessed),
+        );
     }
 }
 

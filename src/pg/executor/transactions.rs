@@ -1,37 +1,41 @@
 //! What happens at the end of transactions and subtransactions.
 
+use super::listener::Listen;
 use super::{outermost_planner, response, statement};
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Whether the callbacks are registered.
-static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+pub struct Listener;
 
-/// Registers the callbacks.
-pub fn init() {
-    if !REGISTERED.replace(true) {
-        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument.
-        unsafe {
-            pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
-            pg_sys::RegisterSubXactCallback(Some(of_subtransaction), std::ptr::null_mut());
+impl Listen for Listener {
+    fn init() {
+        if !REGISTERED.replace(true) {
+            // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument.
+            unsafe {
+                pg_sys::RegisterXactCallback(Some(at_end), std::ptr::null_mut());
+                pg_sys::RegisterSubXactCallback(Some(of_subtransaction), std::ptr::null_mut());
+            }
         }
     }
 }
+
+/// Whether the callbacks are registered.
+static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
 /// Ends what belongs to the transaction.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, when a transaction ends.
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
-    outermost_planner::all_ended();
     let is_committed = matches!(
         event,
         pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_PREPARE
     );
     statement::at_end_of_transaction(is_committed);
     if is_committed || event == pg_sys::XactEvent::XACT_EVENT_ABORT {
+        outermost_planner::all_ended();
         response::transaction_ended(is_committed);
     }
 }

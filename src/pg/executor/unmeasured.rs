@@ -5,6 +5,7 @@
 //! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
 //! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
 
+use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::plan::tree::tag;
@@ -15,6 +16,56 @@ use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    fn init() {
+        // SAFETY: _PG_init runs once, before the hook can be called.
+        unsafe {
+            PREVIOUS.set(pg_sys::emit_log_hook);
+            pg_sys::emit_log_hook = Some(emit_log);
+        }
+    }
+
+    #[inline(always)]
+    fn after_start(call: &Call, started: Started) {
+        match started {
+            Started::Measured => {}
+            Started::Unmeasured => begins(call.query),
+            Started::NotAttached => not_attached(call.query),
+        }
+    }
+
+    #[inline(always)]
+    fn has_run(call: &Call, is_measured: bool, has_failed: bool) {
+        if has_failed {
+            run_failed();
+        }
+        if !is_measured {
+            // SAFETY: the query is valid, as `Call` promises.
+            unsafe { query_ended(call.query) };
+        }
+    }
+
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        // SAFETY: the statement and its text are live, as `Utility` promises.
+        unsafe {
+            let counted = utility_begins(utility.statement);
+            body(utility);
+            if let Some(counted) = counted {
+                utility_ended(&counted, utility.source);
+            }
+        }
+    }
+
+    fn ended_while_off(utility: Option<NodeTag>) {
+        if !utility.is_some_and(concerns_session) {
+            ended_while_off();
+        }
+    }
+}
 
 /// The maximal bytes that are shown of a statement's text or of an error's message.
 const MAX_SHOWN: usize = 120;
@@ -95,15 +146,6 @@ static ENDED_WHILE_OFF: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0)
 static RUN_FAILED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
 static PREVIOUS: BackendLocal<Cell<pg_sys::emit_log_hook_type>> = BackendLocal::new(Cell::new(None));
 
-/// Sets the hook.
-pub fn init() {
-    // SAFETY: _PG_init runs once, before the hook can be called.
-    unsafe {
-        PREVIOUS.set(pg_sys::emit_log_hook);
-        pg_sys::emit_log_hook = Some(emit_log);
-    }
-}
-
 /// Notes that the client's current statement displays statistics, or uses the extension in another way.
 pub fn displaying() {
     DISPLAYED.set(server::message_time());
@@ -122,14 +164,14 @@ pub fn uses_extension(query: *const QueryDesc) {
 }
 
 /// Notes that this query could not be set up for measuring.
-pub fn not_attached(query: *const QueryDesc) {
+fn not_attached(query: *const QueryDesc) {
     if !std::ptr::eq(OWN.get(), query) {
         NOT_ATTACHED.set(query);
     }
 }
 
 /// Notes that this query begins, and is not to be measured. An earlier one may have had the same address.
-pub fn begins(query: *const QueryDesc) {
+fn begins(query: *const QueryDesc) {
     if std::ptr::eq(NOT_ATTACHED.get(), query) {
         NOT_ATTACHED.set(std::ptr::null());
     }
@@ -144,7 +186,7 @@ pub fn ended_while_off() {
 }
 
 /// Notes that an error has ended a run.
-pub fn run_failed() {
+fn run_failed() {
     if nesting::depth() == 0 {
         RUN_FAILED.set(server::message_time());
     }
@@ -155,14 +197,10 @@ pub fn run_failed() {
 /// # Safety
 /// `query` must be valid.
 #[inline(never)]
-pub unsafe fn query_ended(query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
-    // A query of a deferred trigger is a part of the commit.
-    let is_sent = to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone);
-    if is_sent && nesting::depth() == 0 {
-        // SAFETY: the caller promises what the function requires.
-        response::other_ended(|| unsafe { is_followed(query) });
+unsafe fn query_ended(query: *mut QueryDesc) {
+    if nesting::depth() == 0 {
+        // SAFETY: the caller promises what the functions require.
+        response::other_ended(|| unsafe { is_sent(query) }, || unsafe { is_followed(query) });
     }
     if std::ptr::eq(OWN.get(), query) {
         return OWN.set(std::ptr::null());
@@ -182,7 +220,18 @@ pub unsafe fn query_ended(query: *mut QueryDesc) {
     unsafe { note_query(what, query) }
 }
 
-/// Returns whether another statement follows in the text of a query: only then may it be one of the same message.
+/// Returns whether a client gets the rows of a query. One of a deferred trigger is a part of the commit.
+///
+/// # Safety
+/// `query` must be valid.
+unsafe fn is_sent(query: *mut QueryDesc) -> bool {
+    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
+    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
+    to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone)
+}
+
+/// Returns whether another statement follows in the text of a query: only then may it be one of the same message. PostgreSQL runs
+/// several statements of a message in a transaction block.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -190,6 +239,10 @@ pub unsafe fn query_ended(query: *mut QueryDesc) {
 unsafe fn is_followed(query: *mut QueryDesc) -> bool {
     /// So many bytes may end the last statement.
     const MOST_AT_END: usize = 4;
+    // SAFETY: the function has no preconditions.
+    if !unsafe { unguarded::IsTransactionBlock() } {
+        return false;
+    }
     // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which has the statement's part. At the
     // end of the text is a zero byte.
     unsafe {
@@ -274,7 +327,7 @@ pub fn concerns_session(utility: NodeTag) -> bool {
 
 /// What is kept of a utility statement until it ends.
 #[derive(Clone, Copy)]
-pub struct Utility {
+struct UtilityBegun {
     tag: CommandTag::Type,
     location: i32,
     length: i32,
@@ -287,12 +340,12 @@ pub struct Utility {
 ///
 /// # Safety
 /// `statement` must be a live utility statement.
-pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
+unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<UtilityBegun> {
     // SAFETY: the utility statement is live by the caller's promise.
     unsafe {
         let node = (*statement).utilityStmt;
         let counts = !concerns_session(tag(node)) && tag(node) != NodeTag::T_CreateExtensionStmt;
-        (counts && nesting::depth() == 0).then(|| Utility {
+        (counts && nesting::depth() == 0).then(|| UtilityBegun {
             tag: unguarded::CreateCommandTag(node),
             location: (*statement).stmt_location,
             length: (*statement).stmt_len,
@@ -306,7 +359,7 @@ pub unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<Utility> {
 /// # Safety
 /// `source` must be the statement's text.
 #[inline(never)]
-pub unsafe fn utility_ended(statement: &Utility, source: *const c_char) {
+unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
     if session::last_at() == statement.measured_before {
         // SAFETY: the text is valid by the caller's promise.
         let text = || unsafe { beginning(source, statement.location, statement.length) };

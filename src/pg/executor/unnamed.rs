@@ -9,6 +9,7 @@
 //! PostgreSQL copies plans. So a queryid that was made for a plan is kept in the plan itself: as two entries in the list of
 //! objects that invalidate the plan, for caches that do not exist. pg_stat_statements and others do not see it.
 
+use super::listener::{self, Listen};
 use super::{nesting, parsed};
 use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe;
@@ -21,6 +22,24 @@ use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 use std::rc::Rc;
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn utility(utility: &listener::Utility, body: impl FnOnce(&listener::Utility)) {
+        match utility.tag {
+            NodeTag::T_ExplainStmt
+            | NodeTag::T_CreateTableAsStmt
+            | NodeTag::T_RefreshMatViewStmt
+            | NodeTag::T_DeclareCursorStmt => {
+                // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
+                unsafe { around(utility.statement, utility.source, || body(utility)) }
+            }
+            _ => body(utility),
+        }
+    }
+}
 
 /// A utility statement that runs a query.
 #[derive(Clone, Copy)]
@@ -47,7 +66,7 @@ static UTILITY: BackendLocal<Cell<Option<Utility>>> = BackendLocal::new(Cell::ne
 /// # Safety
 /// * `statement` must be a live utility statement, and `source` its text.
 /// * The caller's frame and those of `body` must be plain: an error crosses them.
-pub unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
     let outer = UTILITY.get();
     // The protocol copies the text of a prepared one, often to where that of another one was.
     parsed::begins_text();

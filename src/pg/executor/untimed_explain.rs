@@ -4,20 +4,36 @@
 //! sampling. So the statement runs as if it had TIMING OFF. Two other options say what to show, and have priority: TIMING
 //! itself, and SAMPFREQ from PostgreSQL 18 on.
 
-use super::utility;
+use super::listener::{Listen, Utility};
+use super::utility::setting;
 use crate::guc;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::plan::tree::list;
 use crate::pg::server;
-use pgrx::pg_sys::{self, DefElem, ExplainStmt, PlannedStmt};
+use pgrx::pg_sys::{self, DefElem, ExplainStmt, NodeTag, PlannedStmt};
 use std::ffi::{CStr, c_char};
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        if utility.tag == NodeTag::T_ExplainStmt {
+            // SAFETY: the statement is an EXPLAIN. It and its text are live, as `Utility` promises.
+            let replaced = unsafe { utility.replaced(statement(utility.statement, utility.source)) };
+            body(&replaced);
+        } else {
+            body(utility);
+        }
+    }
+}
 
 /// Returns the statement, or a copy that has the option TIMING OFF if the sampler measures it without times.
 ///
 /// # Safety
 /// `statement` must be the live EXPLAIN that is about to run, and `source` its text or null.
 #[inline(never)]
-pub unsafe fn statement(statement: *mut PlannedStmt, source: *const c_char) -> *mut PlannedStmt {
+unsafe fn statement(statement: *mut PlannedStmt, source: *const c_char) -> *mut PlannedStmt {
     if !guc::explain() {
         return statement;
     }
@@ -36,7 +52,7 @@ pub unsafe fn statement(statement: *mut PlannedStmt, source: *const c_char) -> *
 /// `statement` must be the live EXPLAIN that is about to run, and `source` its text or null.
 unsafe fn is_measured_without_times(statement: *const PlannedStmt, source: *const c_char) -> bool {
     // SAFETY: the caller promises what the function requires.
-    let plan = unsafe { utility::setting(statement, source) };
+    let plan = unsafe { setting(statement, source) };
     plan.is_some_and(|plan| plan.level != InstrumentationLevel::Timed)
 }
 

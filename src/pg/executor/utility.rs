@@ -4,9 +4,10 @@
 //!
 //! Such a statement has no plan. It is recorded as a plan with one node, which is named after the statement.
 
+use super::listener::{Listen, Utility};
 use super::response::{self, Begun, Committed};
-use super::statement::{caller, find as find_statement, nested_recorded};
-use super::{nesting, own, unmeasured};
+use super::statement::{caller, enter_utility, find as find_statement, leave_utility, nested_recorded};
+use super::{nesting, own, unmeasured, unnamed};
 use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::compat;
@@ -15,6 +16,7 @@ use crate::pg::hot::waits::{self, UtilityWaits};
 use crate::pg::plan::describe::{self, StatementText};
 use crate::pg::plan::tree::tag;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, memory, switch, unguarded};
 use crate::pg::store;
 use crate::pg::waits::lasting;
@@ -30,6 +32,27 @@ use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 use std::rc::Rc;
+
+pub struct Listener;
+
+impl Listen for Listener {
+    #[inline(always)]
+    fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+        // SAFETY: the statement is live, and the frames are plain, as `Utility` promises. The casts follow the tag.
+        unsafe {
+            let node = (*utility.statement).utilityStmt;
+            if utility.tag == NodeTag::T_FetchStmt {
+                let cursor = (*node.cast::<pg_sys::FetchStmt>()).portalname;
+                body(utility);
+                fetched(cursor);
+            } else if nests(node) {
+                nested(utility, || body(utility));
+            } else {
+                body(utility);
+            }
+        }
+    }
+}
 
 /// A running utility statement that may be recorded. An error may cross a frame that holds it.
 #[derive(Clone, Copy)]
@@ -63,11 +86,38 @@ struct Recorded {
 /// The plans of the running utility statements. The innermost is the last.
 static PLANS: BackendLocal<RefCell<Vec<Recorded>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
+/// Runs `body`, a utility statement, one nesting level deeper, and records it if it runs other statements.
+///
+/// # Safety
+/// The frames of the caller and of `body` must be plain, because an error crosses them.
+unsafe fn nested(utility: &Utility, body: impl FnOnce()) {
+    // SAFETY: the frames are plain by the caller's promise, and the statement and its text are live, as `Utility` promises.
+    unsafe {
+        let (planned, source) = (utility.statement, utility.source);
+        let queryid = unnamed::utility_queryid(planned, source);
+        let running = begin(planned, queryid, source);
+        nesting::enter();
+        let outer = enter_utility(queryid);
+        let leave = || {
+            leave_utility(outer);
+            nesting::leave();
+        };
+        let record = |outcome, completion| {
+            if let Some(running) = &running {
+                end(running, outcome, completion);
+            }
+        };
+        pg_try(body, leave, |outcome| record(outcome, std::ptr::null()));
+        leave();
+        record(Outcome::Completed, utility.completion);
+    }
+}
+
 /// Notes that a utility statement begins. Returns `None` if it is not recorded. Raises nothing.
 ///
 /// # Safety
 /// `statement` must be a live utility statement with this queryid, and `source` its text.
-pub unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_char) -> Option<Running> {
+unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_char) -> Option<Running> {
     // SAFETY: the statement is live by the caller's promise.
     let kind = unsafe { tag((*statement).utilityStmt) };
     let is_always_recorded = match kind {
@@ -149,7 +199,7 @@ pub unsafe fn setting(statement: *const PlannedStmt, source: *const c_char) -> O
 ///
 /// # Safety
 /// `utility` must point to a live utility statement, whose tag tells its type.
-pub unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
+unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
     // SAFETY: the utility statement is live by the caller's promise, and the cast follows its tag.
     unsafe {
         match tag(utility) {
@@ -172,7 +222,7 @@ pub unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
 ///
 /// # Safety
 /// `cursor` must be null or a C string.
-pub unsafe fn fetched(cursor: *const c_char) {
+unsafe fn fetched(cursor: *const c_char) {
     // SAFETY: the function accepts any name, and null. A portal's query is null or live.
     unsafe {
         let portal = unguarded::GetPortalByName(cursor).as_ref();
@@ -229,7 +279,12 @@ unsafe fn find(
             .then(|| super::parsed::constants(queryid))
             .flatten(),
     };
-    let description = Rc::new(describe::utility(&text, &command, kind == NodeTag::T_DoStmt)?);
+    let description = Rc::new(describe::utility(
+        &text,
+        &command,
+        key.planid,
+        kind == NodeTag::T_DoStmt,
+    )?);
     let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
     Some(Recorded {
         plan,
@@ -283,7 +338,7 @@ fn note_innermost(plans: &[Recorded]) {
 ///
 /// # Safety
 /// `completion` must be null or live.
-pub unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::QueryCompletion) {
+unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::QueryCompletion) {
     // SAFETY: it is null or live by the caller's promise.
     let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
     let rows = copied.map_or(0, |done| done.nprocessed);

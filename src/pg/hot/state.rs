@@ -95,6 +95,7 @@ pub static HOT: BackendLocal<Hot> = BackendLocal::new(Hot {
         nested_reading: 0.0,
         affordable: 1.0,
         long: 1.0,
+        step: 0.0,
     }),
     calibrate_at: Cell::new(0),
     random: UnsafeCell::new(Random(None)),

@@ -21,6 +21,8 @@ pub struct Outer {
     config: Config,
     /// The last reading before the node's call in which the nested statement runs.
     before: u64,
+    /// The reading when a beat was last taken.
+    ticked: u64,
     calibrate_at: u64,
 }
 
@@ -151,8 +153,11 @@ fn take_beats() {
     let taken = HOT.beats.take(usage::charged_sums());
     HOT.before_mark.store(0, Relaxed);
     if taken.beats > 0 {
-        HOT.ticked.set(read::<false>());
-        set_period(taken.gap_ns as f64 / HOT.ns_per_tick.get());
+        let now = read::<false>();
+        HOT.ticked.set(now);
+        let period = taken.gap_ns as f64 / HOT.ns_per_tick.get();
+        // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+        unsafe { (*HOT.evidence.as_ptr()).take_beat(now, period) };
     }
 }
 
@@ -173,15 +178,15 @@ pub fn discard_beats() {
 
 /// Notes that the session wishes for beats from now on: it had none yet.
 pub fn begin_beats() {
-    set_period(0.0);
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+    unsafe { (*HOT.evidence.as_ptr()).begin_beats() };
     calibrate_later();
 }
 
-/// Notes the time that the last beat stands for, in ticks of the clock.
-#[inline(always)]
-fn set_period(period: f64) {
+/// Converts what is known of the beats to a clock whose ticks take `factor` times less.
+fn convert_beats(factor: f64) {
     // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
-    unsafe { (*HOT.evidence.as_ptr()).period = period };
+    unsafe { (*HOT.evidence.as_ptr()).convert(factor) };
 }
 
 /// Makes a statement's clock and configuration the current ones.
@@ -195,8 +200,8 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
             *random = seeded();
         }
     }
-    clear_evidence();
     let outer = (HOT.depth.get() > 0).then(|| leave_outer(ns_per_tick));
+    clear_evidence();
     HOT.tsc.set(source == Source::Tsc);
     HOT.read.set(source.read_fn());
     HOT.ns_per_tick.set(ns_per_tick);
@@ -214,8 +219,8 @@ fn seeded() -> Random {
     Random(Some(Xoroshiro128PlusPlus::seed_from_u64(seed)))
 }
 
-/// Returns what [`leave`] restores. Converts the time that a beat stands for to the clock of the nested
-/// statement, whose ticks take `ns_per_tick` nanoseconds.
+/// Returns what [`leave`] restores. Converts the beats to the clock of the nested statement, whose ticks take
+/// `ns_per_tick` nanoseconds.
 #[cold]
 #[inline(never)]
 fn leave_outer(ns_per_tick: f64) -> Outer {
@@ -225,33 +230,38 @@ fn leave_outer(ns_per_tick: f64) -> Outer {
         read: HOT.read.get(),
         config: HOT.config.get(),
         before: last_before_mark(),
+        ticked: HOT.ticked.get(),
         calibrate_at: HOT.calibrate_at.get(),
     };
-    set_period(HOT.evidence.get().period * (outer.ns_per_tick / ns_per_tick));
+    convert_beats(outer.ns_per_tick / ns_per_tick);
     outer
 }
 
 /// Restores what [`enter`] replaced.
 #[inline(always)]
 pub fn leave(outer: Option<&Outer>) {
-    clear_evidence();
     HOT.depth.set(HOT.depth.get() - 1);
-    if let Some(outer) = outer {
-        return_to(outer);
+    match outer {
+        None => clear_evidence(),
+        Some(outer) => return_to(outer),
     }
 }
 
-/// Restores the clock and configuration of the statement that called for the nested one.
+/// Restores the clock and configuration of the statement that called for the nested one. A beat that the nested statement has taken
+/// came in the call of a node of that statement.
 #[cold]
 #[inline(never)]
 fn return_to(outer: &Outer) {
-    set_period(HOT.evidence.get().period * (HOT.ns_per_tick.get() / outer.ns_per_tick));
+    let has_beaten = HOT.ticked.get() != 0;
+    clear_evidence();
+    convert_beats(HOT.ns_per_tick.get() / outer.ns_per_tick);
     HOT.tsc.set(outer.tsc);
     HOT.read.set(outer.read);
     HOT.ns_per_tick.set(outer.ns_per_tick);
     HOT.config.set(outer.config);
     HOT.calibrate_at.set(outer.calibrate_at);
-    read_and_count();
+    let now = read_and_count();
+    HOT.ticked.set(if has_beaten { now } else { outer.ticked });
     // Nested statements of the same call may have removed the mark.
     remove_mark();
     mark(outer.before);

@@ -294,3 +294,18 @@ pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     HOT.current.set(Account::of(account));
     before
 }
+
+/// Charges the running node, if there is one, with what a nested run used. If that run was not measured, it may have moved counters
+/// that the wrapper of the running node does not check.
+#[inline(always)]
+pub fn charge_running_node() {
+    #[cold]
+    #[inline(never)]
+    fn charge() {
+        // SAFETY: the running account is always live, and stays the running one.
+        unsafe { switch(current()) };
+    }
+    if !is_outside(current()) {
+        charge();
+    }
+}

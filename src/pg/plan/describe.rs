@@ -14,11 +14,13 @@
 //! If the conditions are still too long, the plan is described without them (`named`).
 
 mod constants;
+mod definition;
 mod explained;
 mod foreign;
 mod modifiers;
 mod named;
 mod parsed;
+mod planid;
 mod printing;
 mod relations;
 mod search_path;
@@ -29,15 +31,15 @@ pub mod unended;
 use super::reading;
 use super::tree::{self, Found};
 use crate::guc;
-use crate::pg::compat::jumble;
+use crate::pg::compat::{self, jumble};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained_or_cancelled;
 use crate::pg::server::{self, memory};
-use explained::explained;
+use explained::{Scratch, explained};
 use pgrx::pg_sys::QueryDesc;
 use rowsource_core::clock::system;
-use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanKey};
-use rowsource_core::normalise::{Constants, Place, Text, block, replaced};
+use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey};
+use rowsource_core::normalise::{Constants, Place, Text, block, fingerprint, replaced};
 use rowsource_core::plan::{ExplainedPlan, PlanNode};
 use rustc_hash::FxBuildHasher;
 use std::borrow::Cow;
@@ -160,7 +162,8 @@ impl StatementText<'_> {
 
 /// Returns the description of the plan of a started statement with this key, and whether its literals are
 /// those of an earlier execution. Creates the description unless this session knows a usable one, or `stored`
-/// returns the one that another session has made. Of a known one, the second value is how many changes of
+/// returns the one that another session has made; `before` returns that of the plan with a planid or, if there is none, of the plan
+/// before. Of a known one, the second value is how many changes of
 /// catalogs the session had heard of when its names were last compared. Returns `None` if there is no memory
 /// for it.
 ///
@@ -173,6 +176,7 @@ pub unsafe fn description<'a>(
     text: impl FnOnce() -> StatementText<'a>,
     known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<LazyDescription>,
+    before: impl FnOnce(i64) -> Option<LazyDescription>,
     found: &[Found],
 ) -> Option<(Rc<LazyDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
@@ -185,7 +189,7 @@ pub unsafe fn description<'a>(
             }
             let heard = server::catalog_changes();
             // SAFETY: the caller promises what the function requires.
-            let description = unsafe { describe(query, key, &text(), found) }?;
+            let description = unsafe { describe(query, key, &text(), before, found) }?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
@@ -200,7 +204,7 @@ pub unsafe fn description<'a>(
                 return Some((known.clone(), true));
             }
             // SAFETY: the caller promises what the function requires.
-            return unsafe { describe(query, key, &text, found) }
+            return unsafe { describe(query, key, &text, before, found) }
                 .map(|description| (Rc::new(description), false));
         }
     }
@@ -217,7 +221,7 @@ pub unsafe fn description<'a>(
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let description = unsafe { describe(query, key, &text, found)? };
+    let description = unsafe { describe(query, key, &text, before, found)? };
     Some((Rc::new(description), false))
 }
 
@@ -304,6 +308,7 @@ unsafe fn describe(
     query: *mut QueryDesc,
     key: &PlanKey,
     text: &StatementText,
+    before: impl FnOnce(i64) -> Option<LazyDescription>,
     found: &[Found],
 ) -> Option<LazyDescription> {
     let start = system::monotonic();
@@ -359,9 +364,39 @@ unsafe fn describe(
     });
     // SAFETY: as above.
     let extents = unsafe { relations::extents(found) };
-    let description = LazyDescription::new(described(text, kept, plan), extents);
+    // SAFETY: as above.
+    let ids = unsafe { ids(query, key, text, found) };
+    let mut description = described(text, kept, plan, ids);
+    if let Some(before) = before(ids.planid) {
+        let before = before.decoded();
+        description.gone_indexes = match before.ids.planid == ids.planid {
+            true => before.gone_indexes.clone(),
+            // SAFETY: as above. It reads catalogs.
+            false => unsafe { contained_or_cancelled(|| Some(relations::gone_indexes(&before.nodes))) }
+                .unwrap_or_default(),
+        };
+    }
+    let description = LazyDescription::new(description, extents);
     in_progress.end();
     Some(description)
+}
+
+/// Returns the numbers of a plan and of its statement. If a catalog cannot be read, the planid is the number that sessions know the plan by.
+///
+/// # Safety
+/// The same as for [`describe`].
+unsafe fn ids(query: *mut QueryDesc, key: &PlanKey, text: &StatementText, found: &[Found]) -> PlanIds {
+    // SAFETY: the caller promises what the functions require. A query has its plan.
+    unsafe {
+        let _memory = Scratch::enter();
+        let planid = contained_or_cancelled(|| Some(planid::planid(query, found)));
+        PlanIds {
+            planid: planid.unwrap_or(key.planid),
+            by_oids: key.planid,
+            textid: fingerprint(text.as_text()),
+            assigned: compat::plan_id(&*(*query).plannedstmt),
+        }
+    }
 }
 
 /// Returns the nodes of a started statement's plan, as they are described.
@@ -376,7 +411,13 @@ pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
 }
 
 /// Describes a utility statement, as one node with this name. Returns `None` if there is no memory.
-pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<LazyDescription> {
+pub fn utility(text: &StatementText, command: &str, planid: i64, is_block: bool) -> Option<LazyDescription> {
+    let ids = PlanIds {
+        planid,
+        by_oids: planid,
+        textid: fingerprint(text.as_text()),
+        assigned: 0,
+    };
     let plan = ExplainedPlan {
         nodes: vec![PlanNode {
             operation: command.to_owned(),
@@ -386,7 +427,7 @@ pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<La
         ..ExplainedPlan::default()
     };
     if guc::keep_constants() {
-        return Some(LazyDescription::new(described(text, None, plan), Vec::new()));
+        return Some(LazyDescription::new(described(text, None, plan, ids), Vec::new()));
     }
     let block = is_block
         .then(|| block(text.as_text(), server::MAX_SHOWN_TEXT))
@@ -399,7 +440,7 @@ pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<La
         }
     };
     Some(LazyDescription::new(
-        described(text, Some(kept), plan),
+        described(text, Some(kept), plan, ids),
         Vec::new(),
     ))
 }
@@ -408,17 +449,19 @@ pub fn utility(text: &StatementText, command: &str, is_block: bool) -> Option<La
 type Kept = ((Vec<u8>, bool), Rc<Constants>);
 
 /// Returns the description of a plan. `kept` is the text that is stored, unless constants are kept.
-fn described(text: &StatementText, kept: Option<Kept>, plan: ExplainedPlan) -> PlanDescription {
+fn described(text: &StatementText, kept: Option<Kept>, plan: ExplainedPlan, ids: PlanIds) -> PlanDescription {
     let (kept, constants) = kept.unzip();
     let (kept, is_cut) = match kept {
         Some((kept, is_cut)) => (Cow::Owned(kept), is_cut),
         None => (Cow::Borrowed(&*text.bytes), false),
     };
     let (shown, is_cut) = shown(&kept, is_cut);
-    match constants {
+    let mut description = match constants {
         Some(constants) => PlanDescription::normalised(shown, is_cut, plan, Rc::unwrap_or_clone(constants)),
         None => PlanDescription::new(&text.bytes, shown, is_cut, plan),
-    }
+    };
+    description.ids = ids;
+    description
 }
 
 /// Returns the text that is stored, and whether it is cut.

@@ -1,40 +1,29 @@
-//! Computes a plan's identity. It depends on the plan's nodes, on their relations and indexes, and on how they are joined and
-//! in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one major
-//! version.
+//! Computes the number that sessions know a plan by. It depends on the plan's nodes, on their relations and indexes, and on how they are
+//! joined and in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one server.
 //!
-//! Relations and indexes are told apart by their OIDs. Temporary ones get new OIDs each time they are made, so they are told
-//! apart by their names and columns. That takes longer, so it is done only in sessions that have temporary tables.
+//! Each execution computes it, so relations and indexes are told apart by their OIDs. The planid that views show is made of names
+//! (`describe/planid.rs`), once for each of these numbers. Temporary relations get new OIDs each time they are made, so they are told apart
+//! by their names and columns here too. That takes longer, so it is done only in sessions that have temporary tables.
 
 use super::temporary;
 use super::tree::{Found, tag};
-use crate::pg::compat;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::PlanId;
 
-/// Returns the identity of a walked plan. From 18 on, this is the number that core or another extension gave it. If there
-/// is none, pg_rowsource computes it.
+/// Returns the number of a walked plan.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
-pub unsafe fn plan_id(found: &[Found], statement: &pg_sys::PlannedStmt) -> PlanId {
+pub unsafe fn by_oids(found: &[Found]) -> PlanId {
     // SAFETY: `found` comes from a live plan state tree, by the caller's promise.
-    let own = unsafe {
+    let number = unsafe {
         if temporary::session_has_tables() {
             own_id_with_temporary_tables(found)
         } else {
             own_id::<false>(found)
         }
     };
-    match compat::plan_id(statement) {
-        0 => PlanId {
-            number: own,
-            shape: 0,
-        },
-        number => PlanId {
-            number,
-            shape: own as u32,
-        },
-    }
+    PlanId { number, shape: 0 }
 }
 
 /// Computes pg_rowsource's number of a plan in a session that has temporary tables.

@@ -162,7 +162,7 @@ pub unsafe fn walk(root: *mut PlanState, found: &mut Nodes) {
     // SAFETY: `root` is an initialised plan state tree, by the caller's promise.
     unsafe {
         if is_simple_leaf(root) {
-            found.push(place);
+            push_inline(place, found);
         } else {
             walk_inputs(place, found);
         }
@@ -196,10 +196,37 @@ unsafe fn visit(place: Found, walk: &mut Walk<'_>) {
     // SAFETY: the plan state is initialised by the caller's promise.
     let is_leaf = unsafe { is_simple_leaf(place.plan_state) };
     if is_leaf && walk.found.len() < walk.found.inline_size() && !walk.given_up {
-        walk.found.push(place);
+        // SAFETY: there is room for one more.
+        unsafe { push_inline(place, walk.found) };
     } else {
         // SAFETY: the caller promises the same.
         unsafe { visit_with_inputs(place, walk) };
+    }
+}
+
+/// Returns whether a plan state is an Append some of whose scans run asynchronously.
+///
+/// # Safety
+/// The plan state must be initialised.
+pub unsafe fn runs_asynchronous_scans(plan_state: *mut PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and the cast follows its tag.
+    unsafe {
+        (*plan_state).type_ == NodeTag::T_AppendState
+            && (*plan_state.cast::<pg_sys::AppendState>()).as_nasyncplans > 0
+    }
+}
+
+/// Adds a node without asking whether there is room for it.
+///
+/// # Safety
+/// There must be room for one more node.
+#[inline(always)]
+unsafe fn push_inline(place: Found, found: &mut Nodes) {
+    let length = found.len();
+    // SAFETY: there is room by the caller's promise, and the node is written before it counts.
+    unsafe {
+        found.as_mut_ptr().add(length).write(place);
+        found.set_len(length + 1);
     }
 }
 

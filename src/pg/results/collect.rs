@@ -119,8 +119,22 @@ impl Nodes for Collector<'_> {
         called.map_or(Called::default(), |(buffers, wal)| Called::of(&buffers, &wal))
     }
 
+    /// An Append runs its asynchronous scans without their wrappers. The first one calls what they all need, and core has measured its time
+    /// with that.
     fn last_caller(&self, i: usize) -> Caller {
-        self.nodes.last_caller(i)
+        let caller = self.nodes.last_caller(i);
+        let Caller::Node(append) = caller else {
+            return caller;
+        };
+        // SAFETY: the plan state is live, because `new` requires that.
+        if !unsafe { tree::runs_asynchronous_scans(self.nodes.get(append).plan_state()) } {
+            return caller;
+        }
+        let is_below = |node: NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
+        // SAFETY: as above.
+        let is_async = |i: &usize| unsafe { (*self.nodes.get(*i).plan_state()).async_capable };
+        let mut below = (append + 1..self.nodes.iter().len()).filter(|i| is_below(self.nodes.get(*i)));
+        below.find(is_async).map_or(caller, Caller::Node)
     }
 
     fn earlier_callers(&self) -> impl Iterator<Item = EarlierCaller> {

@@ -15,23 +15,34 @@ pub fn moment(text: &str) -> i64 {
         timestamp(text).or_else(|| {
             let interval = read(pg_sys::interval_in, text)?;
             // SAFETY: the function returns an interval.
-            let us = interval_us(unsafe { &*interval.cast_mut_ptr() });
-            // '5 min' and '5 min ago' are the same.
-            Some(now().saturating_sub(us.saturating_abs()))
+            Some(ago(interval_us(unsafe { &*interval.cast_mut_ptr() })))
         })
     };
-    moment.unwrap_or_else(|| {
-        // SAFETY: each session has a time zone, whose name is a C string.
-        let zone = unsafe { CStr::from_ptr(pg_sys::pg_get_timezone_name(pg_sys::session_timezone)) };
-        let zone = from_database(zone.to_bytes());
-        fail(
-            PgSqlErrorCode::ERRCODE_INVALID_DATETIME_FORMAT,
-            &format!("\"{text}\" is no moment"),
-            &format!(
-                "Write a timestamp like '2026-11-28 14:05', a time of today like '14:05', or an interval ago like '5 min'. Times are in the time zone {zone}."
-            ),
-        )
-    })
+    moment.unwrap_or_else(|| fail_no_moment(&format!("\"{text}\"")))
+}
+
+/// Raises the error that something is no moment.
+pub fn fail_no_moment(what: &str) -> ! {
+    let zone = time_zone();
+    fail(
+        PgSqlErrorCode::ERRCODE_INVALID_DATETIME_FORMAT,
+        &format!("{what} is no moment"),
+        &format!(
+            "Write a timestamp like '2026-11-28 14:05', a time of today like '14:05', or an interval ago like '5 min'. Times are in the time zone {zone}."
+        ),
+    )
+}
+
+/// Returns the moment that is so many microseconds ago. '5 min' and '5 min ago' are the same.
+pub fn ago(us: i64) -> i64 {
+    now().saturating_sub(us.saturating_abs())
+}
+
+/// Returns the name of the session's time zone.
+pub fn time_zone() -> String {
+    // SAFETY: each session has a time zone, whose name is a C string.
+    let zone = unsafe { CStr::from_ptr(pg_sys::pg_get_timezone_name(pg_sys::session_timezone)) };
+    from_database(zone.to_bytes())
 }
 
 /// Returns whether a text begins like 14:05. PostgreSQL would read it as an interval.

@@ -97,6 +97,8 @@ sql_types! {
         from &String = |it| srf::text(it),
         from String = |it| srf::text(&it),
         from Cow<'_, str> = |it| srf::text(&it);
+    /// Texts.
+    texts ("text[]"), from &[String] = |it| srf::texts(it);
     /// A text of any length in the encoding of the database, until a row is added.
     statement ("text"), reads Option<&'a CStr> = |call, n, _max| call.database_text(n);
     /// An OID.
@@ -107,6 +109,8 @@ sql_types! {
     timestamptz, reads Option<i64> = |call, n, _max| call.argument(n), from i64 = |it| srf::timestamp(it);
     /// A text that means a moment, read as microseconds since 2000-01-01 UTC.
     moment ("text"), reads Option<i64> = |call, n, _max| call.text(n, MAX_MOMENT_BYTES).as_deref().map(server::moment::moment);
+    /// The same as a value of another type: a timestamp, a date, a time of today, or an interval ago.
+    moment_value ("anycompatible"), reads Option<i64> = |call, n, _max| call.moment(n);
     /// Microseconds. A month has 30 days.
     interval, reads Option<i64> = |call, n, _max| call.interval(n);
     /// An object.
@@ -114,7 +118,7 @@ sql_types! {
     /// An address or a network, which must be valid.
     inet, reads Option<String> = |call, n, _max| call.inet(n), from String = |it| srf::inet(&it);
     /// The name of an object.
-    name;
+    name, from String = |it| srf::name(&it);
     /// Bytes.
     bytea, reads Option<Vec<u8>> = |call, n, max| call.bytes(n, max), from &[u8] = |it| srf::bytes(it);
     /// Measured numbers.

@@ -4,7 +4,7 @@
 //! writes more to a file.
 
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::moment::interval_us;
+use crate::pg::server::moment::{self, interval_us};
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
@@ -13,13 +13,16 @@ use std::ffi::CStr;
 /// The set-returning function that was called last.
 static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
-/// Returns whether the current user may execute a function without arguments of the extension whose set-returning function runs.
-pub fn may_execute(function: &str) -> bool {
+/// Returns the schema of the extension whose set-returning function runs.
+pub fn schema() -> Option<String> {
     // SAFETY: the function accepts any number.
     let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(CALLED.get())) };
-    let Some(schema) = server::schema_name(schema.to_u32()) else {
-        return false;
-    };
+    server::schema_name(schema.to_u32())
+}
+
+/// Returns whether the current user may execute a function without arguments of that extension.
+pub fn may_execute(function: &str) -> bool {
+    let Some(schema) = schema() else { return false };
     let function = format!("{}.{function}()", server::quoted_identifier(&schema));
     // SAFETY: the function takes two texts.
     let may = unsafe {
@@ -45,6 +48,32 @@ pub fn text(text: &str) -> Value {
     // SAFETY: the pointer and the length are those of a slice, which PostgreSQL copies.
     let varlena = unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
     Some(pg_sys::Datum::from(varlena))
+}
+
+/// Returns an array of texts.
+pub fn texts(texts: &[String]) -> Value {
+    let mut texts: Vec<pg_sys::Datum> = texts.iter().filter_map(|it| text(it)).collect();
+    // SAFETY: the elements are texts, of which these are the length, the way they are passed, and the alignment. They are copied.
+    let array = unsafe {
+        pg_sys::construct_array(
+            texts.as_mut_ptr(),
+            texts.len() as i32,
+            pg_sys::TEXTOID,
+            -1,
+            false,
+            pg_sys::TYPALIGN_INT as std::ffi::c_char,
+        )
+    };
+    Some(pg_sys::Datum::from(array))
+}
+
+/// Returns the name of an object.
+pub fn name(name: &str) -> Value {
+    let name = std::ffi::CString::new(&*server::to_database(name)).ok()?;
+    // SAFETY: `namein` reads a C string in the database's encoding, and copies it.
+    unsafe {
+        pgrx::direct_function_call_as_datum(pg_sys::namein, &[Some(pg_sys::Datum::from(name.as_ptr()))])
+    }
 }
 
 /// Returns bytes.
@@ -80,7 +109,6 @@ pub fn inet(text: &str) -> Value {
 
 /// The rows that a set-returning function returns.
 pub struct Rows {
-    function: pg_sys::Oid,
     result: *mut pg_sys::ReturnSetInfo,
     columns: usize,
     values: Vec<pg_sys::Datum>,
@@ -109,7 +137,6 @@ impl Rows {
             );
             pg_sys::MemoryContextSwitchTo(row_context);
             Rows {
-                function: (*(*fcinfo).flinfo).fn_oid,
                 result,
                 columns: (*(*result).setDesc).natts as usize,
                 values: Vec::new(),
@@ -117,13 +144,6 @@ impl Rows {
                 row_context,
             }
         }
-    }
-
-    /// Returns the schema of the function that returns them.
-    pub fn function_schema(&self) -> Option<String> {
-        // SAFETY: the function accepts any number.
-        let schema = unsafe { pg_sys::get_func_namespace(self.function) };
-        server::schema_name(schema.to_u32())
     }
 
     /// Adds a row. May be cancelled.
@@ -222,6 +242,29 @@ impl Call {
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
             Some(interval_us(&*datum.cast_mut_ptr()))
+        }
+    }
+
+    /// Returns the moment that an argument of any type means. Raises an error if it means none.
+    pub fn moment(&self, n: usize) -> Option<i64> {
+        // SAFETY: the call is in progress by the promise of `new`. What follows reads a value of the type that it has.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            let of = pg_sys::get_fn_expr_argtype((*self.0).flinfo, n as i32);
+            match of {
+                pg_sys::TIMESTAMPTZOID => Some(datum.value() as i64),
+                pg_sys::INTERVALOID => self.interval(n).map(moment::ago),
+                // Such a value has a short text.
+                _ if pg_sys::get_typlen(of) > 0 => {
+                    let (mut output, mut is_long) = (pg_sys::InvalidOid, false);
+                    pg_sys::getTypeOutputInfo(of, &mut output, &mut is_long);
+                    let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(output, datum));
+                    Some(moment::moment(&server::from_database(text.to_bytes())))
+                }
+                _ => moment::fail_no_moment(&server::from_database(
+                    CStr::from_ptr(pg_sys::format_type_be(of)).to_bytes(),
+                )),
+            }
         }
     }
 

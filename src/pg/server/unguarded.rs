@@ -30,6 +30,7 @@ declare! {
     /// Returns the newest active snapshot. Raises an error if there is none.
     pub fn GetActiveSnapshot() -> pg_sys::Snapshot;
     pub fn IsAbortedTransactionBlockState() -> bool;
+    pub fn IsTransactionBlock() -> bool;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     pub fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, eflags: c_int);
     pub fn standard_ExecutorFinish(query: *mut pg_sys::QueryDesc);

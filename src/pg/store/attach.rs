@@ -179,7 +179,7 @@ unsafe fn load_and_take_buffer(store: &Store, is_worker: bool) {
 /// the server runs, the new one must not use the old one's memory.
 pub(super) fn registered_name() -> CString {
     let layout = [
-        size_of::<Control>(),
+        control::size(),
         size_of::<Entry>(),
         NODE_SIZE,
         pending::SIZES[0],

@@ -14,12 +14,13 @@ use rowsource_core::beat::Sleep;
 use rowsource_core::blocks::Room;
 use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
+use rowsource_core::planids;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The control block. It is made as zero bytes.
-#[repr(C)]
+/// The control block. It is made as zero bytes. Behind it, the table of planids begins ([`planids`]).
+#[repr(C, align(64))]
 pub(super) struct Control {
     pub lock: pg_sys::LWLock,
     /// The store has been made: the handles below are valid.
@@ -147,7 +148,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
     // before the hook returns. A block that was found has been initialized.
     unsafe {
         let mut found = false;
-        let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size_of::<Control>(), &mut found).cast();
+        let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size(), &mut found).cast();
         CONTROL.set(control);
         IS_PRELOADED.set(true);
         if !found {
@@ -157,6 +158,21 @@ pub(super) unsafe fn find_or_make_preloaded() {
     }
 }
 
+/// Returns the size of a control block, with the table of planids behind it.
+pub(super) fn size() -> usize {
+    size_of::<Control>() + planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>()
+}
+
+/// Returns the table of planids.
+///
+/// # Safety
+/// `control` must point to the store's control block.
+pub(super) unsafe fn planids(control: *const Control) -> &'static [planids::Bucket] {
+    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which were zeroed. It stays mapped
+    // until the process ends. The setting does not change while the server runs.
+    unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
+}
+
 /// Initializes a control block.
 ///
 /// # Safety
@@ -164,7 +180,7 @@ pub(super) unsafe fn find_or_make_preloaded() {
 unsafe fn initialize(control: *mut Control) {
     // SAFETY: the caller ensures that there is room, and that no other process sees it. Zero bytes are valid for all fields.
     unsafe {
-        control.write_bytes(0, 1);
+        control.cast::<u8>().write_bytes(0, size());
         (*control).tranche = compat::new_tranche(TRANCHE);
         pg_sys::LWLockInitialize(&raw mut (*control).lock, (*control).tranche);
         (*control).flips.initialize((*control).tranche);
@@ -222,7 +238,7 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
     // requests the same size, because the name contains it.
     unsafe {
         if CONTROL.get().is_null() {
-            let registered = compat::named_dsm_segment(name, size_of::<Control>(), initialize_registered);
+            let registered = compat::named_dsm_segment(name, size(), initialize_registered);
             CONTROL.set(registered.cast());
             lasting::share(&raw const (*CONTROL.get()).event_names);
         }

@@ -381,11 +381,12 @@ unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> S
     sums
 }
 
-/// Deletes the plans whose keys `is_unwanted` selects.
+/// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
-pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
+pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) -> bool {
+    let mut has_deleted = false;
     // SAFETY: with `exclusive`, `each` holds the entry's partition lock exclusively during the closure.
     unsafe {
         each(store, true, |entry| {
@@ -393,9 +394,11 @@ pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> boo
             if deleted {
                 free_memory(store, entry);
             }
+            has_deleted |= deleted;
             deleted
         });
     }
+    has_deleted
 }
 
 /// Frees the memory of an entry that is about to be deleted.

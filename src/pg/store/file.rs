@@ -4,7 +4,7 @@
 //! the store reads it in the same way.
 
 use super::access::{Store, locked_by_control};
-use super::control::Control;
+use super::control::{self, Control};
 use super::entry::{self, NewPlan};
 use super::evicted::Saved;
 use super::{exemplars, observe};
@@ -13,6 +13,7 @@ use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
+use rowsource_core::planids;
 use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
@@ -126,14 +127,20 @@ pub(super) unsafe fn load(store: &Store) {
             let Some(plan) = file.next::<PlanIn>() else { break };
             let batch = Batch::Sum(&plan.statistics, &plan.nodes);
             control.apply_limit(store.plans, store.pending);
+            let mut by_oids = 0;
             let kept = room > 0
                 && LazyDescription::from_stored(plan.description.into_vec())
-                    .and_then(|description| NewPlan::of(&description, &batch))
+                    .and_then(|description| {
+                        by_oids = description.ids().by_oids;
+                        NewPlan::of(&description, &batch)
+                    })
                     .is_some_and(|new| {
                         matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
                     });
             if kept {
                 room -= 1;
+                let by_oids = plan.key.with_plan(by_oids, 0);
+                planids::note(control::planids(store.control), &by_oids, plan.key.planid);
                 observe::loaded_plan(store, &plan.key);
                 if !plan.exemplars.is_empty() {
                     exemplars::merge(store, &plan.key, &plan.exemplars);

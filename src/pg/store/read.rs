@@ -3,11 +3,13 @@
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, entry, file, listing, pending, room};
+use super::{access, control, entry, file, listing, pending, room};
+use crate::pg::server::contained::contained;
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
 use rowsource_core::model::{DatabaseSum, LazyDescription, Plan, PlanKey};
+use rowsource_core::planids;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row of `rowsource_info()`.
@@ -70,6 +72,21 @@ pub fn flips() -> Option<Vec<Event>> {
     Some(events)
 }
 
+/// Returns the planid of the plan that sessions know by this key, if this session is attached, and some session has described the plan.
+pub fn planid(by_oids: &PlanKey) -> Option<i64> {
+    let store = access::store()?;
+    // SAFETY: the control block stays mapped until the process ends.
+    planids::find(unsafe { control::planids(store.control) }, by_oids)
+}
+
+/// Notes the planid of the plan that sessions know by this key.
+pub fn note_planid(by_oids: &PlanKey, planid: i64) {
+    if let Some(store) = access::store() {
+        // SAFETY: the control block stays mapped until the process ends.
+        planids::note(unsafe { control::planids(store.control) }, by_oids, planid);
+    }
+}
+
 /// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does not have the plan, or
 /// if there is no memory. Raises nothing. A statement that is set up calls this too.
 pub fn description(key: &PlanKey) -> Option<LazyDescription> {
@@ -79,6 +96,17 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
     let store = access::store()?;
     // SAFETY: statements are set up at a place where the session holds no lock and is outside of any boundary.
     unsafe { entry::description::read(&store, key) }
+}
+
+/// Returns a copy of a plan's description or, if the store does not have the plan, of the one with which its query ran before. The rest
+/// is as for [`description`].
+pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
+    description(key).or_else(|| {
+        let store = access::store().filter(|_| access::is_attached())?;
+        // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary, as for `description`.
+        let before = contained(|| unsafe { (*store.control).flips.with_table(|table| table.last_plan(key)) });
+        description(&before.ok()??)
+    })
 }
 
 /// Returns a copy of one plan, if the store has it.
@@ -108,16 +136,18 @@ pub fn current_plan(key: &PlanKey) -> Option<Plan> {
     }
 }
 
-/// Deletes the plans of a user, database and query. 0 means any.
-pub fn reset(userid: u32, datid: u32, queryid: i64) {
+/// Deletes the plans of a user, database and query. 0 means any. Returns whether there were some.
+pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     attach_and_wait_for_load();
     // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
     unsafe {
-        let Some(store) = access::store() else { return };
+        let Some(store) = access::store() else {
+            return false;
+        };
         let is_unwanted = |key: &PlanKey| key.matches(userid, datid, queryid);
         let control = &*store.control;
         pending::discard(&store, is_unwanted);
-        entry::delete(&store, is_unwanted);
+        let has_deleted = entry::delete(&store, is_unwanted);
         control
             .flips
             .with_table(|table| table.clear(userid, datid, queryid));
@@ -131,6 +161,7 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) {
         }
         // A session may have saved the plans as the last one, see `saving`.
         file::remove();
+        has_deleted
     }
 }
 

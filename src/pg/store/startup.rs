@@ -1,6 +1,6 @@
 //! Requests the store's main shared memory, in a postmaster that preloads the library.
 
-use super::control::{self, Control};
+use super::control;
 use super::saving;
 use crate::pg::server::{self, MainMemory};
 use crate::pg::{tempfile, waits};
@@ -14,7 +14,7 @@ pub fn init() {
 
 fn size() -> usize {
     let sizes = [
-        size_of::<Control>(),
+        control::size(),
         tempfile::counters::SIZE,
         tempfile::sessions::size(),
         waits::slots::size(),

@@ -103,15 +103,16 @@ pub fn each(mut visit: impl FnMut(Copied)) {
         .for_each(visit);
 }
 
-/// Resets the counters of a database, or of all databases if `oid` is 0.
-pub fn reset(oid: u32) {
+/// Resets the counters of a database, or of all databases if `oid` is 0. Returns `false` if there is no such database.
+pub fn reset(oid: u32) -> bool {
     let now = server::now();
     match area() {
         None => OWN.reset(now),
         Some(area) if oid == 0 => area.reset(now),
         Some(area) if server::database_exists(oid) => area.of(oid).reset(now),
-        Some(_) => {}
+        Some(_) => return false,
     }
+    true
 }
 
 /// Resets this session's own counters.

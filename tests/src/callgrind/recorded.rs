@@ -14,7 +14,7 @@ pub struct Recorded {
 pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
-        calls: [12.7, 23.2, 55.4],
+        calls: [12.5, 23.1, 55.0],
         statements: Some([2_560.0, 2_580.0, 2_790.0, 4_100.0, 4_890.0, 590.0]),
     },
     Recorded {

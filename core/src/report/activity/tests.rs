@@ -45,17 +45,17 @@ fn the_report_shows_what_was_active() {
     let between = |from: i64, to: i64| (to - from).max(0) as f64 / 1e6;
     activity.add_ticks(0, 3 * MINUTE_US, between);
     let expected = "\
-Active session history
+Active session history, in the time zone UTC
 from  00:00
 to    00:03
 181 samples of active sessions at 180 moments: 1.01 active sessions on average
-1 samples are of sessions of which you may not see more
+Of sessions of which you may not see more: 1 sample
 
 Top statements
 ------------------------------------------------------------------
 | queryid | planid | Statement | Samples |    % | CPU % | Active |
 ------------------------------------------------------------------";
-    let lines = activity.report(&shown);
+    let lines = activity.report("UTC", &shown);
     let text = lines.join("\n");
     assert_eq!(lines[..10], expected.lines().collect::<Vec<_>>()[..], "{text}");
     for line in [
@@ -85,7 +85,7 @@ fn the_report_says_which_part_of_the_interval_has_samples() {
                 (to - from).max(0) as f64
             });
         }
-        activity.report(&shown).split_off(3)
+        activity.report("UTC", &shown).split_off(3)
     };
     let none = [
         "no samples are kept of this interval; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash",
@@ -101,7 +101,7 @@ fn the_report_says_which_part_of_the_interval_has_samples() {
 #[test]
 fn a_report_of_anything_is_small() {
     let mut activity = Activity::new(i64::MIN, i64::MAX);
-    assert_eq!(activity.report(&|at| at.to_string()).len(), 4);
+    assert_eq!(activity.report("UTC", &|at| at.to_string()).len(), 4);
     let long = "x".repeat(10_000);
     for i in 0..5_000 {
         activity.add(&Seen {
@@ -119,7 +119,7 @@ fn a_report_of_anything_is_small() {
     activity.add_ticks(0, 5_000 * 100 * MINUTE_US, |from, to| {
         (to.saturating_sub(from) / 1_000_000) as f64
     });
-    let lines = activity.report(&|at| at.to_string());
+    let lines = activity.report("UTC", &|at| at.to_string());
     assert!(lines.len() < 200, "{}", lines.len());
     assert!(lines.iter().all(|line| line.chars().count() < 180), "{lines:#?}");
 }
@@ -144,7 +144,7 @@ fn what_has_no_queryid_is_told_apart_by_its_text() {
             ..Seen::default()
         });
     }
-    let lines = activity.report(&shown).join("\n");
+    let lines = activity.report("UTC", &shown).join("\n");
     for line in [
         "|       7 |        | COPY on t       |       3 |",
         "|         |        | LOCK TABLE on a |       2 |",

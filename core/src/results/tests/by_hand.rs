@@ -17,6 +17,7 @@ pub const CONFIG: Config = Config {
     nested_reading: 0.0,
     affordable: 1e9,
     long: 4e9,
+    step: 0.0,
 };
 
 /// A plan for tests.

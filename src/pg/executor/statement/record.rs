@@ -5,13 +5,13 @@ use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
 use crate::pg::executor::response::{self, Committed};
-use crate::pg::executor::{parsed, planning, traced, unmeasured};
+use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::sql_trace::level;
-use crate::session;
+use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Called, NodeStats, Outcome, Outside, Run};
@@ -20,6 +20,7 @@ use rowsource_core::plan::{Costs, PlanNode};
 use rowsource_core::results::{Scratch, Uncounted};
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::rc::Rc;
 
 impl Statement {
     /// Records the statement, unless that was done before. `core_alive` says that the statement's memory contexts are live.
@@ -197,7 +198,17 @@ impl Statement {
         } else {
             (self.outcome.get(), self.is_complete())
         };
-        let is_last = core_alive && !self.excluded_from_last.get() && self.becomes_last();
+        let for_client;
+        let (plan, toplevel) = if self.is_toplevel() {
+            (&target.plan, true)
+        // SAFETY: what core has of the statement is live.
+        } else if core_alive && nesting::depth() == 0 && !unsafe { is_of_sql_function(self.query) } {
+            for_client = target.for_client();
+            (&for_client, true)
+        } else {
+            (&target.plan, false)
+        };
+        let is_last = core_alive && !self.excluded_from_last.get() && becomes_last(toplevel);
         // If core contributes, workers may have run. Else nothing can tell what they did.
         let workers = (!IS_COUNTED && is_last && self.core_contributes)
             // SAFETY: the last statement's memory contexts are live, because of `core_alive`.
@@ -225,7 +236,7 @@ impl Statement {
         }
         record(&mut session::Execution {
             outside: outside.as_ref(),
-            plan: &target.plan,
+            plan,
             description: &target.description,
             older_literals: target.older_literals,
             last_commit_ms,
@@ -233,7 +244,7 @@ impl Statement {
                 outcome,
                 unfinished: !is_complete && outcome == Outcome::Completed,
                 explained: !IS_COUNTED && self.explained,
-                caller: if self.is_toplevel() { 0 } else { caller() },
+                caller: if toplevel { 0 } else { caller() },
                 sampfreq: if is_wrapped { self.sampfreq } else { 1 },
                 clock: is_wrapped.then_some(self.clock),
                 elapsed_ms,
@@ -255,19 +266,41 @@ impl Statement {
             }),
         });
     }
+}
 
-    /// Returns whether it becomes the last statement. A statement that a client sent always does. A statement inside a
-    /// procedure or DO block does if the client's message had no top-level statement.
-    fn becomes_last(&self) -> bool {
-        #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
-        static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
-        let message = server::message_time();
-        let toplevel = self.is_toplevel();
-        if toplevel {
-            LAST_MESSAGE.set(message);
-        }
-        toplevel || (!any_running() && !in_planner() && LAST_MESSAGE.get() != message)
+impl Target {
+    /// Returns the plan of a cursor that a function opened and the client read, or that ends with the transaction: it counts as sent by
+    /// the client, as in pg_stat_statements.
+    #[cold]
+    #[inline(never)]
+    fn for_client(&self) -> Rc<KnownPlan> {
+        let by_oids = self.plan.by_oids.at_toplevel();
+        session::known(&by_oids).unwrap_or_else(|| session::new_plan(by_oids, &self.description))
     }
+}
+
+/// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if that has not read all rows.
+///
+/// # Safety
+/// `query` must be valid.
+#[cold]
+#[inline(never)]
+unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
+    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
+    let to = unsafe { (*query).dest.as_ref() };
+    to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
+}
+
+/// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement inside a
+/// procedure or DO block does if the client's message had no top-level statement.
+fn becomes_last(toplevel: bool) -> bool {
+    #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
+    static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
+    let message = server::message_time();
+    if toplevel {
+        LAST_MESSAGE.set(message);
+    }
+    toplevel || (!any_running() && !in_planner() && LAST_MESSAGE.get() != message)
 }
 
 /// A statement whose memory contexts are live.

@@ -50,10 +50,12 @@ pub unsafe fn attach(
     // SAFETY: the state of a started query is live.
     let (instrument, context) = unsafe { ((*estate).es_instrument, (*estate).es_query_cxt) };
     let requested_by_others = requested_before | (instrument & !added_by_us);
-    let setting = &if requested_by_others & INSTRUMENT_TIMER != 0 {
-        explain::with_auto_explain(setting)
+    let with_auto_explain;
+    let setting = if requested_by_others & INSTRUMENT_TIMER != 0 {
+        with_auto_explain = explain::with_auto_explain(setting);
+        &with_auto_explain
     } else {
-        *setting
+        setting
     };
     let mode = mode(setting, requested_by_others);
     let mut found = tree::Nodes::new();
@@ -63,7 +65,7 @@ pub unsafe fn attach(
         return false;
     }
     // SAFETY: `found` are the plan states of this plan.
-    let plan_id = unsafe { identity::plan_id(&found, plan) };
+    let plan_id = unsafe { identity::by_oids(&found) };
     let planned_as = match compat::query_id(plan) {
         0 => unnamed::queryid(plan),
         queryid => queryid,
@@ -244,7 +246,7 @@ unsafe fn set_up(
     unsafe { statement.install_instrumentation(has_gather, requested_by_others) };
     statement.set_shape();
     // SAFETY: the statement has not run yet.
-    unsafe { statement.publish(key) };
+    unsafe { statement.publish(statement.target.as_ref().map_or(key, |target| target.plan.key)) };
     if is_worker {
         // SAFETY: the statement is starting.
         unsafe { statement.join() };
@@ -327,11 +329,16 @@ unsafe fn target(
             &key,
             || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
-            || store::description(&key),
+            || store::description(&key.with_plan(store::planid(&key)?, 0)),
+            |planid| store::description_or_before(&key.with_plan(planid, 0)),
             found,
         )?
     };
-    let plan = known.unwrap_or_else(|| session::new_plan(key, &description));
+    let planid = description.ids().planid;
+    let plan = known.filter(|plan| plan.key.planid == planid).unwrap_or_else(|| {
+        store::note_planid(&key, planid);
+        session::new_plan(key, &description)
+    });
     let compared_at = plan.compared_at.clone();
     Some(Target {
         plan,
@@ -469,10 +476,17 @@ impl Target {
             }
             let earlier = self.plan.description.borrow().clone();
             let known = Some((&earlier, &self.plan.compared_at));
+            let by_oids = self.plan.by_oids;
+            let before = |planid| store::description_or_before(&by_oids.with_plan(planid, 0));
             if let Some(described) =
-                describe::description(query, &self.plan.key, || text, known, || None, found)
+                describe::description(query, &by_oids, || text, known, || None, before, found)
             {
                 (self.description, self.older_literals) = described;
+                let planid = self.description.ids().planid;
+                if planid != self.plan.key.planid {
+                    store::note_planid(&by_oids, planid);
+                    self.plan = session::new_plan(by_oids, &self.description);
+                }
                 self.compared_at.set(self.plan.compared_at.get());
             }
         }

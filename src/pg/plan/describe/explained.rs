@@ -62,7 +62,7 @@ pub unsafe fn explained(
     }
 }
 /// A memory context for one description. Dropping this deletes it.
-struct Scratch {
+pub(super) struct Scratch {
     context: pg_sys::MemoryContext,
     before: pg_sys::MemoryContext,
 }
@@ -72,7 +72,7 @@ impl Scratch {
     ///
     /// # Safety
     /// The current memory context must stay current and live until the result is dropped.
-    unsafe fn enter() -> Scratch {
+    pub(super) unsafe fn enter() -> Scratch {
         // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
         unsafe {
             let context = pg_sys::AllocSetContextCreateInternal(

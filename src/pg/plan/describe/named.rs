@@ -50,7 +50,7 @@ pub unsafe fn plan(query: *mut QueryDesc, found: &[Found]) -> ExplainedPlan {
 ///
 /// # Safety
 /// `plan` must point to a live plan node, whose tag tells its type.
-unsafe fn operation(plan: *mut pg_sys::Plan) -> String {
+pub(super) unsafe fn operation(plan: *mut pg_sys::Plan) -> String {
     // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says.
     unsafe {
         let name = match tag(plan) {

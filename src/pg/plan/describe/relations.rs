@@ -9,11 +9,14 @@ use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::contained;
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
-use rowsource_core::plan::{Extent, PlanNode};
+use rowsource_core::plan::{Extent, ObjectKind, PlanNode};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::hash::Hasher;
+
+/// The most indexes that are kept as gone.
+const MAX_GONE: usize = 8;
 
 /// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema, because each session
 /// has another one. Neither does a system catalog, which is found without it.
@@ -46,6 +49,49 @@ pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
             }
             node.schema = last.as_ref().and_then(|(_, name)| name.clone());
         }
+    }
+}
+
+/// Returns the indexes of another plan of the query that are gone, as `schema.index`: at most [`MAX_GONE`]. Those of temporary tables
+/// and system catalogs do not count.
+pub fn gone_indexes(nodes: &[PlanNode]) -> Vec<String> {
+    let mut gone = Vec::new();
+    for node in nodes.iter().filter(|node| node.object_kind == ObjectKind::Index) {
+        // Who reads a bitmap has the schema.
+        let mut reader = Some(node);
+        while let Some(below) = reader.filter(|node| {
+            node.schema.is_none()
+                && node.operation.starts_with("Bitmap")
+                && !node.operation.ends_with("Heap Scan")
+        }) {
+            reader = below.parent.and_then(|parent| nodes.get(parent));
+        }
+        let schema = reader.and_then(|reader| reader.schema.as_deref());
+        if let Some((schema, index)) = schema.zip(node.object_name.as_deref())
+            && !has_relation(schema, index)
+        {
+            let name = [schema, index].map(server::quoted_identifier).join(".");
+            if !gone.contains(&name) {
+                gone.push(name);
+            }
+            if gone.len() == MAX_GONE {
+                break;
+            }
+        }
+    }
+    gone
+}
+
+/// Returns whether there is a relation with this name.
+fn has_relation(schema: &str, name: &str) -> bool {
+    let names = [schema, name].map(|name| CString::new(server::to_database(name)));
+    let [Ok(schema), Ok(name)] = names else {
+        return false;
+    };
+    // SAFETY: the functions take C strings in the database's encoding. They may raise, which the caller of `gone_indexes` contains.
+    unsafe {
+        let schema = pg_sys::get_namespace_oid(schema.as_ptr(), true);
+        schema != Oid::INVALID && pg_sys::get_relname_relid(name.as_ptr(), schema) != Oid::INVALID
     }
 }
 
@@ -153,7 +199,7 @@ unsafe fn read_columns(relation: &pg_sys::RelationData) -> u64 {
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state of a started query.
-unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
+pub(super) unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
     // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
     unsafe {
         match tag(ps) {

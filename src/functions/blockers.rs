@@ -1,0 +1,292 @@
+//! `rowsource_blockers()`: who waited for whom in an interval, from the samples of active sessions.
+
+use super::ash::{self, Event, Lookup, known, room_for_one};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
+use crate::pg::server::{self, memory};
+use rowsource_core::ash::{Entry, Sample};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// A sample, and the number of its record.
+type Seen = (Sample, u64);
+
+/// A wait: the root of its tree, the process that was waited for, and the one that waited.
+type Edge = (i32, i32, i32);
+
+/// What was seen of a wait.
+#[derive(Clone, Copy)]
+struct Wait {
+    samples: u64,
+    us: f64,
+    first_at: i64,
+    last: Seen,
+}
+
+/// The other process of a wait, and the wait.
+type Waited = (i32, Wait);
+
+/// The waits of an interval.
+#[derive(Default)]
+struct Waits {
+    all: HashMap<Edge, Wait>,
+    /// Those of the last second. How often sessions were sampled then is known at its end.
+    new: HashMap<Edge, Wait>,
+    /// Of each process that others waited for, the last that was seen.
+    blockers: HashMap<i32, Seen>,
+    /// The moment that is read, and what the sessions did then.
+    at: i64,
+    moment: HashMap<i32, Seen>,
+}
+
+impl Waits {
+    /// Adds a sample. Those of a moment follow each other.
+    fn add(&mut self, seen: Seen) {
+        let (sample, _) = seen;
+        if sample.at != self.at {
+            self.end_moment();
+            self.at = sample.at;
+        }
+        if sample.is_blocker {
+            room_for_one(&mut self.blockers);
+            self.blockers.insert(sample.pid, seen);
+        } else {
+            room_for_one(&mut self.moment);
+            self.moment.insert(sample.pid, seen);
+        }
+    }
+
+    /// Adds the waits of a moment.
+    fn end_moment(&mut self) {
+        let mut roots = HashMap::new();
+        for (pid, seen) in &self.moment {
+            let Some(blocker) = seen.0.blocker else { continue };
+            if let Some(seen) = self.moment.get(&blocker) {
+                room_for_one(&mut self.blockers);
+                self.blockers.insert(blocker, *seen);
+            }
+            let root = root(&self.moment, &mut roots, *pid);
+            room_for_one(&mut self.new);
+            let wait = self.new.entry((root, blocker, *pid)).or_insert(Wait {
+                samples: 0,
+                us: 0.0,
+                first_at: self.at,
+                last: *seen,
+            });
+            wait.samples += 1;
+            wait.last = *seen;
+        }
+        self.moment.clear();
+    }
+
+    /// Ends a second, in which so many microseconds lay between two moments.
+    fn end_second(&mut self, us: f64) {
+        self.end_moment();
+        for (edge, mut new) in self.new.drain() {
+            new.us = new.samples as f64 * us;
+            room_for_one(&mut self.all);
+            let wait = self.all.entry(edge).or_insert(Wait {
+                samples: 0,
+                us: 0.0,
+                ..new
+            });
+            wait.samples += new.samples;
+            wait.us += new.us;
+            wait.last = new.last;
+        }
+    }
+}
+
+/// Returns the process at the root of the tree in which a process waited. In a deadlock, that is the lowest number of its ring.
+fn root(moment: &HashMap<i32, Seen>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
+    let blocker = |pid: i32| moment.get(&pid).and_then(|(sample, _)| sample.blocker);
+    let (mut path, mut at) = (HashSet::new(), pid);
+    let root = loop {
+        if let Some(root) = roots.get(&at) {
+            break *root;
+        }
+        if path.try_reserve(1).is_err() {
+            memory::out_of_memory();
+        }
+        if !path.insert(at) {
+            let ring = std::iter::successors(blocker(at), |pid| blocker(*pid).filter(|_| *pid != at));
+            break ring.min().unwrap_or(at);
+        }
+        match blocker(at) {
+            Some(blocker) => at = blocker,
+            None => break at,
+        }
+    };
+    for pid in path {
+        room_for_one(roots);
+        roots.insert(pid, root);
+    }
+    root
+}
+
+/// Adds the rows of `rowsource_blockers()`.
+pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let (from, to) = ash::interval(from, to);
+    let (mut lookup, mut waits) = (Lookup::default(), Waits::default());
+    let mut us = 0.0;
+    ash::each(from, to, |entry| match entry {
+        Entry::Ticks(ticks) => {
+            us = ticks.span as f64 / ticks.count.max(1) as f64;
+            waits.end_second(us);
+        }
+        Entry::Sample(sample, record) if lookup.may_see(&sample) => waits.add((sample, record)),
+        Entry::Sample(..) => {}
+    });
+    waits.end_second(us);
+
+    // Of each tree, the waits for each of its processes, the longest ones first.
+    let mut trees: HashMap<i32, Tree> = HashMap::new();
+    for ((root, blocker, pid), wait) in &waits.all {
+        room_for_one(&mut trees);
+        let tree = trees.entry(*root).or_default();
+        room_for_one(&mut tree.waits);
+        let of_blocker = tree.waits.entry(*blocker).or_default();
+        if of_blocker.try_reserve(1).is_err() || tree.pids.try_reserve(1).is_err() {
+            memory::out_of_memory();
+        }
+        of_blocker.push((*pid, *wait));
+        tree.pids.insert(*pid);
+        tree.us += wait.us;
+    }
+    let mut sorted: Vec<(i32, Tree)> = memory::with_room(trees.len());
+    sorted.extend(trees);
+    sorted.sort_unstable_by(|one, other| other.1.us.total_cmp(&one.1.us).then(one.0.cmp(&other.0)));
+    let columns = columns();
+    for (root, mut tree) in sorted {
+        // A process stands below all for which it waited, but those that waited for it only once.
+        let room = tree.waits.values().map(Vec::len).sum::<usize>() + 1;
+        let mut stack: Vec<(u32, i32, Option<Waited>)> = memory::with_room(room);
+        stack.push((0, root, None));
+        while let Some((depth, pid, wait)) = stack.pop() {
+            memory::ensure();
+            let last = wait.map(|(_, wait)| wait.last);
+            let seen = last.or_else(|| waits.blockers.get(&pid).copied());
+            let row = Row::new(root, &tree, depth, pid, wait, seen, &mut lookup);
+            columns.add(rows, &row);
+            let mut next = tree.waits.remove(&pid).unwrap_or_default();
+            next.sort_unstable_by(|one, other| one.1.us.total_cmp(&other.1.us).then(other.0.cmp(&one.0)));
+            stack.extend(
+                next.into_iter()
+                    .map(|(waiter, wait)| (depth + 1, waiter, Some((pid, wait)))),
+            );
+        }
+    }
+}
+
+/// The waits below a root.
+#[derive(Default)]
+struct Tree {
+    /// Who waited for a process.
+    waits: HashMap<i32, Vec<Waited>>,
+    pids: HashSet<i32>,
+    us: f64,
+}
+
+/// A process in a tree.
+pub struct Row {
+    root: i32,
+    blocked: usize,
+    blocked_us: f64,
+    depth: u32,
+    pid: i32,
+    /// The process that it waited for.
+    wait: Option<Waited>,
+    seen: Option<Seen>,
+    text: Option<Rc<str>>,
+    relation: Option<Rc<str>>,
+    event: Option<Rc<Event>>,
+}
+
+impl Row {
+    fn new(
+        root: i32,
+        tree: &Tree,
+        depth: u32,
+        pid: i32,
+        wait: Option<Waited>,
+        seen: Option<Seen>,
+        lookup: &mut Lookup,
+    ) -> Row {
+        let sample = seen.map(|(sample, _)| sample);
+        let waiting = sample.filter(|_| wait.is_some());
+        let relation = waiting.and_then(|sample| {
+            let plan = lookup.plan(&sample.key);
+            let object = ash::node(plan.as_ref(), sample.node).and_then(|(_, object)| object.as_deref());
+            object.map(Rc::from).or_else(|| lookup.relation(&sample))
+        });
+        Row {
+            root,
+            blocked: tree.pids.len() - usize::from(tree.pids.contains(&root)),
+            blocked_us: tree.us,
+            depth,
+            pid,
+            wait,
+            seen,
+            text: sample.and_then(|sample| lookup.text(&sample)),
+            relation,
+            event: waiting.and_then(|sample| lookup.event(sample.wait_event)),
+        }
+    }
+
+    fn sample(&self) -> Option<&Sample> {
+        self.seen.as_ref().map(|(sample, _)| sample)
+    }
+
+    /// Returns the user and the database; 0 if there is none.
+    fn ids(&self) -> Option<(u32, u32)> {
+        self.sample().map(|sample| (sample.key.userid, sample.key.datid))
+    }
+
+    fn waited(&self) -> Option<&Wait> {
+        self.wait.as_ref().map(|(_, wait)| wait)
+    }
+}
+
+/// The columns of `rowsource_blockers()`.
+pub fn columns() -> Columns<Row> {
+    columns! { |row: &Row|
+        /// The session at the root of the tree: all the others in it waited for it
+        root_pid: int = row.root;
+        /// How many sessions waited for the root, directly or behind others
+        blocked_sessions: bigint = row.blocked;
+        /// Milliseconds that all these waited, added up
+        blocked_time: float8 = row.blocked_us / 1e3;
+        /// 0 for the root, 1 for those that waited for it, 2 for those that waited for these
+        depth: int = row.depth;
+        /// The process of the session; 0 is a prepared transaction
+        pid: int = row.pid;
+        /// The process that it waited for; NULL for the root
+        blocking_pid: int = row.wait.map(|(blocker, _)| blocker);
+        /// The OID of its user; NULL, as is what follows, if that is not known, or if you may not see what the session did
+        userid: oid = row.ids().map(|(user, _)| user);
+        /// Its user
+        usename: name = row.ids().and_then(|(user, _)| server::user_name(user));
+        /// The OID of its database
+        datid: oid = row.ids().map(|(_, database)| database);
+        /// Its database
+        datname: name = row.ids().and_then(|(_, database)| server::database_name(database));
+        /// The name of its application
+        application_name: text = row.seen.and_then(|(sample, record)| ash::application(&sample, record));
+        /// The event that it waited for: the kind of the lock
+        wait_event: text = row.event.as_ref().map(|event| &event.1);
+        /// The relation that it waited to lock, or on which its node worked; of another database, its OID
+        relation: text = row.relation.as_deref();
+        /// When it was first seen waiting
+        first_seen_at: timestamptz = row.waited().map(|wait| wait.first_at);
+        /// When it was last seen waiting
+        last_seen_at: timestamptz = row.waited().map(|wait| wait.last.0.at);
+        /// How often it was seen waiting
+        samples: bigint = row.waited().map(|wait| wait.samples);
+        /// Milliseconds that it waited, which is what the samples stand for
+        wait_time: float8 = row.waited().map(|wait| wait.us / 1e3);
+        /// Identifies its statement, or its last one if it was idle
+        queryid: bigint = row.sample().and_then(|sample| known(sample.key.queryid));
+        /// The text of that statement, or what kind of command it was
+        query: text = row.text.as_deref();
+    }
+}
