@@ -63,7 +63,7 @@ pub fn info_columns() -> Columns<Shared> {
         /// Snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started
         snapshots_removed: bigint = removed();
         /// The database in which the server takes snapshots; NULL if none has used the extension yet
-        snapshot_database: text = snapshot_database().as_deref();
+        snapshot_datname: text = snapshot_database().as_deref();
         /// Snapshots that the server took since it started
         snapshots_taken: bigint = snapshots(|snapshots| &snapshots.taken);
         /// Snapshots that found no place for a process: max_worker_processes is too small
@@ -72,7 +72,7 @@ pub fn info_columns() -> Columns<Shared> {
         snapshots_failed: bigint = snapshots(|snapshots| &snapshots.failed);
         /// When the server took the last snapshot; NULL if it took none since it started
         last_snapshot_at: timestamptz = last_snapshot_at();
-        /// Why a snapshot was not taken, the last time that this happened since the server started
+        /// Why a snapshot was not taken, the last time since the server started; on a standby, that it takes none
         last_snapshot_error: text = last_snapshot_error().as_deref();
         /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;
@@ -99,6 +99,9 @@ fn last_snapshot_at() -> Option<i64> {
 }
 
 fn last_snapshot_error() -> Option<String> {
+    if server::is_in_recovery() {
+        return Some("a standby takes no snapshots: its primary does".to_owned());
+    }
     let code = store::shared_snapshots()?.last_error.load(Relaxed);
     (code != 0).then(|| explained(code))
 }

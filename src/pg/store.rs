@@ -63,7 +63,7 @@ mod startup;
 mod targets;
 mod worker;
 
-pub use attach::attach;
+pub use attach::{attach, attach_for_file};
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,

@@ -1,8 +1,8 @@
 //! Snapshots by the server: the worker starts a process for each, which connects to the database, takes the snapshot, and ends.
 //!
 //! Who wants to drop or copy the database, or to drop the extension, waits for it at most [`TIMEOUT_MS`]: only sessions of clients get
-//! a statement timeout from PostgreSQL, so the process arms its own. What goes wrong is counted, and logged once. It
-//! never starts again by itself.
+//! a statement timeout from PostgreSQL, so the process arms its own. What goes wrong is counted, and logged once until a snapshot
+//! succeeds. The process never starts again by itself.
 
 use super::process::background_worker;
 use crate::guc;
@@ -11,7 +11,7 @@ use crate::pg::server::unguarded;
 use crate::pg::server::{self, setting, switch};
 use crate::pg::store::{self, SharedSnapshots};
 use pgrx::pg_sys::panic::CaughtError;
-use pgrx::{PgSqlErrorCode, Spi, pg_guard, pg_sys};
+use pgrx::{PgSqlErrorCode, Spi, pg_guard, pg_sys, spi};
 use std::any::Any;
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -22,7 +22,8 @@ const FUNCTION: &CStr = c"pg_rowsource_snapshot_main";
 /// How long a snapshot may take, with what comes before and after it four seconds.
 const TIMEOUT_MS: i32 = 3_500;
 /// How the process measures, waits and commits.
-const SETTINGS: [(&CStr, &CStr); 4] = [
+const SETTINGS: [(&CStr, &CStr); 5] = [
+    (c"default_transaction_isolation", c"read committed"),
     (c"search_path", c"pg_catalog"),
     (c"lock_timeout", c"1s"),
     (c"synchronous_commit", c"off"),
@@ -45,8 +46,6 @@ pub struct Schedule {
     interval: Option<i64>,
     next: i64,
     running: *mut pg_sys::BackgroundWorkerHandle,
-    /// The registered database for which that one was started; 0 if a setting named it.
-    database: u32,
 }
 
 impl Schedule {
@@ -55,7 +54,6 @@ impl Schedule {
             interval: None,
             next: 0,
             running: std::ptr::null_mut(),
-            database: 0,
         }
     }
 
@@ -71,7 +69,9 @@ impl Schedule {
         let interval = interval?;
         if now >= self.next {
             self.next = now + interval;
-            if self.running.is_null() && !server::is_in_recovery() {
+            // A worker that was started again does not know the process of the one before.
+            let is_taking = !self.running.is_null() || is_held(shared);
+            if !is_taking && !server::is_in_recovery() {
                 self.start(shared);
             }
         }
@@ -79,17 +79,15 @@ impl Schedule {
     }
 
     fn start(&mut self, shared: &SharedSnapshots) {
-        self.database = match guc::snapshot_database() {
-            Some(_) => 0,
-            None => match shared.database.load(Relaxed) {
-                0 => return,
-                database => database,
-            },
+        let database = match find(shared) {
+            Ok(Some(database)) => database,
+            Ok(None) => return,
+            Err(code) => return fail(shared, code),
         };
         let mut worker = background_worker(NAME, FUNCTION);
         worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_RecoveryFinished;
         worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
-        worker.bgw_main_arg = pg_sys::Datum::from(self.database);
+        worker.bgw_main_arg = pg_sys::Datum::from(database);
         worker.bgw_notify_pid = server::pid();
         shared.phase.store(STARTED, Release);
         // SAFETY: the worker is outside of any boundary. PostgreSQL copies the description.
@@ -116,13 +114,65 @@ impl Schedule {
         }
         self.running = std::ptr::null_mut();
         match shared.phase.load(Acquire) {
-            STARTED => {
-                forget(shared, self.database);
-                fail(shared, PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME);
-            }
+            STARTED => fail(shared, PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE),
             CONNECTED => fail(shared, PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN),
             _ => {}
         }
+    }
+}
+
+/// Returns whether a process takes a snapshot.
+fn is_held(shared: &SharedSnapshots) -> bool {
+    let pid = shared.worker.pid();
+    pid != 0 && server::is_alive(pid)
+}
+
+/// Returns the OID of the database in which snapshots are taken: the one that a setting names, or the one that has registered. Returns
+/// `None` if there is none, and an error if it does not exist, which takes its registration away.
+fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
+    let name = guc::snapshot_database();
+    if name.is_none() && shared.database.load(Relaxed) == 0 {
+        // Only the file of the last run knows it, if nobody has needed the store since.
+        store::attach_for_file();
+    }
+    let registered = shared.database.load(Relaxed);
+    if name.is_none() && registered == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no transaction.
+    let found = unsafe {
+        transaction(|| {
+            server::find_database(|oid, datname| {
+                name.as_deref().map_or(oid == registered, |name| datname == name)
+            })
+        })
+    }?;
+    if found.is_none() && name.is_none() {
+        forget(shared, registered);
+    }
+    found
+        .map(Some)
+        .ok_or(PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME)
+}
+
+/// Runs a body in a transaction. Returns the code of its error, after which the transaction is aborted.
+///
+/// # Safety
+/// The process must be able to run one, and run none.
+unsafe fn transaction<T>(body: impl FnOnce() -> T) -> Result<T, PgSqlErrorCode> {
+    // SAFETY: the caller runs no transaction. This one ends here.
+    unsafe {
+        let done = server::caught(|| {
+            pg_sys::SetCurrentStatementStartTimestamp();
+            pg_sys::StartTransactionCommand();
+            let result = body();
+            pg_sys::CommitTransactionCommand();
+            result
+        });
+        done.map_err(|error| {
+            pg_sys::AbortCurrentTransaction();
+            code_of(&*error)
+        })
     }
 }
 
@@ -138,20 +188,25 @@ fn fail(shared: &SharedSnapshots, code: PgSqlErrorCode) {
     note(shared, code);
 }
 
-/// Notes an error, and logs it if the last one was another one.
+/// Notes an error, and logs it if it was not the last one that was logged, or if a snapshot has succeeded since.
 fn note(shared: &SharedSnapshots, code: PgSqlErrorCode) {
     let code = code as u32;
-    if shared.last_error.swap(code, Relaxed) != code {
+    shared.last_error.store(code, Relaxed);
+    if shared.logged.swap(code, Relaxed) != code {
         server::log_alone(&format!("pg_rowsource took no snapshot: {}", explained(code)));
     }
 }
 
 /// Says what an error means, without data of users.
 pub fn explained(code: u32) -> String {
-    const KNOWN: [(PgSqlErrorCode, &str); 8] = [
+    const KNOWN: [(PgSqlErrorCode, &str); 9] = [
         (
             PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME,
-            "the database could not be connected to",
+            "the database does not exist",
+        ),
+        (
+            PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+            "its process ended before it had connected to the database: the server's log says why",
         ),
         (
             PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN,
@@ -210,79 +265,76 @@ fn code_of(error: &(dyn Any + Send)) -> PgSqlErrorCode {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pg_rowsource_snapshot_main(argument: pg_sys::Datum) {
     let database = argument.value() as u32;
+    let Some(shared) = store::shared_snapshots() else {
+        return;
+    };
+    // Never two at a time. A process that could not connect leaves its number, and is not alive.
+    let Some(_guard) = shared.worker.hold_or_inherit(server::pid(), server::is_alive) else {
+        return;
+    };
+    shared.phase.store(STARTED, Release);
     // SAFETY: PostgreSQL has just started this background worker, with its signals blocked. It connects as the
     // bootstrap superuser.
     unsafe {
         compat::handle_signal(libc::SIGTERM, Some(unguarded::die));
         pg_sys::BackgroundWorkerUnblockSignals();
-        match guc::snapshot_database().filter(|_| database == 0) {
-            Some(name) => pg_sys::BackgroundWorkerInitializeConnection(
-                name.as_ptr(),
-                std::ptr::null(),
-                pg_sys::BGWORKER_BYPASS_ALLOWCONN,
-            ),
-            None => pg_sys::BackgroundWorkerInitializeConnectionByOid(
-                pg_sys::Oid::from(database),
-                pg_sys::InvalidOid,
-                pg_sys::BGWORKER_BYPASS_ALLOWCONN,
-            ),
-        }
+        pg_sys::BackgroundWorkerInitializeConnectionByOid(
+            pg_sys::Oid::from(database),
+            pg_sys::InvalidOid,
+            pg_sys::BGWORKER_BYPASS_ALLOWCONN,
+        );
     }
-    let Some(shared) = store::shared_snapshots() else {
-        return;
-    };
-    // Never two at a time: a worker that was started again does not know this one.
-    let Some(_guard) = shared.worker.hold_or_inherit(server::pid(), server::is_alive) else {
-        return;
-    };
     shared.phase.store(CONNECTED, Release);
     // SAFETY: the process has connected, and runs no transaction.
-    match server::caught(|| unsafe { take() }) {
+    match unsafe { take() } {
         Ok(true) => {
-            shared.taken.fetch_add(1, Relaxed);
             shared.last_at.store(server::now(), Relaxed);
+            shared.logged.store(0, Relaxed);
+            shared.taken.fetch_add(1, Relaxed);
         }
         Ok(false) => {
             forget(shared, database);
             fail(shared, PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT);
         }
-        Err(error) => {
-            // SAFETY: the transaction has failed, and nothing of it is used any more.
-            unsafe {
-                unguarded::disable_timeout(compat::STATEMENT_TIMEOUT, false);
-                pg_sys::AbortCurrentTransaction();
-            }
-            fail(shared, code_of(&*error));
-        }
+        Err(code) => fail(shared, code),
     }
     shared.phase.store(DONE, Release);
 }
 
-/// Takes a snapshot in a transaction. Returns false if the extension is not there.
+/// Takes a snapshot in a transaction. Returns whether the extension is there, or the code of the error.
 ///
 /// # Safety
-/// The process must be connected, and run no transaction. Raises PostgreSQL's errors.
-unsafe fn take() -> bool {
+/// The process must be connected, and run no transaction.
+unsafe fn take() -> Result<bool, PgSqlErrorCode> {
+    // The isolation counts when the transaction begins.
     for (name, value) in SETTINGS {
         setting::set_in_session(name, value);
     }
-    // SAFETY: the caller runs no transaction. This one ends here, or the caller aborts it.
+    // SAFETY: the caller promises what the functions require. PostgreSQL's own code in a background worker does the same.
     unsafe {
         unguarded::enable_timeout_after(compat::STATEMENT_TIMEOUT, TIMEOUT_MS);
-        pg_sys::SetCurrentStatementStartTimestamp();
-        pg_sys::StartTransactionCommand();
-        pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
-        pg_sys::pgstat_report_activity(
-            pg_sys::BackendState::STATE_RUNNING,
-            c"rowsource_snapshot()".as_ptr(),
-        );
-        let function = Spi::get_one::<String>(FIND).ok().flatten();
-        if let Some(function) = &function {
-            let _ = Spi::get_one::<i64>(&format!("SELECT {function}"));
-        }
-        pg_sys::PopActiveSnapshot();
-        pg_sys::CommitTransactionCommand();
+        let taken = transaction(|| {
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            pg_sys::pgstat_report_activity(
+                pg_sys::BackendState::STATE_RUNNING,
+                c"rowsource_snapshot()".as_ptr(),
+            );
+            let function = succeeded(Spi::get_one::<String>(FIND));
+            if let Some(function) = &function {
+                succeeded(Spi::get_one::<i64>(&format!("SELECT {function}")));
+            }
+            pg_sys::PopActiveSnapshot();
+            function.is_some()
+        });
         unguarded::disable_timeout(compat::STATEMENT_TIMEOUT, false);
-        function.is_some()
+        taken
     }
+}
+
+/// Returns what SPI returned. Raises an error if it could not run the statement.
+fn succeeded<T>(result: Result<T, spi::Error>) -> T {
+    result.unwrap_or_else(|error| {
+        let code = PgSqlErrorCode::ERRCODE_INTERNAL_ERROR;
+        server::fail(code, &error.to_string(), "This is a bug in pg_rowsource.")
+    })
 }

@@ -111,10 +111,10 @@ declare! {
 // pgrx has no binding for these functions, so their types are not checked.
 unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
-    /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
     /// Arms and disarms a timeout. `STATEMENT_TIMEOUT` cancels what runs.
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
+    /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
     pub fn get_timeout_start_time(id: c_int) -> pg_sys::TimestampTz;
 }
 

@@ -111,6 +111,8 @@ pub struct SharedSnapshots {
     pub last_at: AtomicI64,
     /// PostgreSQL's code of the last error; 0 if there was none.
     pub last_error: AtomicU32,
+    /// The one that was logged last; 0 if a snapshot was taken since.
+    pub logged: AtomicU32,
 }
 
 /// The sessions that measure no more, because that cost too much or failed. Zero bytes are none.

@@ -18,6 +18,7 @@ use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,6 +60,11 @@ struct PlanIn {
 /// Removes the file of an earlier run, so that no later run loads it.
 pub(super) fn remove() {
     statfile::forget(NAME);
+}
+
+/// Returns whether there is a file of an earlier run.
+pub(super) fn exists() -> bool {
+    Path::new(NAME).exists()
 }
 
 /// Writes plans to the file.
