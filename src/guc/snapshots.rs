@@ -8,7 +8,7 @@ use std::ffi::CString;
 static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(15 * 60);
 static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
-static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
+static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
 /// The unit is a megabyte.
 static MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 
