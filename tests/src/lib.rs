@@ -32,6 +32,8 @@ pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
 pub mod process;
+#[cfg(test)]
+mod ratchets;
 pub mod schema;
 pub mod server;
 mod server_log;
