@@ -174,7 +174,7 @@ pub unsafe fn note(
     if guc::keep_constants() || source.is_null() {
         return;
     }
-    let _ = server::caught(|| {
+    server::attempt("note the constants of a statement", || {
         // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
         let constants = unsafe { found(source, &*query, jumble) };
         if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {

@@ -219,7 +219,7 @@ unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
     // SAFETY: nothing else uses the owner, by the caller's promise. The current owner is restored.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        let _ = server::caught(|| {
+        server::attempt("release what it used", || {
             for phase in [
                 RESOURCE_RELEASE_BEFORE_LOCKS,
                 RESOURCE_RELEASE_LOCKS,

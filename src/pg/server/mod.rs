@@ -43,7 +43,8 @@ pub use access::{
 };
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{
-    HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message, note_panic, on_panic,
+    HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,
+    note_panic, on_error, on_panic,
 };
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{

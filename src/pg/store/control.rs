@@ -57,6 +57,8 @@ pub(super) struct Control {
     pub trace: SharedTrace,
     pub presence: Presence,
     pub stops: SharedStops,
+    /// Errors of the library that no user saw.
+    pub errors: AtomicU64,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
     pub event_names: EventNames,
@@ -236,6 +238,14 @@ pub(super) fn log_no_memory(message: &str) {
         server::log_alone(&format!(
             "pg_rowsource got no more shared memory: {message}; it keeps the plans that fit, and counts executions of other plans as refused in rowsource_info()"
         ));
+    }
+}
+
+/// Counts an error that no user sees, if this process knows the control block. It is unmapped when the process exits.
+pub(super) fn count_error() {
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process exits.
+    if let Some(control) = unsafe { known().as_ref() }.filter(|_| !server::is_exiting()) {
+        control.errors.fetch_add(1, Relaxed);
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Info {
     /// Plans with a text or predicates that were cut.
     pub truncated: u64,
     pub reset_at: i64,
+    /// Errors of the library that no user saw.
+    pub errors: u64,
 }
 
 /// Returns the keys of all plans, the most recently run first. Returns `None` if there is no shared store.
@@ -181,6 +183,7 @@ pub fn info() -> Option<Info> {
                 refused: control.evicted.refused(),
                 truncated: control.truncated.load(Relaxed),
                 reset_at: control.reset_at.load(Relaxed),
+                errors: control.errors.load(Relaxed),
             }
         })
     }
