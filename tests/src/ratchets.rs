@@ -1,9 +1,11 @@
-//! Numbers of the sources that may only fall. `tests/ratchets.txt` has them. `make accept` lowers them there. If one must rise, write it
-//! there by hand, and say why in the commit. If that file is deleted, `make accept` writes it anew.
+//! Numbers of the sources that may only fall. `tests/ratchets.txt` has them. `make accept` lowers them
+//! there. If one must rise, write it there by hand, and say why in the commit. If that file is deleted,
+//! `make accept` writes it anew.
 //!
-//! Unsafe code is counted in the files' tokens, so what is written in a macro counts too: once, however often the macro is expanded.
-//! `unsafe fn` and `unsafe extern "C-unwind" fn` with a name are unsafe functions, `unsafe { ... }` is an unsafe block. Functions that
-//! PostgreSQL has and that are declared (`declare!`) are not counted.
+//! Unsafe code is counted in the files' tokens, so what is written in a macro counts too: once, however
+//! often the macro is expanded. `unsafe fn` and `unsafe extern "C-unwind" fn` with a name are unsafe
+//! functions, and `unsafe { ... }` is an unsafe block. Functions of PostgreSQL that are declared
+//! (`declare!`) are not counted.
 
 use crate::sources::rust_files;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -112,7 +114,8 @@ fn safety_texts(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns whether a text about safety says nothing but that the caller promises something: it is one clause that names the caller.
+/// Returns whether a text about safety says nothing but that the caller promises something: it is one clause that
+/// names the caller.
 fn only_forwards(text: &str) -> bool {
     let text = text.replace(", by the caller's promise", " by the caller's promise");
     let text = text.trim_end_matches('.');

@@ -20,8 +20,8 @@ pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     })
 }
 
-/// Runs work that the library does beside a user's statement, and that must not fail the statement. An error is noted ([`note_error`]).
-/// `what` is what could not be done then.
+/// Runs work that the library does beside a user's statement, and that must not fail the statement. An error
+/// is noted ([`note_error`]). `what` is what could not be done then.
 #[inline(always)]
 pub fn attempt<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     caught(work).map_err(|error| note_error(what, &*error)).ok()

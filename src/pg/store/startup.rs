@@ -5,7 +5,8 @@ use super::saving;
 use crate::pg::server::{self, MainMemory};
 use crate::pg::{tempfile, waits};
 
-/// Requests main shared memory, but not in a session that loads the library later. Has the errors counted that no user sees.
+/// Requests main shared memory, but not in a session that loads the library later. Has errors counted that no
+/// user sees.
 pub fn init() {
     server::on_error(control::count_error);
     if server::preloading() {
