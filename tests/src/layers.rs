@@ -20,16 +20,25 @@ const fn layer(folder: &'static str, imports: &'static [&'static str], contains:
 /// The crates whose folders have an order.
 pub const CRATES: [(&str, &[Layer]); 3] = [("core/src", CORE), ("src", EXTENSION), ("bench/src", BENCH)];
 
-/// All folders of the extension may import these: the border to PostgreSQL.
-pub const BORDER: [&str; 2] = ["pg::compat", "pg::server"];
+/// What deals with PostgreSQL itself. All folders above these may import them.
+pub const FOUNDATION: [&str; 3] = ["pg::border", "pg::compat", "pg::server"];
 
 const EXTENSION: &[Layer] = &[
     layer(
-        "pg::server",
+        "pg::border",
         &[],
+        "functions of PostgreSQL without pgrx's guard, and the state of a backend",
+    ),
+    layer(
+        "pg::compat",
+        &["pg::border"],
+        "every difference between PostgreSQL's majors",
+    ),
+    layer(
+        "pg::server",
+        &["pg::border", "pg::compat"],
         "PostgreSQL's services: errors, memory, processes, settings, rows",
     ),
-    layer("pg::compat", &[], "every difference between PostgreSQL's majors"),
     layer("guc", &[], "the settings"),
     layer(
         "instrumentation",

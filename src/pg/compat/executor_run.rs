@@ -1,6 +1,6 @@
 //! ExecutorRun: from 18 on, its hook has one argument fewer.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 
 unguarded::declare! {

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
 
 #[cfg(pg_ge_16)]
-crate::pg::server::unguarded::declare! {
+crate::pg::border::unguarded::declare! {
     fn expression_tree_walker_impl(
         node: *mut pg_sys::Node,
         walker: pg_sys::tree_walker_callback,

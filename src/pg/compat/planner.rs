@@ -1,6 +1,6 @@
 //! The planner: from 19 on, its hook has one argument more.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int};
 

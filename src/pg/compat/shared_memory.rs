@@ -1,6 +1,6 @@
 //! Creates shared memory: named segments, areas, hash tables, and the tranches of their locks.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 

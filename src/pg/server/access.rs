@@ -1,6 +1,7 @@
 //! Returns users and databases, and checks privileges.
 
 use super::encoding::{from_database, to_database};
+use crate::pg::border::unguarded;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
@@ -69,13 +70,13 @@ pub fn search_path() -> Vec<String> {
 /// Returns the current user.
 pub fn user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
-    unsafe { super::unguarded::GetUserId() }.to_u32()
+    unsafe { unguarded::GetUserId() }.to_u32()
 }
 
 /// Returns the user of the session's statements: the current user, if no function with other rights is running.
 pub fn session_user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
-    unsafe { super::unguarded::GetOuterUserId() }.to_u32()
+    unsafe { unguarded::GetOuterUserId() }.to_u32()
 }
 
 /// Returns this session's database.

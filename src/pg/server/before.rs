@@ -1,7 +1,8 @@
 //! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it
 //! was before.
 
-use super::{HeldInterrupts, unguarded};
+use super::HeldInterrupts;
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_int};

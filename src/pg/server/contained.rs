@@ -4,10 +4,10 @@
 //! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
 //! which is released if the work fails.
 
-use super::backend_local::BackendLocal;
 use super::before::Before;
 use super::pg_try::is_request;
-use super::unguarded;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::unguarded;
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};

@@ -1,7 +1,7 @@
 //! Catches errors, returns their messages, and handles interrupts.
 
-use super::backend_local::BackendLocal;
 use super::memory;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use std::any::Any;

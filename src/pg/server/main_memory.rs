@@ -1,6 +1,6 @@
 //! Main shared memory, if the server preloads the library: PostgreSQL's hooks for it, installed once for all parts of the extension.
 
-use super::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::cell::{Cell, RefCell};

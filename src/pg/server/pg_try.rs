@@ -1,7 +1,7 @@
 //! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and does not
 //! change the error.
 
-use super::unguarded;
+use crate::pg::border::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;

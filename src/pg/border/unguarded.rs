@@ -1,11 +1,11 @@
-//! PostgreSQL functions that are called without pgrx's guard, because their caller is a plain frame that a longjmp may
-//! cross (the hot path), or because pgrx has no binding for them (timeouts).
+//! PostgreSQL functions that are called without pgrx's guard, because their caller is a plain frame that a
+//! longjmp may cross (the hot path), or because pgrx has no binding for them (timeouts).
 
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if a type differs,
-/// the code does not compile. An argument that some majors lack has a `cfg` attribute.
+/// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if a
+/// type differs, the code does not compile. An argument that some majors lack has a `cfg` attribute.
 macro_rules! declare {
     ($(
         $(#[$attribute:meta])*
