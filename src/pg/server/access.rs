@@ -1,6 +1,7 @@
 //! Returns users and databases, and checks privileges.
 
 use super::encoding::{from_database, to_database};
+use crate::pg::border::shared::load;
 use crate::pg::border::unguarded;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
@@ -118,7 +119,7 @@ fn role_of_process(pid: i32) -> Option<u32> {
     // entry of the list of processes, which stays mapped. Its process may end meanwhile, so the field is read as one word.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid).cast_const();
-        (!process.is_null()).then(|| (&raw const (*process).roleId).read_volatile().to_u32())
+        (!process.is_null()).then(|| load(&raw const (*process).roleId).to_u32())
     }
 }
 
