@@ -43,7 +43,7 @@ mod before_19 {
     use std::cell::Cell;
     use std::ffi::{CStr, c_char, c_void};
 
-    unguarded::declare! {
+    unguarded::declare! { "C-unwind":
         /// Allocates zeroed memory in the current memory context. Raises "out of memory".
         fn palloc0(size: usize) -> *mut c_void;
         /// Appends to a list. Raises "out of memory".
@@ -144,6 +144,7 @@ mod before_19 {
     /// # Safety
     /// As for [`note_parameters`].
     #[inline(never)]
+    #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     unsafe fn mark(plan: *mut PlannedStmt) {
         // SAFETY: the plan is live, and nobody else uses it. The entry is allocated where the planner allocated the plan.
         unsafe {

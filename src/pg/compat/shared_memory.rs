@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
 #[cfg(pg_ge_17)]
-unguarded::declare! {
+unguarded::declare! { "C-unwind":
     fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
 

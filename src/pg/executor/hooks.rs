@@ -117,6 +117,7 @@ fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Stateme
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a valid `query` that is not started yet.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc that is not started yet. The frames are plain.
     unsafe {
@@ -139,6 +140,7 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
 /// # Safety
 /// `query` must be valid and not started yet. The caller's frame must be plain, because an error crosses it.
 #[inline(always)]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe fn start<const IS_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: the caller passes a valid QueryDesc, and no lock is held here. The frames are plain.
     unsafe {
@@ -190,6 +192,7 @@ pub fn replace_executor_run(next: pg_sys::ExecutorRun_hook_type) -> pg_sys::Exec
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc, and the frames are plain.
     unsafe {
@@ -222,6 +225,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc, and the frames are plain.
     unsafe {
@@ -244,6 +248,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
 /// Only PostgreSQL may call this, as its hook of this name.
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     source: *const c_char,

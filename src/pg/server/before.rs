@@ -186,6 +186,7 @@ impl Others {
 ///
 /// # Safety
 /// A transaction must be in progress.
+#[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
 unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
     // SAFETY: an active snapshot is live.
     unsafe {

@@ -128,6 +128,10 @@ pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::ds
 /// * The caller must be inside an FFI boundary: this raises if a block cannot be mapped.
 /// * During the call, the chain must not be freed, and nobody but `visit` may change its values.
 #[inline(always)]
+#[allow(
+    ffi_unwind_calls,
+    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn each<T: Stored>(
     area: *mut pg_sys::dsa_area,
     first: pg_sys::dsa_pointer,

@@ -169,6 +169,10 @@ impl Memory {
 ///
 /// # Safety
 /// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+#[allow(
+    ffi_unwind_calls,
+    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are changed only
     // under the entry's own lock, which `locked` takes.
@@ -314,6 +318,10 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+#[allow(
+    ffi_unwind_calls,
+    reason = "it is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are read under
     // the entry's own lock.
