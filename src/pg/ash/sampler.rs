@@ -3,7 +3,7 @@
 use super::blockers::{self, Blockers};
 use crate::pg::border::shared::load;
 use crate::pg::live::{Areas, Glance};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::waits::slots;
 use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
@@ -125,7 +125,7 @@ impl Sampler {
     pub fn sample(&mut self, now: i64) {
         let at = self.times.next(server::now(), now);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let result = contained(|| unsafe { self.sample_at(at, now) });
+        let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now)) };
         self.ring.tick(at, self.previous);
         self.previous = Some(at);
         if let Err(message) = result

@@ -12,7 +12,7 @@ use crate::pg::compat;
 use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::gate::{Found, Gate};
@@ -159,7 +159,10 @@ fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> boo
                 continue;
             }
             Found::Running(pid) => {
-                let copied = contained(|| live::copy_of(pid)).ok().flatten();
+                // SAFETY: an error has ended the statement, or the session exits. What code of PostgreSQL held
+                // when it raised is of no use any more, and the abort of the transaction releases it too.
+                let unlocked = unsafe { Unlocked::promised() };
+                let copied = contained(unlocked, || live::copy_of(pid)).ok().flatten();
                 if let Some((running, scratch)) = copied
                     && gate.close(pid)
                 {

@@ -8,7 +8,7 @@ pub(super) mod exemplars;
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
 use crate::pg::compat;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{memory, unguarded};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -270,7 +270,7 @@ pub(super) unsafe fn insert_or_update(
         let memory =
             Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
         let mut taken = false;
-        let kept = contained(|| {
+        let kept = contained(Unlocked::promised(), || {
             locked_by_control(store, || {
                 // Another session may have inserted this plan in the meantime.
                 pg_guard_ffi_boundary(|| update(store, key, batch)).is_some() || {

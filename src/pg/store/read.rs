@@ -4,7 +4,7 @@
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, file, listing, pending, room};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
@@ -106,7 +106,11 @@ pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let store = access::store().filter(|_| access::is_attached())?;
         // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary, as for `description`.
-        let before = contained(|| unsafe { (*store.control).flips.with_table(|table| table.last_plan(key)) });
+        let before = unsafe {
+            contained(Unlocked::promised(), || {
+                (*store.control).flips.with_table(|table| table.last_plan(key))
+            })
+        };
         description(&before.ok()??)
     })
 }
