@@ -4,12 +4,12 @@ use std::mem::transmute_copy;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Reads a value of one word, as it was before or after a write of another process. It is an atomic load, which costs
-/// what a plain one does: a plain or a volatile one would be a data race.
+/// Reads a value of one word, as it was before or after a write of another process. It is an atomic load,
+/// which costs what a plain one does: a plain or a volatile one would be a data race.
 ///
 /// # Safety
-/// There must be an initialised value at `from`, in memory that may be written, aligned to its size. Whoever writes it
-/// meanwhile must write it as a whole.
+/// There must be an initialised value at `from`, in memory that may be written, aligned to its size. Whoever
+/// writes it meanwhile must write it as a whole.
 #[inline(always)]
 pub unsafe fn load<T>(from: *const T) -> T {
     const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8)) };

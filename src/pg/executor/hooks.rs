@@ -10,6 +10,7 @@
 //!
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
+#![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
 use super::statement::{self, Statement};
@@ -117,7 +118,6 @@ fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Stateme
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a valid `query` that is not started yet.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: PostgreSQL passes a valid QueryDesc that is not started yet. The frames are plain.
     unsafe {
@@ -140,7 +140,6 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
 /// # Safety
 /// `query` must be valid and not started yet. The caller's frame must be plain, because an error crosses it.
 #[inline(always)]
-#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe fn start<const IS_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
     // SAFETY: the caller passes a valid QueryDesc, and no lock is held here. The frames are plain.
     unsafe {
@@ -192,7 +191,6 @@ pub fn replace_executor_run(next: pg_sys::ExecutorRun_hook_type) -> pg_sys::Exec
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc, and the frames are plain.
     unsafe {
@@ -225,7 +223,6 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a started `query`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     // SAFETY: PostgreSQL passes a started QueryDesc, and the frames are plain.
     unsafe {
@@ -248,7 +245,6 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
 /// Only PostgreSQL may call this, as its hook of this name.
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn process_utility(
     statement: *mut pg_sys::PlannedStmt,
     source: *const c_char,
