@@ -738,7 +738,8 @@ CREATE FUNCTION rowsource_info(
     OUT without_beats_because text,
     OUT snapshots_removed bigint,
     OUT sessions_stopped bigint,
-    OUT last_stop text
+    OUT last_stop text,
+    OUT errors bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2';

@@ -141,8 +141,10 @@ unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_ch
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let found = server::caught(|| unsafe { find(statement, queryid, source, toplevel) });
-    let place = keep(found.ok().flatten()?)?;
+    let found = server::attempt("measure a statement", || unsafe {
+        find(statement, queryid, source, toplevel)
+    });
+    let place = keep(found.flatten()?)?;
     Some(Running {
         setting,
         switch: switch::state(),
@@ -342,7 +344,7 @@ unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::Qu
     // SAFETY: it is null or live by the caller's promise.
     let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
     let rows = copied.map_or(0, |done| done.nprocessed);
-    let _ = server::caught(|| {
+    server::attempt("record a statement", || {
         let recorded = take(running.place);
         if !running.switch.is_still_on() {
             return unmeasured::ended_while_off();
