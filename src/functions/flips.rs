@@ -76,12 +76,8 @@ pub fn columns() -> Columns<Flip> {
         toplevel: boolean = flip.event.from.toplevel();
         /// The plan before
         from_planid: bigint = flip.seen(flip.event.from.planid);
-        /// Distinguishes different plans with the same planid
-        from_plan_shape: bigint = flip.seen(flip.event.from.shape());
         /// The plan that took over
         to_planid: bigint = flip.seen(flip.event.to().planid);
-        /// Distinguishes different plans with the same planid
-        to_plan_shape: bigint = flip.seen(flip.event.to().shape());
         /// Executions of the plan before, since it took over itself
         calls_before: bigint = flip.event.before.calls;
         /// Milliseconds of these executions on average
