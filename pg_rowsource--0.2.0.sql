@@ -678,7 +678,8 @@ CREATE FUNCTION rowsource_plan_flips(
     OUT typical_time_after float8,
     OUT extra_time float8,
     OUT verdict text,
-    OUT query text
+    OUT query text,
+    OUT gone_indexes text[]
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2';
@@ -711,6 +712,7 @@ COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'Milliseconds of a 
 COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less';
 COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
 COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
+COMMENT ON COLUMN rowsource_plan_flips.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when the new plan was first seen; NULL if none, or if the new plan is not stored any more';
 GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
 
 CREATE FUNCTION rowsource_info(
@@ -1956,6 +1958,7 @@ CREATE TABLE rowsource_snapshot_plans (
     toplevel boolean NOT NULL,
     query text NOT NULL,
     textid bigint,
+    gone_indexes text[],
     first_seen_at timestamptz NOT NULL,
     calls bigint NOT NULL,
     failed_calls bigint NOT NULL,
@@ -1984,6 +1987,7 @@ COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its
 COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN rowsource_snapshot_plans.textid IS 'Identifies the statement by its text: the same on each server';
+COMMENT ON COLUMN rowsource_snapshot_plans.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when this plan was first seen; NULL if none';
 COMMENT ON COLUMN rowsource_snapshot_plans.first_seen_at IS 'When the first execution ended';
 COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
@@ -2096,7 +2100,8 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
+               p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics

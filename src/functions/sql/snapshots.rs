@@ -93,6 +93,8 @@ CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
         query: text "NOT NULL";
         /// Identifies the statement by its text: the same on each server
         textid: bigint;
+        /// The indexes that the query's plan before used and that were gone when this plan was first seen; NULL if none
+        gone_indexes: texts;
         /// When the first execution ended
         first_seen_at: timestamptz "NOT NULL";
         /// Executions, including failed and cancelled ones until the snapshot
@@ -213,7 +215,8 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
+               p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
