@@ -8,7 +8,7 @@ use crate::pg::waits::slots;
 use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
 use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes, command_names};
-use rowsource_core::model::{PlanId, PlanKey};
+use rowsource_core::model::PlanKey;
 use rowsource_core::waits::CLASS;
 use std::ffi::CString;
 use std::sync::atomic::{Ordering::Acquire, fence};
@@ -252,8 +252,7 @@ impl Sampler {
         // Only background workers can be workers of a leader.
         let is_background = activity.backend_type == pg_sys::BackendType::B_BG_WORKER;
         let leader = leader.filter(|_| is_background);
-        let unknown = PlanId { number: 0, shape: 0 };
-        let of_session = || PlanKey::new(activity.userid, activity.datid, activity.query_id, unknown, true);
+        let of_session = || PlanKey::new(activity.userid, activity.datid, activity.query_id, 0, true);
         let key = seen.map_or_else(of_session, |seen| seen.key);
         Sample {
             at,

@@ -26,7 +26,7 @@ use rowsource_core::clock;
 use rowsource_core::hint;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    LazyDescription, NodeStats, Outcome, Outside, PlanId, PlanKey, PlanOrigin, Planning, Run, Time,
+    LazyDescription, NodeStats, Outcome, Outside, PlanKey, PlanOrigin, Planning, Run, Time,
 };
 use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
@@ -254,11 +254,13 @@ unsafe fn find(
     let (command, kind) = unsafe { (command((*statement).utilityStmt), tag((*statement).utilityStmt)) };
     let mut number = StableHasher::new();
     number.bytes(command.bytes());
-    let id = PlanId {
-        number: number.finish(),
-        shape: 0,
-    };
-    let key = PlanKey::new(server::user_id(), server::database_id(), queryid, id, toplevel);
+    let key = PlanKey::new(
+        server::user_id(),
+        server::database_id(),
+        queryid,
+        number.finish(),
+        toplevel,
+    );
     store::attach();
     let known = session::known(&key);
     if let Some(plan) = &known {

@@ -162,7 +162,7 @@ impl Areas {
                     ..seen
                 },
                 None => Glance {
-                    key: seen.key.with_plan(0, 0),
+                    key: seen.key.with_plan(0),
                     node: None,
                     ..seen
                 },

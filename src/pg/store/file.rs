@@ -138,7 +138,7 @@ pub(super) unsafe fn load(store: &Store) {
                     });
             if kept {
                 room -= 1;
-                let by_oids = plan.key.with_plan(by_oids, 0);
+                let by_oids = plan.key.with_plan(by_oids);
                 planids::note(control::planids(store.control), &by_oids, plan.key.planid);
                 observe::loaded_plan(store, &plan.key);
                 if !plan.exemplars.is_empty() {
