@@ -141,7 +141,9 @@ accept:
 	@cd "$(srcdir)" && results=$$(. scripts/common.sh && choose_run && echo "$$RUN/regress/results") && rm -rf "$$results" && \
 	    { scripts/test.sh regress >"$(CARGO_TARGET_DIR)/accept.log" 2>&1; cp "$$results"/*.out expected/; } || \
 	    { echo "make accept: the tests did not run (see $(CARGO_TARGET_DIR)/accept.log)" >&2; exit 1; }
-	@git -C "$(srcdir)" --no-pager diff --stat -- expected docs '*.sql'
+	@cd "$(srcdir)" && ROWSOURCE_ACCEPT=1 cargo test -q --locked --ignore-rust-version -p rowsource-tests --lib accepted || \
+	    { echo "make accept: a number of tests/ratchets.txt rose" >&2; exit 1; }
+	@git -C "$(srcdir)" --no-pager diff --stat -- expected docs ARCHITECTURE.md tests/ratchets.txt '*.sql'
 
 clean:
 	@[ ! -d "$(CARGO_TARGET_DIR)" ] || [ ! -x "$(PG_CONFIG)" ] || $(scripts)/server.sh remove

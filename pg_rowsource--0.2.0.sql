@@ -259,7 +259,6 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT parent_id int,
@@ -377,7 +376,6 @@ COMMENT ON COLUMN pg_stat_rowsource.userid IS 'The OID of the user who ran the s
 COMMENT ON COLUMN pg_stat_rowsource.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN pg_stat_rowsource.parent_id IS 'The number of the node above; NULL for the root';
@@ -485,7 +483,6 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT query text,
     OUT textid bigint,
@@ -564,7 +561,6 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran
 COMMENT ON COLUMN pg_stat_rowsource_plans.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN pg_stat_rowsource_plans.textid IS 'Identifies the statement by its text without constants, spaces and comments: the same on each server, where queryids differ';
@@ -633,7 +629,6 @@ CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT did_read boolean,
@@ -657,7 +652,6 @@ COMMENT ON COLUMN pg_stat_rowsource_histogram.userid IS 'The OID of the user who
 COMMENT ON COLUMN pg_stat_rowsource_histogram.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_histogram.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN pg_stat_rowsource_histogram.did_read IS 'Whether these calls read a block';
@@ -673,9 +667,7 @@ CREATE FUNCTION rowsource_plan_flips(
     OUT queryid bigint,
     OUT toplevel boolean,
     OUT from_planid bigint,
-    OUT from_plan_shape bigint,
     OUT to_planid bigint,
-    OUT to_plan_shape bigint,
     OUT calls_before bigint,
     OUT mean_time_before float8,
     OUT stderr_before float8,
@@ -686,7 +678,8 @@ CREATE FUNCTION rowsource_plan_flips(
     OUT typical_time_after float8,
     OUT extra_time float8,
     OUT verdict text,
-    OUT query text
+    OUT query text,
+    OUT gone_indexes text[]
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_plan_flips_0_2';
@@ -707,9 +700,7 @@ COMMENT ON COLUMN rowsource_plan_flips.datid IS 'The OID of the database in whic
 COMMENT ON COLUMN rowsource_plan_flips.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_plan_flips.toplevel IS 'Whether a client sent the statement; false if another statement ran it';
 COMMENT ON COLUMN rowsource_plan_flips.from_planid IS 'The plan before';
-COMMENT ON COLUMN rowsource_plan_flips.from_plan_shape IS 'Distinguishes different plans with the same planid';
 COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
-COMMENT ON COLUMN rowsource_plan_flips.to_plan_shape IS 'Distinguishes different plans with the same planid';
 COMMENT ON COLUMN rowsource_plan_flips.calls_before IS 'Executions of the plan before, since it took over itself';
 COMMENT ON COLUMN rowsource_plan_flips.mean_time_before IS 'Milliseconds of these executions on average';
 COMMENT ON COLUMN rowsource_plan_flips.stderr_before IS 'The standard error of that mean, in milliseconds';
@@ -721,6 +712,7 @@ COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'Milliseconds of a 
 COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less';
 COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
 COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
+COMMENT ON COLUMN rowsource_plan_flips.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when the new plan was first seen; NULL if none, or if the new plan is not stored any more';
 GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
 
 CREATE FUNCTION rowsource_info(
@@ -744,7 +736,8 @@ CREATE FUNCTION rowsource_info(
     OUT last_snapshot_at timestamptz,
     OUT last_snapshot_error text,
     OUT sessions_stopped bigint,
-    OUT last_stop text
+    OUT last_stop text,
+    OUT errors bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'rowsource_info_0_2';
@@ -861,7 +854,6 @@ CREATE FUNCTION pg_stat_rowsource_logical_io(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -891,7 +883,6 @@ COMMENT ON COLUMN pg_stat_rowsource_logical_io.userid IS 'The OID of the user wh
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_logical_io.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.node_id IS 'The number of the node, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN pg_stat_rowsource_logical_io.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1055,7 +1046,6 @@ CREATE FUNCTION pg_stat_rowsource_waits(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT wait_event_type text,
@@ -1081,7 +1071,6 @@ COMMENT ON COLUMN pg_stat_rowsource_waits.userid IS 'The OID of the user who ran
 COMMENT ON COLUMN pg_stat_rowsource_waits.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN pg_stat_rowsource_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN pg_stat_rowsource_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN pg_stat_rowsource_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN pg_stat_rowsource_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN pg_stat_rowsource_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes: the statement was parsed, planned, started, ended or committed, or sent rows to the client';
 COMMENT ON COLUMN pg_stat_rowsource_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL for the row other';
@@ -1216,7 +1205,6 @@ CREATE FUNCTION rowsource_ash(
     OUT application_name text,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -1246,7 +1234,6 @@ COMMENT ON COLUMN rowsource_ash.datid IS 'The OID of the database of the session
 COMMENT ON COLUMN rowsource_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
 COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
-COMMENT ON COLUMN rowsource_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
 COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
@@ -1268,7 +1255,6 @@ CREATE FUNCTION rowsource_ash(
     OUT application_name text,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -1293,7 +1279,6 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT application_name text,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -1314,7 +1299,6 @@ CREATE FUNCTION rowsource_top_activity(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -1341,7 +1325,6 @@ COMMENT ON COLUMN rowsource_top_activity.userid IS 'The OID of the user of the s
 COMMENT ON COLUMN rowsource_top_activity.datid IS 'The OID of the database of the sessions';
 COMMENT ON COLUMN rowsource_top_activity.queryid IS 'Identifies the statement that ran; NULL if it is not known';
 COMMENT ON COLUMN rowsource_top_activity.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
-COMMENT ON COLUMN rowsource_top_activity.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_activity.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_activity.node_id IS 'The node that ran; NULL if none did';
 COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL if the plan is not stored any more';
@@ -1360,7 +1343,6 @@ CREATE FUNCTION rowsource_top_activity(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT node_id int,
     OUT operation text,
@@ -1506,7 +1488,6 @@ CREATE FUNCTION rowsource_plans_to_store(
     OUT datid oid,
     OUT queryid bigint,
     OUT planid bigint,
-    OUT plan_shape bigint,
     OUT toplevel boolean,
     OUT description bytea,
     OUT statistics bytea
@@ -1525,7 +1506,6 @@ CREATE FUNCTION rowsource_display_stored(
     datid oid,
     queryid bigint,
     planid bigint,
-    plan_shape bigint,
     toplevel boolean,
     description bytea,
     statistics bytea,
@@ -1533,9 +1513,9 @@ CREATE FUNCTION rowsource_display_stored(
 ) RETURNS SETOF text
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2';
-COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
-REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
+COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
+REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
 
 CREATE VIEW rowsource_trace_targets AS
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.userid) AS usename,
@@ -1562,7 +1542,7 @@ COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have fo
 GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 
 CREATE VIEW rowsource_misestimates AS
-    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation,
            n.object_name, s.plan_rows, s.actual_rows, m.max_factor,
            CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
                 WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
@@ -1592,7 +1572,6 @@ COMMENT ON COLUMN rowsource_misestimates.userid IS 'The OID of the user who ran 
 COMMENT ON COLUMN rowsource_misestimates.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_misestimates.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_misestimates.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_misestimates.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_misestimates.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_misestimates.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_misestimates.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1610,7 +1589,7 @@ CREATE VIEW rowsource_top_statements AS
            100::float8 * s.response_time / nullif(pg_catalog.sum(s.response_time) OVER (), 0::float8) AS percent,
            s.rows, s.blks_read, s.query
       FROM (SELECT usename, datname, userid, datid, queryid,
-                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
+                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT planid)
                         WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls)::bigint AS calls,
                    pg_catalog.sum(total_time) AS total_time,
@@ -1639,7 +1618,7 @@ COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; 
 GRANT SELECT ON rowsource_top_statements TO PUBLIC;
 
 CREATE VIEW rowsource_top_nodes AS
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, self_time,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, self_time,
            percent_of_statement, processes,
            100::float8 * CASE WHEN toplevel THEN self_time END
                / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
@@ -1652,7 +1631,6 @@ COMMENT ON COLUMN rowsource_top_nodes.userid IS 'The OID of the user who ran the
 COMMENT ON COLUMN rowsource_top_nodes.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_nodes.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_nodes.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_nodes.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_nodes.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1664,7 +1642,7 @@ COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part in percent of the tot
 GRANT SELECT ON rowsource_top_nodes TO PUBLIC;
 
 CREATE VIEW rowsource_top_reads AS
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, processes,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, processes,
            self_blks_read, nullif(self_blk_read_time, 0::float8) AS self_blk_read_time,
            100::float8 * CASE WHEN toplevel THEN self_blks_read::float8 END
                / nullif((pg_catalog.sum(self_blks_read) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
@@ -1678,7 +1656,6 @@ COMMENT ON COLUMN rowsource_top_reads.userid IS 'The OID of the user who ran the
 COMMENT ON COLUMN rowsource_top_reads.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_reads.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_reads.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_reads.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_reads.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_reads.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_reads.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1690,7 +1667,7 @@ COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part in percent of the tot
 GRANT SELECT ON rowsource_top_reads TO PUBLIC;
 
 CREATE VIEW rowsource_top_temp AS
-    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation,
            n.processes, n.self_temp_blks_written, n.self_temp_blks_read,
            nullif(n.self_temp_blk_time, 0::float8) AS self_temp_blk_time,
            100::float8 * CASE WHEN n.toplevel THEN t.blks::float8 END
@@ -1705,7 +1682,6 @@ COMMENT ON COLUMN rowsource_top_temp.userid IS 'The OID of the user who ran the 
 COMMENT ON COLUMN rowsource_top_temp.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_temp.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_temp.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_temp.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_temp.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_temp.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_temp.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1717,7 +1693,7 @@ COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part in percent of the tota
 GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, rows_removed, rows,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, rows_removed, rows,
            self_time,
            100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
                / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
@@ -1731,7 +1707,6 @@ COMMENT ON COLUMN rowsource_top_rows_removed.userid IS 'The OID of the user who 
 COMMENT ON COLUMN rowsource_top_rows_removed.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_rows_removed.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_rows_removed.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_rows_removed.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_rows_removed.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_rows_removed.node_id IS 'The number of the node in the plan, from 0 at the root, in the order of EXPLAIN';
 COMMENT ON COLUMN rowsource_top_rows_removed.operation IS 'What the node does, as EXPLAIN calls it';
@@ -1743,7 +1718,7 @@ COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part in percent of 
 GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 
 CREATE VIEW rowsource_top_waits AS
-    SELECT w.usename, w.datname, w.userid, w.datid, w.queryid, w.planid, w.plan_shape, w.toplevel, w.node_id,
+    SELECT w.usename, w.datname, w.userid, w.datid, w.queryid, w.planid, w.toplevel, w.node_id,
            CASE WHEN w.queryid IS NOT NULL AND w.node_id IS NULL THEN 'outside the nodes'::text ELSE n.operation END AS operation,
            n.object_name, w.wait_event_type, w.wait_event, w.waits, w.wait_time,
            100::float8 * CASE WHEN w.toplevel THEN w.wait_time END
@@ -1751,7 +1726,7 @@ CREATE VIEW rowsource_top_waits AS
       FROM pg_stat_rowsource_waits w
            LEFT JOIN pg_stat_rowsource n
            ON n.userid = w.userid AND n.datid = w.datid AND n.queryid = w.queryid AND n.planid = w.planid
-              AND n.plan_shape = w.plan_shape AND n.toplevel = w.toplevel AND n.node_id = w.node_id
+              AND n.toplevel = w.toplevel AND n.node_id = w.node_id
      ORDER BY w.wait_time DESC NULLS LAST;
 COMMENT ON VIEW rowsource_top_waits IS 'What statements waited for the longest, by node and wait event';
 COMMENT ON COLUMN rowsource_top_waits.usename IS 'The user who ran the statement; NULL if the user was dropped';
@@ -1760,7 +1735,6 @@ COMMENT ON COLUMN rowsource_top_waits.userid IS 'The OID of the user who ran the
 COMMENT ON COLUMN rowsource_top_waits.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_top_waits.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_waits.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_top_waits.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_top_waits.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_waits.node_id IS 'The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the nodes';
 COMMENT ON COLUMN rowsource_top_waits.operation IS 'What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the client';
@@ -1788,14 +1762,14 @@ CREATE VIEW rowsource_wal AS
                    p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
                    p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
               FROM pg_stat_rowsource_plans p
-                   LEFT JOIN (SELECT userid, datid, queryid, planid, plan_shape, toplevel,
+                   LEFT JOIN (SELECT userid, datid, queryid, planid, toplevel,
                                      pg_catalog.sum(self_wal_records)::bigint AS wal_records,
                                      pg_catalog.sum(self_wal_fpi)::bigint AS wal_fpi,
                                      pg_catalog.sum(self_wal_bytes)::bigint AS wal_bytes
                                 FROM pg_stat_rowsource
-                               GROUP BY userid, datid, queryid, planid, plan_shape, toplevel) n
+                               GROUP BY userid, datid, queryid, planid, toplevel) n
                    ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel) s
+                      AND n.toplevel = p.toplevel) s
      WHERE s.wal_bytes > 0::bigint
      GROUP BY s.datname, s.datid, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC;
@@ -1985,10 +1959,10 @@ CREATE TABLE rowsource_snapshot_plans (
     datid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
-    plan_shape bigint NOT NULL,
     toplevel boolean NOT NULL,
     query text NOT NULL,
     textid bigint,
+    gone_indexes text[],
     first_seen_at timestamptz NOT NULL,
     calls bigint NOT NULL,
     failed_calls bigint NOT NULL,
@@ -2003,20 +1977,20 @@ CREATE TABLE rowsource_snapshot_plans (
     temp_blk_write_time float8,
     statistics bytea
 );
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, plan_shape, toplevel);
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel);
 -- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
-    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, datid, toplevel, snap_id);
+    ON rowsource_snapshot_plans (queryid, planid, userid, datid, toplevel, snap_id);
 COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
 COMMENT ON COLUMN rowsource_snapshot_plans.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_snapshot_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_snapshot_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_snapshot_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN rowsource_snapshot_plans.textid IS 'Identifies the statement by its text: the same on each server';
+COMMENT ON COLUMN rowsource_snapshot_plans.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when this plan was first seen; NULL if none';
 COMMENT ON COLUMN rowsource_snapshot_plans.first_seen_at IS 'When the first execution ended';
 COMMENT ON COLUMN rowsource_snapshot_plans.calls IS 'Executions, including failed and cancelled ones until the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.failed_calls IS 'Executions that an error ended until the snapshot';
@@ -2037,18 +2011,16 @@ CREATE TABLE rowsource_snapshot_descriptions (
     datid oid NOT NULL,
     queryid bigint NOT NULL,
     planid bigint NOT NULL,
-    plan_shape bigint NOT NULL,
     toplevel boolean NOT NULL,
     first_snap_id bigint NOT NULL,
     description bytea NOT NULL
 );
-ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);
+ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);
 COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_snapshot_descriptions.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.first_snap_id IS 'The first snapshot with this plan';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.description IS 'The text of the statement, the nodes, their estimates and predicates. rowsource_display_snapshot() shows them';
@@ -2065,7 +2037,6 @@ CREATE TABLE rowsource_snapshot_ash (
     application_name text,
     queryid bigint,
     planid bigint,
-    plan_shape bigint,
     toplevel boolean,
     node_id int,
     operation text,
@@ -2088,7 +2059,6 @@ COMMENT ON COLUMN rowsource_snapshot_ash.datid IS 'The OID of the database of th
 COMMENT ON COLUMN rowsource_snapshot_ash.application_name IS 'The name of the application';
 COMMENT ON COLUMN rowsource_snapshot_ash.queryid IS 'Identifies the statement that ran, the innermost that is measured; NULL if it is not known';
 COMMENT ON COLUMN rowsource_snapshot_ash.planid IS 'Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table';
-COMMENT ON COLUMN rowsource_snapshot_ash.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_snapshot_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_snapshot_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
 COMMENT ON COLUMN rowsource_snapshot_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
@@ -2133,17 +2103,18 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.textid, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
+               p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+                   AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
-        SELECT n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
             ON CONFLICT DO NOTHING
     ), unused AS (
@@ -2153,11 +2124,11 @@ BEGIN ATOMIC
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans p
                     WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
-                          AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
+                          AND p.toplevel = d.toplevel)
                AND NOT EXISTS (
                    SELECT FROM stored n
                     WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
-                          AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
+                          AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
          WHERE o.taken_at < s.taken_at
@@ -2214,7 +2185,7 @@ BEGIN ATOMIC
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans n
                     WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                          AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+                          AND n.toplevel = p.toplevel
                           AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
     ), descriptions AS (
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
@@ -2343,10 +2314,10 @@ COMMENT ON COLUMN rowsource_interval_waits.mean_time IS 'Milliseconds of such a 
 GRANT SELECT ON rowsource_interval_waits TO PUBLIC;
 
 CREATE VIEW rowsource_interval_plans AS
-    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -2364,7 +2335,7 @@ CREATE VIEW rowsource_interval_plans AS
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
                          FROM rowsource_snapshot_plans b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
-                              AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
+                              AND b.planid = p.planid AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
@@ -2382,7 +2353,6 @@ COMMENT ON COLUMN rowsource_interval_plans.userid IS 'The OID of the user who ra
 COMMENT ON COLUMN rowsource_interval_plans.datid IS 'The OID of the database in which the statement ran';
 COMMENT ON COLUMN rowsource_interval_plans.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_interval_plans.planid IS 'Identifies the plan by its nodes, objects and strategies';
-COMMENT ON COLUMN rowsource_interval_plans.plan_shape IS 'Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource''s own';
 COMMENT ON COLUMN rowsource_interval_plans.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_interval_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN rowsource_interval_plans.calls IS 'Executions since the previous snapshot with this plan';
@@ -2414,7 +2384,7 @@ BEGIN ATOMIC
     SELECT rowsource_display_stored(
                w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
                (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
-               p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
+               p.userid, p.datid, p.queryid, p.planid, p.toplevel, d.description, p.statistics,
                rowsource_display_snapshot.format)
       FROM w
            LEFT JOIN LATERAL (
@@ -2428,7 +2398,7 @@ BEGIN ATOMIC
                 LIMIT 1::bigint) p ON true
            LEFT JOIN rowsource_snapshot_descriptions d
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
-                AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
+                AND d.toplevel = p.toplevel;
 END;
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;

@@ -22,7 +22,7 @@ use() {
     [ "$1" = "${MAJORS[-1]}" ] || export ROWSOURCE_PROFILE=lab
     # Only on 16, PostgreSQL replaces no constants in the text of a CALL.
     [ "$1" != 16 ] || different+='|callers'
-    [ "$1" -lt 18 ] || different+='|docs|equality'
+    [ "$1" -lt 18 ] || different+='|docs|equality|identity_servers'
     [ "$1" != "${MAJORS[-1]}" ] || different+="|$NEWEST"
     [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/)) | $of_long | group(timing)"
     [ $# -gt 1 ] || [ "$1" = "${MAJORS[-1]}" ] || UNFIT+=" | $of_release"

@@ -36,7 +36,7 @@ SELECT bool_and(ordered) AS ordered FROM (SELECT self_time <= lag(self_time) OVE
 SELECT bool_and(percent_of_statement BETWEEN 0 AND 100.001) AS of_statement,
        bool_and(abs(percent_of_statement - 100 * n.self_time / p.total_time) < 1e-6) AS of_all,
        bool_and(abs(last_percent_of_statement - 100 * n.last_self_time / p.last_time) < 1e-6) AS of_last
-  FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (queryid, planid, plan_shape, toplevel);
+  FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (queryid, planid, toplevel);
 -- Nodes that were not timed come last.
 SET pg_rowsource.statistics_level = typical;
 SET pg_rowsource.sampfreq = 0;

@@ -4,6 +4,7 @@
 //! the only place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them how a statement is measured,
 //! `session` stores the session's plans, and `functions` are the SQL functions.
 
+#![deny(ffi_unwind_calls)]
 #![allow(
     unsafe_code,
     reason = "pgrx's macros expand to unsafe; a test allows written unsafe only in src/pg/"

@@ -49,8 +49,8 @@ pub struct Event {
     pub at: i64,
     /// The plan before.
     pub from: PlanKey,
-    /// The new plan's number and shape. All else is as in `from`.
-    to: (i64, u32),
+    /// The new plan's number. All else is as in `from`.
+    to: i64,
     /// The executions of the plan before, since it took over itself.
     pub before: Sample,
     /// The executions of the new plan, until another one took over.
@@ -60,7 +60,7 @@ pub struct Event {
 impl Event {
     /// Returns the key of the new plan.
     pub fn to(&self) -> PlanKey {
-        self.from.with_plan(self.to.0, self.to.1)
+        self.from.with_plan(self.to)
     }
 
     /// Returns how much it changed: the milliseconds that the executions after it took longer, or less long.
@@ -74,7 +74,6 @@ impl Event {
 #[repr(C, packed(4))]
 struct FirstPlan {
     planid: i64,
-    shape: u32,
     /// A hash of the query; 0 if the place is free.
     query: u32,
     /// The role that runs it.
@@ -124,9 +123,7 @@ impl Flips {
         let set = self.set(hash);
         let first = set.iter_mut().find(|first| first.query == hash);
         match first {
-            Some(first) if (first.planid, first.shape) != (key.planid, key.shape()) => {
-                Known::Other(key.with_plan(first.planid, first.shape))
-            }
+            Some(first) if first.planid != key.planid => Known::Other(key.with_plan(first.planid)),
             Some(_) => Known::First,
             None => {
                 // The newest comes first. Who makes room forgets the oldest.
@@ -138,7 +135,6 @@ impl Flips {
                     set.rotate_right(1);
                     set[0] = FirstPlan {
                         planid: key.planid,
-                        shape: key.shape(),
                         query: hash,
                         userid: key.userid,
                     };
@@ -150,7 +146,7 @@ impl Flips {
 
     /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan itself.
     pub fn last_plan(&self, key: &PlanKey) -> Option<PlanKey> {
-        let (planid, shape) = match self.find(key) {
+        let planid = match self.find(key) {
             Some(at) => {
                 let mut runs = self.queries[at].runs.iter().rev();
                 runs.find(|run| run.exists())?.plan
@@ -159,17 +155,17 @@ impl Flips {
                 let hash = hash_of_query(key);
                 let mut set = self.first_plans[hash as usize % SETS].iter();
                 let first = set.find(|first| key.queryid != 0 && first.query == hash)?;
-                (first.planid, first.shape)
+                first.planid
             }
         };
-        Some(key.with_plan(planid, shape))
+        Some(key.with_plan(planid))
     }
 
     /// Makes a plan the first one of its query: the store has not the earlier one any more.
     pub fn replace_first(&mut self, key: &PlanKey) {
         let hash = hash_of_query(key);
         if let Some(first) = self.set(hash).iter_mut().find(|first| first.query == hash) {
-            (first.planid, first.shape) = (key.planid, key.shape());
+            first.planid = key.planid;
         }
     }
 
@@ -194,7 +190,7 @@ impl Flips {
             key: *key,
             ..Query::default()
         };
-        self.queries[at].runs[0] = Run::new((key.planid, key.shape()), done);
+        self.queries[at].runs[0] = Run::new(key.planid, done);
     }
 
     /// Returns the place for another query of a role.
@@ -251,7 +247,7 @@ impl Flips {
         let Some(at) = self.find(key) else {
             return self.observe_query(key, done);
         };
-        let done = Run::new((key.planid, key.shape()), done);
+        let done = Run::new(key.planid, done);
         match self.queries[at].place(&done) {
             Place::Before => self.add_before(at, &done),
             Place::In(run) => self.queries[at].runs[run].add(&done),
@@ -270,7 +266,7 @@ impl Flips {
     /// Adds late executions of the plan that ran before the current one.
     fn add_before(&mut self, at: usize, done: &Run) {
         if let Some(event) = self.event(self.queries[at].event)
-            && (event.from.planid, event.from.shape()) == done.plan
+            && event.from.planid == done.plan
         {
             event.before.merge(&done.sample);
         }
@@ -322,7 +318,7 @@ impl Flips {
         self.events[serial as usize % EVENTS] = Event {
             serial,
             at: after.first_at,
-            from: query.key.with_plan(before.plan.0, before.plan.1),
+            from: query.key.with_plan(before.plan),
             to: after.plan,
             before: before.sample,
             after: after.sample,

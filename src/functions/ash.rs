@@ -311,8 +311,6 @@ pub fn columns() -> Columns<Sampled> {
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
         /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
-        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
-        plan_shape: bigint = row.seen().filter(|sample| sample.key.planid != 0).map(|sample| sample.key.shape());
         /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
         /// trigger
         toplevel: boolean = row.seen().filter(|sample| sample.key.queryid != 0).map(|sample| sample.key.toplevel());
@@ -408,7 +406,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     sorted.sort_unstable_by_key(|(group, count)| {
         let ids = group
             .key
-            .map(|key| (key.queryid, key.planid, key.shape(), key.userid, key.datid));
+            .map(|key| (key.queryid, key.planid, key.userid, key.datid));
         (
             std::cmp::Reverse(*count),
             ids,
@@ -453,8 +451,6 @@ pub fn top_columns() -> Columns<Top> {
         queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
         /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint = row.group.key.and_then(|key| known(key.planid));
-        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
-        plan_shape: bigint = row.group.key.filter(|key| key.planid != 0).map(|key| key.shape());
         /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
         /// trigger
         toplevel: boolean = row.group.key.filter(|key| key.queryid != 0).map(|key| key.toplevel());

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
+use rowsource_core::model::PlanKey;
 use rowsource_core::model::archive;
-use rowsource_core::model::{PlanId, PlanKey};
 
 /// The maximum length of a display format, in bytes: several times the length of all words together.
 const MAX_FORMAT_BYTES: usize = 1_000;
@@ -391,7 +391,7 @@ functions! {
     rowsource_display_stored(
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,
         taken_at: text(MAX_FORMAT_BYTES), userid: oid, datid: oid, queryid: bigint, planid: bigint,
-        plan_shape: bigint, toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
+        toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
         statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
     ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| {
@@ -405,7 +405,7 @@ functions! {
                     userid?.to_u32(),
                     datid?.to_u32(),
                     queryid?,
-                    PlanId { number: planid?, shape: plan_shape? as u32 },
+                    planid?,
                     toplevel?,
                 ),
                 description: description?,

@@ -24,6 +24,12 @@ impl Flip {
         self.is_visible.then_some(value)
     }
 
+    /// Returns the indexes that are gone since the plan before, if there are some.
+    fn gone_indexes(&self) -> Option<&[String]> {
+        let later = self.plan.as_ref().filter(|plan| plan.key == self.event.to())?;
+        Some(&*later.description.gone_indexes).filter(|gone| !gone.is_empty())
+    }
+
     fn query(&self) -> Option<&str> {
         match self.is_visible {
             true => self.plan.as_ref().map(|plan| plan.description.text.as_str()),
@@ -76,12 +82,8 @@ pub fn columns() -> Columns<Flip> {
         toplevel: boolean = flip.event.from.toplevel();
         /// The plan before
         from_planid: bigint = flip.seen(flip.event.from.planid);
-        /// Distinguishes different plans with the same planid
-        from_plan_shape: bigint = flip.seen(flip.event.from.shape());
         /// The plan that took over
         to_planid: bigint = flip.seen(flip.event.to().planid);
-        /// Distinguishes different plans with the same planid
-        to_plan_shape: bigint = flip.seen(flip.event.to().shape());
         /// Executions of the plan before, since it took over itself
         calls_before: bigint = flip.event.before.calls;
         /// Milliseconds of these executions on average
@@ -109,5 +111,8 @@ pub fn columns() -> Columns<Flip> {
         verdict: text = verdict(&flip.event.before, &flip.event.after).name();
         /// The text of the statement; NULL if neither plan is stored any more
         query: text = flip.query();
+        /// The indexes that the query's plan before used and that were gone when the new plan was first seen; NULL if
+        /// none, or if the new plan is not stored any more
+        gone_indexes: texts = flip.gone_indexes();
     }
 }

@@ -189,8 +189,6 @@ pub fn plan_columns() -> Columns<Stored> {
         queryid: bigint = plan.key.queryid;
         /// Identifies the plan
         planid: bigint = plan.key.planid;
-        /// Distinguishes different plans with the same planid
-        plan_shape: bigint = plan.key.shape();
         /// Whether a client sent the statement
         toplevel: boolean = plan.key.toplevel();
         /// Its nodes, packed

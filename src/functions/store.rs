@@ -78,6 +78,8 @@ pub fn info_columns() -> Columns<Shared> {
         sessions_stopped: bigint = shared.stops.0;
         /// Which session was the last of them since the server started, when, and why
         last_stop: text = shared.stops.1.as_deref();
+        /// Errors that no user saw since the server started: the log has the first one of a session
+        errors: bigint = shared.store.errors;
     }
 }
 

@@ -30,7 +30,7 @@ impl Stored {
         Key {
             userid: Some(key.userid),
             datid: Some(key.datid),
-            ids: self.is_visible.then(|| (key.queryid, key.planid, key.shape())),
+            ids: self.is_visible.then(|| (key.queryid, key.planid)),
             toplevel: Some(key.toplevel()),
         }
     }
@@ -56,8 +56,8 @@ impl Stored {
 pub struct Key {
     pub userid: Option<u32>,
     pub datid: Option<u32>,
-    /// The queryid, the planid and the shape.
-    pub ids: Option<(i64, i64, u32)>,
+    /// The queryid and the planid.
+    pub ids: Option<(i64, i64)>,
     pub toplevel: Option<bool>,
 }
 
@@ -69,11 +69,9 @@ pub fn key_columns() -> Columns<Key> {
         /// The OID of the database in which the statement ran
         datid: oid = key.datid;
         /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
-        queryid: bigint = key.ids.map(|(queryid, _, _)| queryid);
+        queryid: bigint = key.ids.map(|(queryid, _)| queryid);
         /// Identifies the plan by its nodes, objects and strategies
-        planid: bigint = key.ids.map(|(_, planid, _)| planid);
-        /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
-        plan_shape: bigint = key.ids.map(|(_, _, shape)| shape);
+        planid: bigint = key.ids.map(|(_, planid)| planid);
         /// Whether a client sent the statement; false if another statement ran it: in a function, procedure
         /// or trigger
         toplevel: boolean = key.toplevel;

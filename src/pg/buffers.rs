@@ -72,6 +72,10 @@ impl Fork {
     ///
     /// # Errors
     /// Raises PostgreSQL's errors of reading a block.
+    #[allow(
+        ffi_unwind_calls,
+        reason = "it is inside of a boundary, and the frames up to it are plain"
+    )]
     pub fn get(&self, blocks: &[u32], clock: fn() -> u64, gets: &mut [Get]) {
         let relation = self.relation.as_ptr();
         let (number, ring) = (self.number, self.ring);

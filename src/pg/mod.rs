@@ -13,13 +13,15 @@
 //! * `plan` reads plans: their nodes, identity and description;
 //! * `hot` runs once per call of a plan node;
 //! * `server` wraps the services of the server: errors, memory, processes, settings, rows;
-//! * `compat` holds every difference between PostgreSQL's major versions.
+//! * `compat` holds every difference between PostgreSQL's major versions;
+//! * `border` has the functions and the kind of static that all of these use.
 //!
 //! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely executed code is
 //! kept out of it with `inline(never)`. If many sessions share a processor, a short statement finds the processor's caches
-//! empty. Then fetching code costs more than executing it. The same is done for data: see `server::backend_local`.
+//! empty. Then fetching code costs more than executing it. The same is done for data: see `border::backend_local`.
 
 pub mod ash;
+pub mod border;
 pub mod buffers;
 pub mod compat;
 pub mod executor;

@@ -43,7 +43,7 @@ pub struct KnownPlan {
 impl KnownPlan {
     pub(super) fn new(by_oids: PlanKey, description: Rc<LazyDescription>) -> Self {
         KnownPlan {
-            key: by_oids.with_plan(description.ids().planid, 0),
+            key: by_oids.with_plan(description.ids().planid),
             by_oids,
             slot: PlanSlot::default(),
             description: RefCell::new(description),

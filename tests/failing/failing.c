@@ -11,6 +11,7 @@
 #include "storage/dsm.h"
 #include "utils/builtins.h"
 #include "utils/dsa.h"
+#include "utils/tuplesort.h"
 
 #include <elf.h>
 #include <link.h>
@@ -26,6 +27,7 @@ static bool copy_fails;
 static bool look_fails;
 static bool create_fails;
 static bool allocate_fails;
+static bool sort_fails;
 static int	patched;
 
 static void
@@ -81,6 +83,17 @@ failing_allocate(dsa_area *area, size_t size, int flags)
 	return dsa_allocate_extended(area, size, flags);
 }
 
+static void
+failing_sort(Tuplesortstate *state, TuplesortInstrumentation *stats)
+{
+	if (sort_fails)
+	{
+		sort_fails = false;
+		raise_out_of_memory();
+	}
+	tuplesort_get_stats(state, stats);
+}
+
 static void *
 instead_of(const char *name)
 {
@@ -92,6 +105,8 @@ instead_of(const char *name)
 		return failing_create;
 	if (strcmp(name, "dsa_allocate_extended") == 0)
 		return failing_allocate;
+	if (strcmp(name, "tuplesort_get_stats") == 0)
+		return failing_sort;
 	return NULL;
 }
 
@@ -153,7 +168,7 @@ void
 _PG_init(void)
 {
 	dl_iterate_phdr(patch, NULL);
-	if (patched < 4)
+	if (patched < 5)
 		elog(FATAL, "failing: %d slots", patched);
 }
 
@@ -167,5 +182,6 @@ failing(PG_FUNCTION_ARGS)
 	look_fails = strcmp(name, "contain_volatile_functions") == 0;
 	create_fails = strcmp(name, "dsm_create") == 0;
 	allocate_fails = strcmp(name, "dsa_allocate_extended") == 0;
+	sort_fails = strcmp(name, "tuplesort_get_stats") == 0;
 	PG_RETURN_VOID();
 }

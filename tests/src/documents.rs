@@ -155,7 +155,15 @@ pub fn compare(expected: &Block, actual: &Output) -> Result<(), String> {
     if lines.get(1).is_some_and(|line| is_rule(line)) {
         compare_table(expected, &lines, actual)
     } else if lines.iter().any(|line| is_plan_header(line)) {
-        equal("operations", &plan_operations(&lines), &plan_operations(&printed))
+        equal("operations", &plan_operations(&lines), &plan_operations(&printed))?;
+        match planid(&lines) {
+            Some(wanted) => equal(
+                "planid",
+                &[wanted],
+                &planid(&printed).map_or_else(Vec::new, |found| vec![found]),
+            ),
+            None => Ok(()),
+        }
     } else if expected.directive("operations").is_some() {
         equal("operations", &explained(&lines), &explained(&printed))
     } else {
@@ -245,6 +253,15 @@ fn plan_operations(lines: &[&str]) -> Vec<String> {
     .collect()
 }
 
+/// Returns the planid above a plan's table, which is the same on each server.
+fn planid(lines: &[&str]) -> Option<String> {
+    let header = lines
+        .iter()
+        .find(|line| line.trim_start().starts_with("queryid"))?;
+    let (_, rest) = header.split_once("planid ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
 /// Returns the operations of a plan that EXPLAIN printed.
 fn explained(lines: &[&str]) -> Vec<String> {
     let nodes = lines.iter().filter_map(|line| line.split_once("(cost="));
@@ -330,6 +347,15 @@ mod tests {
             Ok(())
         );
         assert!(compare(&expected, &output(&["x"], &[&[&plan("Index Scan")]])).is_err());
+        let of = |planid: &str| {
+            format!(
+                "queryid 4711  planid {planid}  executions 1\n{}",
+                plan("Seq Scan")
+            )
+        };
+        let expected = block(&of("815"), &[]);
+        assert_eq!(compare(&expected, &output(&["x"], &[&[&of("815")]])), Ok(()));
+        assert!(compare(&expected, &output(&["x"], &[&[&of("816")]])).is_err());
     }
 
     #[test]

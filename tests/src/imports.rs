@@ -1,6 +1,8 @@
-//! Reads the imports of the project's own crates from their sources: no two files import each other, directly or through
-//! others.
+//! Reads the imports of the project's own crates from their sources: no two files import each other, directly or
+//! through others, and each folder imports only those that `layers.rs` allows.
 
+use crate::documents::read;
+use crate::layers::{CRATES, FOUNDATION, Layer};
 use crate::sources::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::Visit;
@@ -247,139 +249,70 @@ fn assert_no_circle(source: &str) {
     assert!(report.is_empty(), "{report}");
 }
 
-/// Fails if a folder of a crate's source imports a folder that it must not.
-fn assert_direction(source: &str, folders: &[(&str, &[&str])]) {
+/// Fails if a folder imports a folder that it must not.
+fn assert_direction(imports: &BTreeMap<Module, BTreeSet<Module>>, folder: &str, may_import: &[&str]) {
+    let folder: Module = folder.split("::").map(str::to_string).collect();
+    let inside = imports.iter().filter(|(module, _)| module.starts_with(&folder));
+    assert!(inside.clone().count() > 0, "there is no {folder:?}");
+    for (module, imported) in inside {
+        let forbidden = imported.iter().filter(|it| {
+            let path = it.join("::");
+            !it.starts_with(&folder) && !may_import.iter().any(|may| path.starts_with(may))
+        });
+        let forbidden: Vec<String> = forbidden.map(|it| it.join("::")).collect();
+        assert!(
+            forbidden.is_empty(),
+            "{} imports {}",
+            module.join("::"),
+            forbidden.join(", ")
+        );
+    }
+}
+
+/// Fails unless each folder of a crate has a layer, and the layers import only those above them in the list.
+fn assert_layers(source: &str, layers: &[Layer], below: &[&str]) {
+    let rows: Vec<&str> = layers.iter().map(|layer| layer.folder).collect();
     let imports = Crate::of(source).imports();
-    for (folder, may_import) in folders {
-        let folder: Module = folder.split("::").map(str::to_string).collect();
-        let inside = imports.iter().filter(|(module, _)| module.starts_with(&folder));
-        assert!(inside.clone().count() > 0, "there is no {folder:?} in {source:?}");
-        for (module, imported) in inside {
-            let forbidden = imported.iter().filter(|it| {
-                let path = it.join("::");
-                !it.starts_with(&folder) && !may_import.iter().any(|may| path.starts_with(may))
-            });
-            let forbidden: Vec<String> = forbidden.map(|it| it.join("::")).collect();
+    for module in imports.keys().filter(|module| !module.is_empty()) {
+        let module = module.join("::") + "::";
+        // A folder of folders that have rows has none.
+        let has_row = |row: &&str| {
+            let row = format!("{row}::");
+            module.starts_with(&row) || row.starts_with(&module)
+        };
+        assert!(
+            rows.iter().any(|row| has_row(&row)),
+            "{module} of {source} has no row in tests/src/layers.rs"
+        );
+    }
+    for (at, layer) in layers.iter().enumerate() {
+        for import in layer.imports {
             assert!(
-                forbidden.is_empty(),
-                "{} imports {}",
-                module.join("::"),
-                forbidden.join(", ")
+                rows[..at].contains(import),
+                "{} imports {import}, which does not stand above it",
+                layer.folder
             );
         }
+        let below = below.iter().filter(|it| rows[..at].contains(it));
+        let may_import: Vec<&str> = layer.imports.iter().chain(below).copied().collect();
+        assert_direction(&imports, layer.folder, &may_import);
     }
 }
 
 #[test]
-fn the_bench_has_one_direction() {
-    let folders: &[(&str, &[&str])] = &[
-        ("model", &[]),
-        ("report", &["model"]),
-        ("measure", &["model"]),
-        ("experiments", &["model", "measure"]),
-    ];
-    assert_direction("bench/src", folders);
+fn each_folder_imports_only_what_lies_below() {
+    for (source, layers) in CRATES {
+        let below: &[&str] = if source == "src" { &FOUNDATION } else { &[] };
+        assert_layers(source, layers, below);
+    }
 }
 
 #[test]
-fn the_pure_crate_has_one_direction() {
-    let folders: &[(&str, &[&str])] = &[
-        ("clock", &[]),
-        ("histogram", &["float"]),
-        ("sampler", &["float"]),
-        ("phase", &[]),
-        ("pending", &[]),
-        ("zeroed", &[]),
-        ("stable_hash", &[]),
-        ("eviction", &[]),
-        ("normalise", &["stable_hash"]),
-        ("plan", &["normalise"]),
-        ("hint", &["normalise"]),
-        ("tempfile", &["histogram"]),
-        ("waits", &["histogram"]),
-        (
-            "model",
-            &[
-                "clock",
-                "float",
-                "histogram",
-                "normalise",
-                "plan",
-                "tempfile",
-                "waits",
-            ],
-        ),
-        ("wrapper", &["sampler"]),
-        ("reconcile", &["sampler"]),
-        (
-            "results",
-            &["float", "histogram", "model", "reconcile", "sampler", "waits"],
-        ),
-        ("report", &["model", "plan"]),
-        ("export", &["histogram", "model", "plan"]),
-        ("logical_io", &["histogram"]),
-        ("call_trace", &[]),
-        // The report is also made of the stored plans.
-        ("sql_trace", &["histogram", "model", "plan", "waits"]),
-    ];
-    assert_direction("core/src", folders);
-}
-
-#[test]
-fn the_extension_has_one_direction() {
-    // From the bottom up. All may import the differences between PostgreSQL's majors and the border with the server.
-    let below = ["pg::compat", "pg::server"];
-    for (folder, may_import) in [
-        ("pg::compat", &[][..]),
-        ("pg::server", &[]),
-        ("guc", &[]),
-        ("instrumentation", &["guc"]),
-        ("pg::buffers", &[]),
-        ("pg::plan", &["guc"]),
-        ("pg::hot", &[]),
-        ("pg::tempfile", &["guc", "pg::hot"]),
-        ("pg::waits", &["guc", "pg::hot"]),
-        ("pg::interpose", &["guc", "pg::tempfile", "pg::waits"]),
-        ("pg::store", &["guc", "pg::tempfile", "pg::waits"]),
-        ("pg::sql_trace", &["guc", "pg::hot", "pg::store", "pg::waits"]),
-        ("session", &["guc", "pg::store"]),
-        ("pg::live", &["pg::hot", "pg::store"]),
-        ("pg::ash", &["guc", "pg::live", "pg::store", "pg::waits"]),
-        ("pg::results", &["guc", "pg::hot", "pg::live", "pg::plan"]),
-        (
-            "pg::executor",
-            &[
-                "guc",
-                "instrumentation",
-                "session",
-                "pg::hot",
-                "pg::live",
-                "pg::plan",
-                "pg::results",
-                "pg::sql_trace",
-                "pg::store",
-                "pg::tempfile",
-                "pg::waits",
-            ],
-        ),
-        (
-            "functions",
-            &[
-                "guc",
-                "instrumentation",
-                "session",
-                "pg::ash",
-                "pg::buffers",
-                "pg::executor",
-                "pg::live",
-                "pg::sql_trace",
-                "pg::store",
-                "pg::tempfile",
-                "pg::waits",
-            ],
-        ),
-    ] {
-        assert_direction("src", &[(folder, &[may_import, &below].concat())]);
+fn the_pure_crate_does_not_depend_on_postgresql() {
+    let manifest = read("core/Cargo.toml");
+    assert!(!manifest.contains("pgrx"), "{manifest}");
+    for (path, text) in rust_files("core/src") {
+        assert!(!text.contains("pg_sys::"), "{}", path.display());
     }
 }
 

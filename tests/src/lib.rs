@@ -5,6 +5,8 @@
 //! by running `scripts/server.sh tree`, which also installs the built extension into the private tree.
 
 pub mod adversarial;
+#[cfg(test)]
+mod architecture;
 pub mod attack;
 #[cfg(test)]
 mod book;
@@ -24,6 +26,8 @@ pub mod facts;
 pub mod history;
 #[cfg(test)]
 mod imports;
+#[cfg(test)]
+mod layers;
 pub mod measured;
 pub mod mounts;
 pub mod oltp;
@@ -32,6 +36,8 @@ pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
 pub mod process;
+#[cfg(test)]
+mod ratchets;
 pub mod schema;
 pub mod server;
 mod server_log;

@@ -7,15 +7,15 @@ use postgres::Client;
 /// triggers, the output of rows and nested statements used is in the last ones only.
 const SUMS: &str = "
     SELECT p.query, p.planid, f.* FROM pg_stat_rowsource_plans p
-      JOIN (SELECT userid, datid, queryid, planid, plan_shape, toplevel, bool_or(operation LIKE 'Gather%') AS is_parallel,
+      JOIN (SELECT userid, datid, queryid, planid, toplevel, bool_or(operation LIKE 'Gather%') AS is_parallel,
                    sum(self_blks_read)::int8 AS blks_read, sum(self_temp_blks_read)::int8 AS temp_read,
                    sum(self_temp_blks_written)::int8 AS temp_written, sum(self_wal_records)::int8 AS wal_records,
                    sum(self_wal_bytes)::int8 AS wal_bytes, sum(self_time) AS ms
-              FROM pg_stat_rowsource GROUP BY 1, 2, 3, 4, 5, 6) n USING (userid, datid, queryid, planid, plan_shape, toplevel)
-      JOIN pg_stat_rowsource r USING (userid, datid, queryid, planid, plan_shape, toplevel)
-      LEFT JOIN (SELECT userid, datid, queryid, planid, plan_shape, toplevel, sum(hits)::int8 AS hits
+              FROM pg_stat_rowsource GROUP BY 1, 2, 3, 4, 5) n USING (userid, datid, queryid, planid, toplevel)
+      JOIN pg_stat_rowsource r USING (userid, datid, queryid, planid, toplevel)
+      LEFT JOIN (SELECT userid, datid, queryid, planid, toplevel, sum(hits)::int8 AS hits
               FROM pg_stat_rowsource_logical_io GROUP BY 1, 2, 3, 4, 5, 6) h
-             USING (userid, datid, queryid, planid, plan_shape, toplevel),
+             USING (userid, datid, queryid, planid, toplevel),
            LATERAL (VALUES
                ('hits', coalesce(h.hits, 0), r.shared_blks_hit + r.local_blks_hit, p.shared_blks_hit + p.local_blks_hit),
                ('blocks read', n.blks_read, r.shared_blks_read + r.local_blks_read, p.shared_blks_read + p.local_blks_read),

@@ -145,7 +145,7 @@ fn totals_agree_before_and_after_evictions() {
     let by_database = texts(
         &mut reader,
         &format!(
-            "SELECT datname, userid IS NULL AND planid IS NULL AND plan_shape IS NULL AND toplevel
+            "SELECT datname, userid IS NULL AND planid IS NULL AND toplevel
              FROM pg_stat_rowsource_plans WHERE {OTHERS} ORDER BY 1"
         ),
     );

@@ -467,3 +467,20 @@ fn many_changes_are_bounded() {
     assert!((200..=256).contains(&events), "{events} events");
     server.assert_no_crash();
 }
+
+/// A change of the plan, and a snapshot with the new plan, say which index is gone.
+#[test]
+fn a_change_names_the_index_that_is_gone() {
+    let (_server, mut client) = server("gone-index");
+    run(&mut client, FIRST_PLAN, 20);
+    run_each(&mut client, "DROP INDEX t_n");
+    run(&mut client, FIRST_PLAN, 20);
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    for rows in [
+        "rowsource_plan_flips WHERE queryid IS NOT NULL",
+        "rowsource_snapshot_plans WHERE gone_indexes IS NOT NULL",
+    ] {
+        let gone = texts(&mut client, &format!("SELECT gone_indexes::text FROM {rows}"));
+        assert_eq!(gone, [[Some("{public.t_n}".to_owned())]], "{rows}");
+    }
+}

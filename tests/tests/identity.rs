@@ -1,13 +1,11 @@
 //! The same plan has the same planid everywhere, and other plans have others.
 
 use postgres::Client;
-use rowsource_tests::cases::{self, Case};
 use rowsource_tests::environment::environment;
-use rowsource_tests::explain::{describe, first_column};
+use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
-use rowsource_tests::warm_up::warmed_up;
-use rowsource_tests::{SHIPPED, Server, schema};
+use rowsource_tests::{SHIPPED, Server};
 use std::collections::HashMap;
 use std::process::Command;
 
@@ -15,102 +13,6 @@ use std::process::Command;
 fn planid(client: &mut Client, sql: &str) -> i64 {
     measured(client, sql);
     value(client, "SELECT planid FROM rowsource_last()")
-}
-
-/// Returns the operations and relations of a plan, and the keys of its sorts, as EXPLAIN shows them: without aliases.
-fn shape(client: &mut Client, statement: &str) -> Vec<String> {
-    let lines = first_column(client, &format!("EXPLAIN (COSTS OFF) {statement}"));
-    let shown = lines
-        .iter()
-        .enumerate()
-        .filter(|(i, line)| *i == 0 || line.contains("->"));
-    let without_alias = |line: &String| {
-        let (node, on) = line.split_once(" on ").unwrap_or((line, ""));
-        // What has no relation is shown with its alias.
-        let is_alias = ["CTE", "Function", "Values", "Subquery", "WorkTable", "Tuplestore"]
-            .iter()
-            .any(|kind| node.contains(kind));
-        let relation = on.split(' ').next().unwrap_or_default();
-        format!("{node} on {}", if is_alias { "" } else { relation })
-    };
-    shown.map(|(_, line)| without_alias(line)).collect()
-}
-
-/// A statement's plan.
-struct Found {
-    planid: i64,
-    shape: Vec<String>,
-}
-
-/// Returns the plan of a case.
-fn found(server: &Server, case: &Case) -> Found {
-    let mut client = warmed_up(server.session(), case, "");
-    let shape = shape(&mut client, case.statement);
-    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
-    client
-        .simple_query(case.statement)
-        .unwrap_or_else(|error| panic!("{}\n{}", case.statement, describe(&error)));
-    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
-    Found {
-        planid: value(&mut client, "SELECT planid FROM rowsource_last()"),
-        shape,
-    }
-}
-
-/// On two servers whose objects were made in different order, the statements of `equality` have the same planids. Of all statements, those
-/// that share a planid have the same plan.
-#[test]
-fn other_oids_give_the_same_planids() {
-    let (one, other) = (
-        Server::preloaded("identity-one", &[]),
-        Server::preloaded("identity-other", &[]),
-    );
-    schema::create(&one);
-    schema::create_in_other_order(&other);
-    let oids = "SELECT oid::int8 FROM pg_class WHERE relname IN ('t', 't_pkey', 'p1', 'ft') ORDER BY relname";
-    let [of_one, of_other] = [&one, &other].map(|server| texts(&mut server.connect(), oids));
-    assert!(of_one.iter().zip(&of_other).all(|(one, other)| one != other));
-    let (mut compared, mut failures) = (0, Vec::new());
-    let mut plans: HashMap<i64, (&str, Vec<String>)> = HashMap::new();
-    let (mut different, mut merged) = (0, Vec::new());
-    for case in cases::all() {
-        let (first, second) = (found(&one, case), found(&other, case));
-        // Samples of the tables, or workers that are missing, may give another plan.
-        if first.shape != second.shape {
-            different += 1;
-            continue;
-        }
-        compared += 1;
-        if first.planid != second.planid {
-            failures.push(format!("{}: {:#?}", case.name, first.shape));
-        }
-        let known = plans
-            .entry(first.planid)
-            .or_insert_with(|| (case.name, first.shape.clone()));
-        if known.1 != first.shape {
-            merged.push(format!(
-                "{}, {}: {:#?} {:#?}",
-                known.0, case.name, known.1, first.shape
-            ));
-        }
-    }
-    println!(
-        "{compared} statements have equal plans, {different} have not; {} planids",
-        plans.len()
-    );
-    assert!(
-        failures.is_empty(),
-        "{} differ: {}",
-        failures.len(),
-        failures.join("\n")
-    );
-    assert!(
-        merged.is_empty(),
-        "{} merged: {}",
-        merged.len(),
-        merged.join("\n")
-    );
-    assert!(different <= 5, "{different} of {compared}");
 }
 
 const TABLES: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off;
@@ -254,6 +156,8 @@ fn other_indexes_are_other_plans() {
             &[
                 "INDEX i ON t USING gin (name gin_trgm_ops)",
                 "INDEX i ON t USING gist (name gist_trgm_ops)",
+                "INDEX i ON t USING gist (name gist_trgm_ops (siglen = 32))",
+                "INDEX i ON t USING gist (name gist_trgm_ops (siglen = 64))",
             ],
         ),
     ];
@@ -324,6 +228,22 @@ fn other_strategies_and_relations_are_other_plans() {
         "SET enable_hashagg = off",
         "SELECT val, count(*) FROM t GROUP BY 1",
     );
+    check("", "SELECT id, count(*) FROM t GROUP BY 1");
+    check("", "SELECT DISTINCT val FROM t");
+    check("", "SELECT DISTINCT id FROM t");
+    check("", "SELECT val, count(*) FROM t GROUP BY GROUPING SETS ((1), ())");
+    check(
+        "",
+        "SELECT val, id, count(*) FROM t GROUP BY GROUPING SETS ((1), (2), ())",
+    );
+    check(
+        "SET enable_incremental_sort = off",
+        "SELECT rank() OVER (PARTITION BY val) FROM t ORDER BY val, id",
+    );
+    check(
+        "",
+        "SELECT rank() OVER (PARTITION BY val ORDER BY id) FROM t ORDER BY val, id",
+    );
     check("", "SELECT id FROM t EXCEPT SELECT id FROM u");
     check("RESET enable_hashagg", "SELECT id FROM t EXCEPT SELECT id FROM u");
     check("", "SELECT id FROM t INTERSECT SELECT id FROM u");
@@ -344,6 +264,48 @@ fn other_strategies_and_relations_are_other_plans() {
             Some(": SELECT * FROM t WHERE val < 5")
         );
     }
+}
+
+/// Constants of an index may contain the OIDs of types and labels.
+#[test]
+fn types_that_are_made_again_are_the_same() {
+    let server = basic_server("identity-types", &[]);
+    let mut client = server.connect();
+    let statement = "SELECT id FROM t WHERE mood IN ('sad', 'happy') AND span <@ '[1,9)'::span AND id > 5";
+    let mut make = |labels: &str, conditions: &str| {
+        run_each(
+            &mut client,
+            &format!(
+                "DROP TABLE IF EXISTS t; DROP TYPE IF EXISTS mood, span, point3;
+                 CREATE TYPE mood AS ENUM ({labels}); CREATE TYPE span AS RANGE (subtype = int8); CREATE TYPE point3 AS (x int, y mood);
+                 CREATE TABLE t (id int, mood mood, span span, point point3);
+                 INSERT INTO t SELECT i, 'sad', '[1,2)' FROM generate_series(1, 100) i; ANALYZE t;
+                 CREATE INDEX i ON t (id, (point = ANY (ARRAY['(1,)', '(2,)']::point3[]))) WHERE {conditions};
+                 SET enable_seqscan = off; SET enable_bitmapscan = off"
+            ),
+        );
+        let plan = first_column(&mut client, &format!("EXPLAIN {statement}")).join("\n");
+        assert!(plan.contains(" i on t"), "{conditions}: {plan}");
+        planid(&mut client, statement)
+    };
+    let conditions = "mood IN ('sad', 'happy') AND span <@ '[1,9)'::span";
+    let first = make("'sad', 'happy'", conditions);
+    assert_eq!(make("'none', 'sad', 'happy'", conditions), first);
+    let others = [
+        "mood IN ('sad', 'happy')",
+        "mood IN ('sad', 'happy', NULL)",
+        "span <@ '[1,9)'::span",
+        "span <@ '[1,9)'::span AND id > 3",
+        "mood IN ('sad', 'happy') AND id > 4",
+    ];
+    let mut planids: Vec<i64> = others.map(|other| make("'sad', 'happy'", other)).to_vec();
+    planids.extend([
+        first,
+        make("'sad', 'happy', 'other'", "mood IN ('sad', 'happy', 'other')"),
+    ]);
+    planids.sort_unstable();
+    planids.dedup();
+    assert_eq!(planids.len(), 7, "{planids:?}");
 }
 
 /// A relation that gets another name is another plan, although the session keeps it ready under the same OIDs.
@@ -491,89 +453,4 @@ fn a_new_session_describes_no_known_plan() {
         .map(|row| row.get(0))
         .collect();
     assert_eq!(calls.iter().sum::<i64>(), 5);
-}
-
-/// A description waits for nobody who changes tables, indexes, schemas or types, and finds what is committed.
-#[test]
-fn what_others_change_is_not_waited_for() {
-    let server = basic_server("identity-altered", &[]);
-    let mut client = server.connect();
-    run_each(
-        &mut client,
-        "CREATE SCHEMA s; CREATE TYPE s.mood AS ENUM ('sad', 'happy');
-         CREATE TABLE s.part (id int, mood s.mood, name text) PARTITION BY LIST (id);
-         CREATE TABLE s.part_1 PARTITION OF s.part FOR VALUES IN (1);
-         CREATE TABLE s.part_2 PARTITION OF s.part FOR VALUES IN (2);
-         CREATE INDEX part_1_name ON s.part_1 (lower(name)) WHERE mood = 'sad';
-         INSERT INTO s.part SELECT 1, 'sad', 'name ' || i FROM generate_series(1, 1000) i; ANALYZE s.part",
-    );
-    let statement = "SELECT count(*) FROM s.part WHERE id = 1 AND mood = 'sad' AND lower(name) = 'name 5'";
-    let run = |statement: &str| {
-        let mut new = server.connect();
-        run_each(
-            &mut new,
-            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET lock_timeout = '2s'",
-        );
-        planid(&mut new, statement)
-    };
-    let first = run(statement);
-    let mut other = server.connect();
-    for (number, change) in [
-        "LOCK TABLE s.part_2 IN ACCESS EXCLUSIVE MODE",
-        "ALTER INDEX s.part_1_name RENAME TO part_1_other",
-        "ALTER SCHEMA s RENAME TO other",
-        "ALTER TYPE s.mood RENAME VALUE 'sad' TO 'blue'",
-        "ALTER TYPE s.mood RENAME TO humour",
-        "CREATE INDEX ON s.part_2 (name)",
-        "ALTER TABLE s.part_1 SET (autovacuum_enabled = off)",
-    ]
-    .iter()
-    .enumerate()
-    {
-        run_each(&mut other, &format!("BEGIN; {change}"));
-        // Another statement of the same plan, which no session has described.
-        let columns = ", 1".repeat(number + 1);
-        let same = statement.replace("count(*)", &format!("count(*){columns}"));
-        assert_eq!(run(&same), first, "{change}");
-        run_each(&mut other, "ROLLBACK");
-    }
-}
-
-/// The leader of a parallel query describes the statements of its functions, although settings cannot be changed then.
-#[test]
-fn a_statement_inside_a_parallel_query_has_the_same_planid() {
-    let server = basic_server("identity-parallel", &[]);
-    let mut client = server.connect();
-    run_each(&mut client, TABLES);
-    client
-        .batch_execute(
-            "CREATE FUNCTION name_of(i int) RETURNS int PARALLEL SAFE LANGUAGE plpgsql AS
-                 $$ BEGIN SELECT max(id) INTO i FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'; RETURN i; END $$",
-        )
-        .expect("the function is made");
-    // No worker starts, so the leader runs all.
-    run_each(
-        &mut client,
-        "CREATE TABLE many AS SELECT i FROM generate_series(1, 1000) i; ANALYZE many;
-         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
-         SET pg_rowsource.track = 'all'; SET max_parallel_workers = 0; SET max_parallel_workers_per_gather = 2; RESET enable_seqscan",
-    );
-    let outer = "SELECT count(name_of(i)) FROM many";
-    let plan = first_column(&mut client, &format!("EXPLAIN {outer}")).join("\n");
-    assert!(plan.contains("Gather"), "{plan}");
-    measured(&mut client, outer);
-    run_each(
-        &mut client,
-        "SET max_parallel_workers_per_gather = 0; SET enable_seqscan = off",
-    );
-    let alone = planid(
-        &mut client,
-        "SELECT max(id) FROM t WHERE lower(name) ~~ 'name 5%' AND state = 'open'",
-    );
-    let inside = texts(
-        &mut client,
-        "SELECT planid::text, (calls > 0)::text FROM pg_stat_rowsource_plans
-          WHERE NOT toplevel AND query LIKE '%max(id)%'",
-    );
-    assert_eq!(inside, [[Some(alone.to_string()), Some("true".to_owned())]]);
 }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PRELOAD: &str = "shared_preload_libraries = 'pg_rowsource'";
+const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM t WHERE id % 7 = 3 AND id > 5";
+const PLANID: &str =
+    "SELECT planid FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(*) FROM t WHERE id %'";
 const SAVED: &str = "pg_stat/pg_rowsource.stat";
 
 /// Returns a folder of the old server.
@@ -112,7 +115,7 @@ fn from_15_with_the_extension_preloaded_needs_old_server() {
         &["-D", &old, "-l", &log, "-w", "start"],
         &folder,
     );
-    {
+    let planid: i64 = {
         let mut client = new.connect();
         assert_eq!(major(&mut client), 15);
         run_each(
@@ -126,7 +129,10 @@ fn from_15_with_the_extension_preloaded_needs_old_server() {
             "SELECT count(*) FROM dearest WHERE query LIKE '%count(*) FROM t%'",
         );
         assert!(kept >= 1);
-    }
+        run_each(&mut client, "CREATE INDEX ON t ((id % 7)) WHERE id > 5");
+        run_each(&mut client, BY_INDEX);
+        value(&mut client, PLANID)
+    };
     run(&old_bin.join("pg_ctl"), &["-D", &old, "-w", "stop"], &folder);
     assert!(
         old_data.join(SAVED).exists(),
@@ -191,6 +197,9 @@ fn from_15_with_the_extension_preloaded_needs_old_server() {
         "SELECT count(*) FROM dearest WHERE query LIKE '%count(*) FROM t%'",
     );
     assert!(kept >= 1);
+    // The plan has the same planid, although its objects have other OIDs.
+    run_each(&mut client, BY_INDEX);
+    assert_eq!(value::<i64>(&mut client, PLANID), planid);
     let versions = texts(
         &mut client,
         "SELECT extversion, default_version FROM pg_extension JOIN pg_available_extensions ON name = extname

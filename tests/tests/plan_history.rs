@@ -13,9 +13,9 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
         client,
         &format!(
             "INSERT INTO rowsource_snapshots SELECT s, now() - (1000 - s) * interval '1 minute' FROM generate_series(1, {snapshots}) s;
-             INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, plan_shape, toplevel, query,
+             INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, toplevel, query,
                  first_seen_at, calls, failed_calls, cancelled_calls, total_time, temp_blks_read)
-             SELECT s, 10, 5, p / 4, p / 2, p % 2, true, 'SELECT ' || p, '2020-01-01', s * 10, 0, 0, s * 10.5, s
+             SELECT s, 10, 5, p / 4, p, true, 'SELECT ' || p, '2020-01-01', s * 10, 0, 0, s * 10.5, s
                FROM generate_series(1, {snapshots}) s, generate_series(1, {plans}) p;
              VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans"
         ),
@@ -155,15 +155,15 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
 
 /// The expected rows of the view, computed with a window function over the previous row.
 const BY_WINDOW: &str = "
-    SELECT snap_id, queryid, planid, plan_shape, toplevel,
+    SELECT snap_id, queryid, planid, toplevel,
            CASE WHEN goes_on THEN calls - previous_calls WHEN is_known THEN calls END AS calls,
            CASE WHEN goes_on THEN temp_blks_read - previous_read WHEN is_known THEN temp_blks_read END AS temp_blks_read
       FROM (SELECT *, lag(first_seen_at) OVER w = first_seen_at AND lag(calls) OVER w <= calls AS goes_on,
                    lag(snap_id) OVER w IS NOT NULL OR first_seen_at >= (SELECT min(taken_at) FROM rowsource_snapshots) AS is_known,
                    lag(calls) OVER w AS previous_calls, lag(temp_blks_read) OVER w AS previous_read
               FROM rowsource_snapshot_plans
-            WINDOW w AS (PARTITION BY userid, datid, queryid, planid, plan_shape, toplevel ORDER BY snap_id)) p
-     WHERE snap_id > (SELECT min(snap_id) FROM rowsource_snapshots) ORDER BY 1, 2, 3, 4, 5";
+            WINDOW w AS (PARTITION BY userid, datid, queryid, planid, toplevel ORDER BY snap_id)) p
+     WHERE snap_id > (SELECT min(snap_id) FROM rowsource_snapshots) ORDER BY 1, 2, 3, 4";
 
 #[test]
 fn each_interval_shows_what_ran_in_it() {
@@ -190,7 +190,7 @@ fn each_interval_shows_what_ran_in_it() {
     }
     let shown = texts(
         &mut client,
-        "SELECT snap_id, queryid, planid, plan_shape, toplevel, calls, temp_blks_read FROM rowsource_interval_plans ORDER BY 1, 2, 3, 4, 5",
+        "SELECT snap_id, queryid, planid, toplevel, calls, temp_blks_read FROM rowsource_interval_plans ORDER BY 1, 2, 3, 4",
     );
     let expected = texts(&mut client, BY_WINDOW);
     assert!(expected.len() > 200, "{} rows", expected.len());
@@ -230,30 +230,6 @@ fn what_ran_before_the_kept_snapshots_is_in_no_interval() {
         "DELETE FROM rowsource_snapshots WHERE snap_id = (SELECT min(snap_id) FROM rowsource_snapshots)",
     );
     assert_eq!(calls(&mut client), [[None, None], [some("2"), some("t")]]);
-}
-
-/// Plans that differ only in their shape are different plans.
-#[test]
-fn plans_with_the_same_number_have_separate_histories() {
-    let server = basic_server("history-shape", &[]);
-    let mut client = server.connect();
-    run_each(
-        &mut client,
-        "INSERT INTO rowsource_snapshots VALUES (1, now()), (2, now() + interval '1 minute');
-         INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, plan_shape, toplevel, query, first_seen_at,
-             calls, failed_calls, cancelled_calls, total_time)
-         SELECT s, 10, 5, 4711, 42, shape, true, 'SELECT', '2020-01-01', s * shape, 0, 0, 1
-           FROM generate_series(1, 2) s, (VALUES (3::bigint), (4000000000)) shapes (shape)",
-    );
-    let calls = texts(
-        &mut client,
-        "SELECT plan_shape, calls FROM rowsource_interval_plans ORDER BY plan_shape",
-    );
-    let some = |text: &str| Some(text.to_string());
-    assert_eq!(
-        calls,
-        [[some("3"), some("3")], [some("4000000000"), some("4000000000")]]
-    );
 }
 
 /// From 18 on another extension may give two plans of one statement the same number.

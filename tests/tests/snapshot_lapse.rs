@@ -146,8 +146,8 @@ fn snapshots_thin_with_age() {
         &mut client,
         "SELECT count(*) FROM rowsource_snapshot_plans p WHERE NOT EXISTS (
              SELECT FROM rowsource_snapshot_descriptions d
-              WHERE (d.userid, d.datid, d.queryid, d.planid, d.plan_shape, d.toplevel)
-                  = (p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel))",
+              WHERE (d.userid, d.datid, d.queryid, d.planid, d.toplevel)
+                  = (p.userid, p.datid, p.queryid, p.planid, p.toplevel))",
     );
     assert_eq!(lost, 0, "plans without their nodes");
 

@@ -161,7 +161,7 @@ fn the_size_of_a_snapshot_is_that_on_disk() {
         &format!(
             "INSERT INTO rowsource_snapshot_ash
              SELECT snap_id, sample_time + (i || ' s')::interval, pid, leader_pid, backend_type, userid, datid, application_name, queryid,
-                    planid, plan_shape, toplevel, node_id, operation, object_name, wait_event_type, wait_event, blocking_pid
+                    planid, toplevel, node_id, operation, object_name, wait_event_type, wait_event, blocking_pid
                FROM generate_series(1, {}) i, rowsource_snapshot_ash WHERE snap_id = {last} AND node_id IS NOT NULL
               ORDER BY sample_time, i LIMIT 100000;
              UPDATE rowsource_snapshots SET bytes = NULL",

@@ -85,6 +85,27 @@ fn a_statement_that_cannot_be_set_up_runs_unmeasured() {
     assert_eq!(nodes[1].rows, 100_000, "{nodes:#?}");
 }
 
+#[test]
+fn executions_that_cannot_be_recorded_are_counted_and_logged_once() {
+    const STATEMENT: &str = "SELECT id FROM n ORDER BY id % 7, id LIMIT 3";
+    let server = server("not-recorded");
+    let mut client = server.session();
+    for errors in [1, 2] {
+        fail_next_call(&mut client, "tuplesort_get_stats");
+        run_each(&mut client, STATEMENT);
+        assert_eq!(
+            value::<i64>(&mut client, "SELECT errors FROM rowsource_info()"),
+            errors,
+            "{}",
+            server.log()
+        );
+    }
+    let line = "pg_rowsource could not record a statement: out of memory, as a test wants it";
+    assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
+    let nodes = measure(&mut client, STATEMENT);
+    assert_eq!(nodes[2].rows, 100_000, "{nodes:#?}");
+}
+
 /// Fails unless the session reacts to a cancel request.
 fn assert_cancellable(client: &mut Client, after: &str) {
     must_time_out(client, 200, &format!("SELECT pg_sleep(20) /* {after} */"));

@@ -1,6 +1,6 @@
 //! A sample of a session, and the words in which the ring stores it.
 
-use crate::model::{PlanId, PlanKey};
+use crate::model::PlanKey;
 
 /// A sample of an active session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,7 @@ impl Sample {
             .node
             .filter(|node| *node <= MAX_NODE)
             .map_or(NO_NODE, u64::from);
-        let rest = u64::from(self.key.shape())
-            | node << 32
+        let rest = node << 32
             | u64::from(self.application & 0x3FF) << 44
             | u64::from(self.backend_type.min(MAX_BACKEND_TYPE)) << 54
             | u64::from(self.key.toplevel()) << 59
@@ -92,10 +91,6 @@ impl Sample {
         };
         let (leader, blocker) = ((pids >> 32) as i32, (wait >> 32) as i32);
         let node = rest >> 32 & 0xFFF;
-        let plan = PlanId {
-            number: planid as i64,
-            shape: rest as u32,
-        };
         Sample {
             at: at as i64,
             pid: pids as i32,
@@ -105,7 +100,7 @@ impl Sample {
                 owner as u32,
                 (owner >> 32) as u32,
                 queryid as i64,
-                plan,
+                planid as i64,
                 rest >> 59 & 1 == 1,
             ),
             is_other_role: rest >> 60 & 1 == 1,
@@ -134,10 +129,7 @@ pub(super) mod tests {
                 n as u32,
                 (n >> 9) as u32,
                 n as i64,
-                PlanId {
-                    number: !n as i64,
-                    shape: (n >> 3) as u32,
-                },
+                !n as i64,
                 i.is_multiple_of(2),
             ),
             is_other_role: i.is_multiple_of(5),
@@ -157,7 +149,7 @@ pub(super) mod tests {
             assert_eq!(Sample::of(sample.words()), sample);
         }
         let without_plan = Sample {
-            key: sample(3).key.with_plan(0, 0),
+            key: sample(3).key.with_plan(0),
             command: (193, u32::MAX),
             ..sample(3)
         };

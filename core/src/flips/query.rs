@@ -22,8 +22,8 @@ pub const FORGET_US: i64 = 3_600_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Run {
-    /// The plan's number and shape.
-    pub plan: (i64, u32),
+    /// The plan's number.
+    pub plan: i64,
     /// Their times.
     pub sample: Sample,
     /// When the first one ended, in microseconds since 2000-01-01 UTC.
@@ -34,7 +34,7 @@ pub struct Run {
 
 impl Run {
     /// Returns the run of a batch.
-    pub fn new(plan: (i64, u32), done: &Executions) -> Self {
+    pub fn new(plan: i64, done: &Executions) -> Self {
         Run {
             plan,
             sample: done.sample,

@@ -1,22 +1,12 @@
 use super::query::FORGET_US;
 use super::*;
-use crate::model::PlanId;
 
 const A: i64 = 1;
 const B: i64 = 2;
 const C: i64 = 3;
 
 fn key(query: i64, plan: i64) -> PlanKey {
-    PlanKey::new(
-        10,
-        5,
-        query,
-        PlanId {
-            number: plan,
-            shape: 0,
-        },
-        true,
-    )
+    PlanKey::new(10, 5, query, plan, true)
 }
 
 fn flips() -> Box<Flips> {

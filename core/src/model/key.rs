@@ -2,17 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a plan, and its shape if the number is not unique.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanId {
-    /// The `planid` in the views.
-    pub number: i64,
-    /// Distinguishes plans with different nodes (for example, with different pruned partitions) to which core or another
-    /// extension gave the same number. It is 0 if the number is pg_rowsource's own: plans with different nodes then have
-    /// different numbers.
-    pub shape: u32,
-}
-
 /// Identifies a plan of a statement that a user ran in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
@@ -25,25 +14,22 @@ pub struct PlanKey {
     pub userid: u32,
     /// The OID of the database in which it ran.
     pub datid: u32,
-    /// 1 if a client sent the statement, 0 if a function did. It has 32 bits, so that the key has no padding.
-    toplevel: u32,
-    /// See [`PlanId::shape`].
-    shape: u32,
+    /// 1 if a client sent the statement, 0 if a function did. It has 64 bits, so that the key has no padding.
+    toplevel: u64,
 }
 
 // The shared hash table compares and hashes the key's bytes: padding would make equal keys differ.
-const _: () = assert!(size_of::<PlanKey>() == 2 * 8 + 4 * 4);
+const _: () = assert!(size_of::<PlanKey>() == 3 * 8 + 2 * 4);
 
 impl PlanKey {
     /// Makes the key of a plan.
-    pub fn new(userid: u32, datid: u32, queryid: i64, plan: PlanId, toplevel: bool) -> Self {
+    pub fn new(userid: u32, datid: u32, queryid: i64, planid: i64, toplevel: bool) -> Self {
         PlanKey {
             queryid,
-            planid: plan.number,
+            planid,
             userid,
             datid,
-            toplevel: u32::from(toplevel),
-            shape: plan.shape,
+            toplevel: u64::from(toplevel),
         }
     }
 
@@ -55,7 +41,7 @@ impl PlanKey {
         self.queryid == other.queryid
             && self.planid == other.planid
             && pair(self.userid, self.datid) == pair(other.userid, other.datid)
-            && pair(self.toplevel, self.shape) == pair(other.toplevel, other.shape)
+            && self.toplevel == other.toplevel
     }
 
     /// Returns whether a client sent the statement, not a function.
@@ -68,23 +54,14 @@ impl PlanKey {
         PlanKey { toplevel: 1, ..self }
     }
 
-    /// Returns the plan's shape, see [`PlanId::shape`].
-    pub fn shape(&self) -> u32 {
-        self.shape
-    }
-
     /// Returns the key of another plan of the same query.
-    pub fn with_plan(&self, planid: i64, shape: u32) -> PlanKey {
-        PlanKey {
-            planid,
-            shape,
-            ..*self
-        }
+    pub fn with_plan(&self, planid: i64) -> PlanKey {
+        PlanKey { planid, ..*self }
     }
 
     /// Returns whether both are plans of the same query.
     pub fn is_same_query(&self, other: &PlanKey) -> bool {
-        self.with_plan(0, 0) == other.with_plan(0, 0)
+        self.with_plan(0) == other.with_plan(0)
     }
 
     /// Returns whether the plan belongs to this user, database and query. 0 means any.
@@ -101,7 +78,7 @@ mod tests {
 
     #[test]
     fn keys_are_the_same_only_if_all_parts_are() {
-        let key = PlanKey::new(1, 2, -3, PlanId { number: 4, shape: 5 }, true);
+        let key = PlanKey::new(1, 2, -3, 4, true);
         assert!(key.is(&key.clone()));
         let others = [
             PlanKey { userid: 9, ..key },
@@ -109,10 +86,6 @@ mod tests {
             PlanKey { queryid: 3, ..key },
             PlanKey { planid: -4, ..key },
             PlanKey { toplevel: 0, ..key },
-            PlanKey {
-                shape: 1 << 31,
-                ..key
-            },
         ];
         for other in others {
             assert!(!key.is(&other) && key != other, "{other:?}");

@@ -34,7 +34,7 @@ pub use exemplar::{Exemplar, Exemplars, KeepLimit, KeptExecution, MIN_SLOWEST_MS
 pub use facts::{NodeFacts, NodeKind, ScanIo};
 pub use format::FILE_FORMAT;
 pub use histogram::HistogramTotals;
-pub use key::{PlanId, PlanKey};
+pub use key::PlanKey;
 pub use lazy_description::{LazyDescription, MAX_UNDECODED, Published};
 pub use measured::Measured;
 pub use named_waits::{NamedWaits, WaitsFor};

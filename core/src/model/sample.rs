@@ -2,7 +2,7 @@
 
 use super::{
     Buffers, ExecutionStats, KeepLimit, NodeFacts, NodeKind, NodeStats, Outcome, Plan, PlanDescription,
-    PlanId, PlanKey, PlanOrigin, Planning, Run, Time, Wal,
+    PlanKey, PlanOrigin, Planning, Run, Time, Wal,
 };
 use crate::clock::Source;
 use crate::plan::parse_explain_json;
@@ -10,11 +10,7 @@ use std::rc::Rc;
 
 /// Returns a plan that ran once: an Append over scans, with this number of nodes in total.
 pub fn plan(nodes: usize) -> Plan {
-    let id = PlanId {
-        number: 815,
-        shape: 1,
-    };
-    let key = PlanKey::new(10, 5, 4711, id, true);
+    let key = PlanKey::new(10, 5, 4711, 815, true);
     let scan = r#"{"Node Type": "Seq Scan", "Relation Name": "t", "Filter": "(a > 1)", "Plan Rows": 3}"#;
     let scans = vec![scan; nodes - 1].join(",");
     let json = format!(r#"{{"Plan": {{"Node Type": "Append", "Plan Rows": 3, "Plans": [{scans}]}}}}"#);

@@ -41,8 +41,6 @@ common! {
     userid: oid;
     /// The OID of the database in which the statement ran
     datid: oid;
-    /// Distinguishes different plans with the same planid; 0 if the planid is pg_rowsource's own
-    plan_shape: bigint;
     /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
     /// trigger
     toplevel: boolean;

@@ -133,7 +133,7 @@ objects! {
         snap_id;
         /// When the snapshot was taken
         to_at: timestamptz;
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel;
+        usename; datname; userid; datid; queryid; planid; toplevel;
         /// The text of the statement
         query: text;
         /// Executions since the previous snapshot with this plan
@@ -151,10 +151,10 @@ objects! {
         /// Milliseconds writing blocks of work files by these executions
         temp_blk_write_time: float8;
     } "
-    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.plan_shape, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel,
+      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -172,7 +172,7 @@ objects! {
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
                          FROM rowsource_snapshot_plans b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
-                              AND b.planid = p.planid AND b.plan_shape = p.plan_shape AND b.toplevel = p.toplevel
+                              AND b.planid = p.planid AND b.toplevel = p.toplevel
                               AND b.snap_id < p.snap_id
                         ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
@@ -200,7 +200,7 @@ BEGIN ATOMIC
     SELECT rowsource_display_stored(
                w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
                (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
-               p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, d.description, p.statistics,
+               p.userid, p.datid, p.queryid, p.planid, p.toplevel, d.description, p.statistics,
                rowsource_display_snapshot.format)
       FROM w
            LEFT JOIN LATERAL (
@@ -214,7 +214,7 @@ BEGIN ATOMIC
                 LIMIT 1::bigint) p ON true
            LEFT JOIN rowsource_snapshot_descriptions d
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
-                AND d.plan_shape = p.plan_shape AND d.toplevel = p.toplevel;
+                AND d.toplevel = p.toplevel;
 END";
 
     // Finds the two snapshots of a report: by default the last, and the one before. What does not exist is NULL.

@@ -88,12 +88,14 @@ ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wai
     /// The plans that ran before each snapshot and after the previous one
     TABLE rowsource_snapshot_plans TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE"; userid "NOT NULL";
-        datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
+        datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL";
         toplevel "NOT NULL";
         /// The text of the statement
         query: text "NOT NULL";
         /// Identifies the statement by its text: the same on each server
         textid: bigint;
+        /// The indexes that the query's plan before used and that were gone when this plan was first seen; NULL if none
+        gone_indexes: texts;
         /// When the first execution ended
         first_seen_at: timestamptz "NOT NULL";
         /// Executions, including failed and cancelled ones until the snapshot
@@ -121,14 +123,14 @@ ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wai
         /// The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them
         statistics: bytea;
     } "
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, plan_shape, toplevel);
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel);
 -- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
-    ON rowsource_snapshot_plans (queryid, planid, plan_shape, userid, datid, toplevel, snap_id);";
+    ON rowsource_snapshot_plans (queryid, planid, userid, datid, toplevel, snap_id);";
 
     /// The nodes of the plans in the snapshots: once per plan
     TABLE rowsource_snapshot_descriptions TO pg_read_all_stats {
-        userid "NOT NULL"; datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL"; plan_shape "NOT NULL";
+        userid "NOT NULL"; datid "NOT NULL"; queryid "NOT NULL"; planid "NOT NULL";
         toplevel "NOT NULL";
         /// The first snapshot with this plan
         first_snap_id: bigint "NOT NULL";
@@ -136,7 +138,7 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
         /// them
         description: bytea "NOT NULL";
     } "
-ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);";
+ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);";
 
     /// The samples of active sessions that a snapshot stored: those of one moment in ten
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
@@ -159,7 +161,7 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, pl
         queryid: bigint;
         /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
         planid: bigint;
-        plan_shape; toplevel;
+        toplevel;
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
         node_id: int;
         /// What the node does, as in EXPLAIN; NULL if the plan is not stored any more
@@ -216,17 +218,18 @@ BEGIN ATOMIC
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.plan_shape, p.toplevel, p.query, p.textid, p.first_seen_at,
+        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
+               p.first_seen_at,
                p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
                p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
                p.temp_blk_write_time, n.statistics
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+                   AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
-        SELECT n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, s.snap_id, n.description
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
             ON CONFLICT DO NOTHING
     ), unused AS (
@@ -236,11 +239,11 @@ BEGIN ATOMIC
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans p
                     WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
-                          AND p.plan_shape = d.plan_shape AND p.toplevel = d.toplevel)
+                          AND p.toplevel = d.toplevel)
                AND NOT EXISTS (
                    SELECT FROM stored n
                     WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
-                          AND n.plan_shape = d.plan_shape AND n.toplevel = d.toplevel)
+                          AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
          WHERE o.taken_at < s.taken_at
@@ -297,7 +300,7 @@ BEGIN ATOMIC
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans n
                     WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                          AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel
+                          AND n.toplevel = p.toplevel
                           AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
     ), descriptions AS (
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id

@@ -51,7 +51,7 @@ objects! {
     /// by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes
     /// about which no execution says something come last
     VIEW rowsource_misestimates TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel; node_id; operation; object_name;
+        usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name;
         /// The rows per start that the planner expected in the executions that are compared; NULL if there are none
         plan_rows: float8;
         /// The rows per start that the node returned in the same executions; NULL if there are none
@@ -64,7 +64,7 @@ objects! {
         verdict: text;
         self_time;
     } "
-    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation,
            n.object_name, s.plan_rows, s.actual_rows, m.max_factor,
            CASE WHEN f.ratio >= 1.1::float8 AND m.is_under THEN 'underestimated'::text
                 WHEN f.ratio <= 1::float8 / 1.1::float8 AND NOT m.is_under THEN 'overestimated'::text
@@ -120,7 +120,7 @@ objects! {
            100::float8 * s.response_time / nullif(pg_catalog.sum(s.response_time) OVER (), 0::float8) AS percent,
            s.rows, s.blks_read, s.query
       FROM (SELECT usename, datname, userid, datid, queryid,
-                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT (planid, plan_shape))
+                   CASE WHEN queryid IS NOT NULL THEN pg_catalog.count(DISTINCT planid)
                         WHEN userid IS NOT NULL THEN pg_catalog.count(*) END AS plans,
                    pg_catalog.sum(calls)::bigint AS calls,
                    pg_catalog.sum(total_time) AS total_time,
@@ -134,13 +134,13 @@ objects! {
 
     /// The nodes that took the most time themselves
     VIEW rowsource_top_nodes TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel; node_id; operation; object_name; self_time;
+        usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name; self_time;
         /// The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several
         /// processes ran the node
         percent_of_statement: float8;
         processes; percent;
     } "
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, self_time,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, self_time,
            percent_of_statement, processes,
            100::float8 * CASE WHEN toplevel THEN self_time END
                / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
@@ -149,14 +149,14 @@ objects! {
 
     /// The nodes that themselves read the most blocks of tables, indexes and temporary tables
     VIEW rowsource_top_reads TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel; node_id; operation; object_name; processes;
+        usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name; processes;
         /// Blocks of tables, indexes and temporary tables that the node itself read
         self_blks_read: bigint;
         /// Milliseconds reading these blocks; without track_io_timing, the waits for reads
         self_blk_read_time: float8;
         percent;
     } "
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, processes,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, processes,
            self_blks_read, nullif(self_blk_read_time, 0::float8) AS self_blk_read_time,
            100::float8 * CASE WHEN toplevel THEN self_blks_read::float8 END
                / nullif((pg_catalog.sum(self_blks_read) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
@@ -166,7 +166,7 @@ objects! {
 
     /// The nodes that themselves wrote and read the most blocks of work files
     VIEW rowsource_top_temp TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel; node_id; operation; processes;
+        usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; processes;
         /// Blocks of work files that the node itself wrote
         self_temp_blks_written: bigint;
         /// Blocks of work files that the node itself read
@@ -175,7 +175,7 @@ objects! {
         self_temp_blk_time: float8;
         percent;
     } "
-    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.plan_shape, n.toplevel, n.node_id, n.operation,
+    SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation,
            n.processes, n.self_temp_blks_written, n.self_temp_blks_read,
            nullif(n.self_temp_blk_time, 0::float8) AS self_temp_blk_time,
            100::float8 * CASE WHEN n.toplevel THEN t.blks::float8 END
@@ -186,14 +186,14 @@ objects! {
 
     /// The nodes whose filters, join filters and rechecks removed the most rows
     VIEW rowsource_top_rows_removed TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel; node_id; operation; object_name;
+        usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name;
         /// Rows that filters, join filters and rechecks of the node removed
         rows_removed: bigint;
         /// Rows that the node returned
         rows: bigint;
         self_time; percent;
     } "
-    SELECT usename, datname, userid, datid, queryid, planid, plan_shape, toplevel, node_id, operation, object_name, rows_removed, rows,
+    SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, rows_removed, rows,
            self_time,
            100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
                / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
@@ -203,7 +203,7 @@ objects! {
 
     /// What statements waited for the longest, by node and wait event
     VIEW rowsource_top_waits TO PUBLIC {
-        usename; datname; userid; datid; queryid; planid; plan_shape; toplevel;
+        usename; datname; userid; datid; queryid; planid; toplevel;
         /// The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the
         /// nodes
         node_id: int;
@@ -221,7 +221,7 @@ objects! {
         wait_time: float8;
         percent;
     } "
-    SELECT w.usename, w.datname, w.userid, w.datid, w.queryid, w.planid, w.plan_shape, w.toplevel, w.node_id,
+    SELECT w.usename, w.datname, w.userid, w.datid, w.queryid, w.planid, w.toplevel, w.node_id,
            CASE WHEN w.queryid IS NOT NULL AND w.node_id IS NULL THEN 'outside the nodes'::text ELSE n.operation END AS operation,
            n.object_name, w.wait_event_type, w.wait_event, w.waits, w.wait_time,
            100::float8 * CASE WHEN w.toplevel THEN w.wait_time END
@@ -229,7 +229,7 @@ objects! {
       FROM pg_stat_rowsource_waits w
            LEFT JOIN pg_stat_rowsource n
            ON n.userid = w.userid AND n.datid = w.datid AND n.queryid = w.queryid AND n.planid = w.planid
-              AND n.plan_shape = w.plan_shape AND n.toplevel = w.toplevel AND n.node_id = w.node_id
+              AND n.toplevel = w.toplevel AND n.node_id = w.node_id
      ORDER BY w.wait_time DESC NULLS LAST";
 
     // The WAL of all measured statements, by what their nodes did and to which object. What a statement wrote outside its nodes has
@@ -266,14 +266,14 @@ objects! {
                    p.wal_records - coalesce(n.wal_records, 0::bigint), p.wal_fpi - coalesce(n.wal_fpi, 0::bigint),
                    p.wal_bytes - coalesce(n.wal_bytes, 0::bigint), CASE WHEN p.userid IS NOT NULL THEN p.query END
               FROM pg_stat_rowsource_plans p
-                   LEFT JOIN (SELECT userid, datid, queryid, planid, plan_shape, toplevel,
+                   LEFT JOIN (SELECT userid, datid, queryid, planid, toplevel,
                                      pg_catalog.sum(self_wal_records)::bigint AS wal_records,
                                      pg_catalog.sum(self_wal_fpi)::bigint AS wal_fpi,
                                      pg_catalog.sum(self_wal_bytes)::bigint AS wal_bytes
                                 FROM pg_stat_rowsource
-                               GROUP BY userid, datid, queryid, planid, plan_shape, toplevel) n
+                               GROUP BY userid, datid, queryid, planid, toplevel) n
                    ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                      AND n.plan_shape = p.plan_shape AND n.toplevel = p.toplevel) s
+                      AND n.toplevel = p.toplevel) s
      WHERE s.wal_bytes > 0::bigint
      GROUP BY s.datname, s.datid, s.operation, s.object_name, s.toplevel, s.query
      ORDER BY pg_catalog.sum(s.wal_bytes) DESC";

@@ -4,6 +4,7 @@
 //! process, ten times a second in all, and each time for a few processes, which take turns. The answer holds until the wait ends.
 //! It also holds for the others that waited then for the same lock in the same mode.
 
+use crate::pg::border::shared::load;
 use crate::pg::server;
 use pgrx::{IntoDatum, pg_sys};
 use rowsource_core::ash::Turns;
@@ -114,7 +115,7 @@ impl Blockers {
     ) -> Option<i32> {
         self.is_new = false;
         // SAFETY: the list stays mapped. The field is read as one word.
-        let began = unsafe { (&raw const (*process).waitStart.value).read_volatile() };
+        let began = unsafe { load(&raw const (*process).waitStart.value) };
         let wait = self.waits.get_mut(number)?;
         if wait.pid != pid {
             *wait = LockWait {
@@ -184,10 +185,10 @@ unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
     // SAFETY: the list stays mapped, and so do locks, which PostgreSQL uses again for others. They are read without its lock, so the
     // words may be of two locks. Then they are those of none that anybody waits for.
     unsafe {
-        let lock = (&raw const (*process).waitLock).read_volatile();
-        let mode = (&raw const (*process).waitLockMode).read_volatile();
+        let lock = load(&raw const (*process).waitLock);
+        let mode = load(&raw const (*process).waitLockMode);
         (!lock.is_null()).then(|| Wanted {
-            tag: (&raw const (*lock).tag).cast::<[u32; 4]>().read_volatile(),
+            tag: [0, 1, 2, 3].map(|i| load((&raw const (*lock).tag).cast::<u32>().add(i))),
             mode,
         })
     }

@@ -1,7 +1,7 @@
 //! The heart: makes beats for the sessions that wish for them ([`rowsource_core::beat`]).
 
 use crate::pg::live::area::{self, Area};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::{self, SharedHistory};
 use rand_core::RngCore;
 use rand_xoshiro::Xoroshiro128PlusPlus;
@@ -112,19 +112,21 @@ impl Heart {
         let (all, known) = (&mut self.areas, self.newest);
         let (before, mut is_whole) = (all.len(), true);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let found = contained(|| unsafe {
-            area::each(&memory, |address, area| {
-                // New areas come first, and areas are never freed.
-                if address == known {
-                    return true;
-                }
-                is_whole &= all.try_reserve(1).is_ok();
-                if is_whole {
-                    all.push((area, 0, Pulse::default()));
-                }
-                !is_whole
-            });
-        });
+        let found = unsafe {
+            contained(Unlocked::promised(), || {
+                area::each(&memory, |address, area| {
+                    // New areas come first, and areas are never freed.
+                    if address == known {
+                        return true;
+                    }
+                    is_whole &= all.try_reserve(1).is_ok();
+                    if is_whole {
+                        all.push((area, 0, Pulse::default()));
+                    }
+                    !is_whole
+                });
+            })
+        };
         if found.is_ok() && is_whole {
             self.newest = newest;
         } else {

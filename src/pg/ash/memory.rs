@@ -6,7 +6,7 @@
 
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use crate::pg::store;
 use pgrx::pg_sys;
@@ -84,7 +84,11 @@ pub fn ring() -> Option<Ring<'static>> {
         let segment = store::shared_history()?.segment.load(Acquire);
         if segment != 0 {
             // SAFETY: callers hold no lock, and are outside of any boundary. `contained` catches errors.
-            RING.set(contained(|| unsafe { attached(segment) }).ok().flatten());
+            RING.set(
+                unsafe { contained(Unlocked::promised(), || attached(segment)) }
+                    .ok()
+                    .flatten(),
+            );
         }
     }
     RING.get()
@@ -122,7 +126,7 @@ pub fn ring_or_new() -> Option<Ring<'static>> {
     let mut bytes = guc::history_size().min(MAX_DYNAMIC);
     while bytes >= MIN_DYNAMIC.min(guc::history_size()) {
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        match contained(|| unsafe { made(bytes) }) {
+        match unsafe { contained(Unlocked::promised(), || made(bytes)) } {
             Ok((ring, handle)) => {
                 history.segment.store(handle, Release);
                 RING.set(ring);

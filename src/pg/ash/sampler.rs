@@ -1,13 +1,14 @@
 //! Takes the samples.
 
 use super::blockers::{self, Blockers};
+use crate::pg::border::shared::load;
 use crate::pg::live::{Areas, Glance};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::waits::slots;
 use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
 use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes, command_names};
-use rowsource_core::model::{PlanId, PlanKey};
+use rowsource_core::model::PlanKey;
 use rowsource_core::waits::CLASS;
 use std::ffi::CString;
 use std::sync::atomic::{Ordering::Acquire, fence};
@@ -124,7 +125,7 @@ impl Sampler {
     pub fn sample(&mut self, now: i64) {
         let at = self.times.next(server::now(), now);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let result = contained(|| unsafe { self.sample_at(at, now) });
+        let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now)) };
         self.ring.tick(at, self.previous);
         self.previous = Some(at);
         if let Err(message) = result
@@ -158,13 +159,13 @@ impl Sampler {
             // SAFETY: the list has a place with this number. Each field is read as one word.
             let (process, mut wait_event, leader) = unsafe {
                 let process = processes().0.add(number);
-                let leader = (&raw const (*process).lockGroupLeader).read_volatile();
+                let leader = load(&raw const (*process).lockGroupLeader);
                 let leader = (!leader.is_null() && !std::ptr::eq(leader, process)).then(|| {
                     let number =
                         leader.addr().wrapping_sub(processes().0.addr()) / size_of::<pg_sys::PGPROC>();
-                    (number, (&raw const (*leader).pid).read_volatile())
+                    (number, load(&raw const (*leader).pid))
                 });
-                let wait_event = (&raw const (*process).wait_event_info).read_volatile();
+                let wait_event = load(&raw const (*process).wait_event_info);
                 (process, wait_event, leader)
             };
             let mut seen = None;
@@ -217,8 +218,7 @@ impl Sampler {
     /// Adds a sample of a process that blocks others, which may be idle in a transaction.
     fn sample_blocker(&mut self, pid: i32, at: i64) {
         // SAFETY: there are so many entries. The field is read as one word.
-        let is_of =
-            |i: &usize| unsafe { (&raw const (*self.activity.add(*i)).st_procpid).read_volatile() == pid };
+        let is_of = |i: &usize| unsafe { load(&raw const (*self.activity.add(*i)).st_procpid) == pid };
         let Some(i) = (0..self.known.len()).find(is_of) else {
             return;
         };
@@ -252,8 +252,7 @@ impl Sampler {
         // Only background workers can be workers of a leader.
         let is_background = activity.backend_type == pg_sys::BackendType::B_BG_WORKER;
         let leader = leader.filter(|_| is_background);
-        let unknown = PlanId { number: 0, shape: 0 };
-        let of_session = || PlanKey::new(activity.userid, activity.datid, activity.query_id, unknown, true);
+        let of_session = || PlanKey::new(activity.userid, activity.datid, activity.query_id, 0, true);
         let key = seen.map_or_else(of_session, |seen| seen.key);
         Sample {
             at,
@@ -279,7 +278,7 @@ impl Sampler {
         let (first, count) = processes();
         let is_there = |number: usize| {
             // SAFETY: the list has so many places. The field is read as one word.
-            number < count && unsafe { (&raw const (*first.add(number)).pid).read_volatile() == pid }
+            number < count && unsafe { load(&raw const (*first.add(number)).pid) == pid }
         };
         let known = &mut self.known[i].number;
         if !is_there(*known) {
@@ -304,13 +303,9 @@ unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
     // SAFETY: the entry is mapped by the caller's promise, and so is the text, which always ends with a zero byte. Its process may change
     // it meanwhile: then it has no command's name, or that of the one or the other.
     let length = unsafe {
-        let first = (&raw const (*entry).st_activity_raw).read_volatile().cast::<u8>();
+        let first = load(&raw const (*entry).st_activity_raw).cast::<u8>();
         let next = |i: usize| {
-            if first.is_null() {
-                0
-            } else {
-                first.add(i).read_volatile()
-            }
+            if first.is_null() { 0 } else { load(first.add(i)) }
         };
         let mut bytes = text.iter_mut().enumerate();
         bytes.position(|(i, byte)| {
@@ -336,11 +331,9 @@ unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
 unsafe fn worked_on(entry: *const pg_sys::PgBackendStatus) -> u32 {
     // SAFETY: the entry is mapped by the caller's promise. Each field is read as one word.
     unsafe {
-        match (&raw const (*entry).st_progress_command).read_volatile() {
+        match load(&raw const (*entry).st_progress_command) {
             pg_sys::ProgressCommandType::PROGRESS_COMMAND_INVALID => 0,
-            _ => (&raw const (*entry).st_progress_command_target)
-                .read_volatile()
-                .to_u32(),
+            _ => load(&raw const (*entry).st_progress_command_target).to_u32(),
         }
     }
 }
@@ -359,9 +352,9 @@ unsafe fn is_active(
     // own readers do, the copy is used only if the count of changes was the same even number before and after. The name has so many
     // bytes, in shared memory.
     unsafe {
-        let state = || (&raw const (*entry).st_state).read_volatile();
-        let pid = || (&raw const (*entry).st_procpid).read_volatile();
-        let changes = || (&raw const (*entry).st_changecount).read_volatile();
+        let state = || load(&raw const (*entry).st_state);
+        let pid = || load(&raw const (*entry).st_procpid);
+        let changes = || load(&raw const (*entry).st_changecount);
         for _ in 0..TRIES {
             // Most processes are idle, and this looks at little of them.
             if !is_wanted(state()) || pid() == 0 {
@@ -372,20 +365,20 @@ unsafe fn is_active(
             if (before, pid()) == (known.changes, known.pid) {
                 return true;
             }
-            let name = (&raw const (*entry).st_appname).read_volatile().cast::<u8>();
+            let name = load(&raw const (*entry).st_appname).cast::<u8>();
             let mut activity = Activity {
                 changes: before,
                 pid: pid(),
-                backend_type: (&raw const (*entry).st_backendType).read_volatile(),
-                userid: (&raw const (*entry).st_userid).read_volatile().to_u32(),
-                datid: (&raw const (*entry).st_databaseid).read_volatile().to_u32(),
+                backend_type: load(&raw const (*entry).st_backendType),
+                userid: load(&raw const (*entry).st_userid).to_u32(),
+                datid: load(&raw const (*entry).st_databaseid).to_u32(),
                 state: state(),
                 query_id: compat::activity_query_id(entry),
                 application: [0; NAME_BYTES],
             };
             if !name.is_null() {
                 for (i, byte) in activity.application.iter_mut().enumerate() {
-                    *byte = name.add(i).read_volatile();
+                    *byte = load(name.add(i));
                     if *byte == 0 {
                         break;
                     }

@@ -1,5 +1,6 @@
 //! The entries of pg_stat_activity, and the handlers of signals.
 
+use crate::pg::border::shared::load;
 use pgrx::pg_sys;
 use std::net::IpAddr;
 
@@ -29,10 +30,10 @@ pub fn session_start(pid: i32) -> Option<i64> {
         unsafe {
             let entry = first.add(place);
             let is_there = || {
-                (&raw const (*entry).st_procpid).read_volatile() == pid
-                    && (&raw const (*entry).st_backendType).read_volatile() == pg_sys::BackendType::B_BACKEND
+                load(&raw const (*entry).st_procpid) == pid
+                    && load(&raw const (*entry).st_backendType) == pg_sys::BackendType::B_BACKEND
             };
-            let start = || (&raw const (*entry).st_proc_start_timestamp).read_volatile();
+            let start = || load(&raw const (*entry).st_proc_start_timestamp);
             is_there().then(start).filter(|_| is_there())
         }
     })
@@ -68,7 +69,7 @@ pub fn client_address() -> Option<IpAddr> {
 /// The entry must be one of pg_stat_activity.
 pub unsafe fn activity_query_id(entry: *const pg_sys::PgBackendStatus) -> i64 {
     // SAFETY: the entry is mapped by the caller's promise. Its process may change the field meanwhile, as one word.
-    let query_id = unsafe { (&raw const (*entry).st_query_id).read_volatile() };
+    let query_id = unsafe { load(&raw const (*entry).st_query_id) };
     #[cfg(pg_ge_18)]
     return query_id;
     #[cfg(not(pg_ge_18))]

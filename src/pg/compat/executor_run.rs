@@ -1,9 +1,9 @@
 //! ExecutorRun: from 18 on, its hook has one argument fewer.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 
-unguarded::declare! {
+unguarded::declare! { "C-unwind":
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
         direction: pg_sys::ScanDirection::Type,
@@ -41,6 +41,7 @@ pub(crate) use executor_run_hook;
 ///
 /// # Safety
 /// `query` must be a started QueryDesc.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn call(
     previous: pg_sys::ExecutorRun_hook_type,
     query: *mut pg_sys::QueryDesc,

@@ -31,7 +31,7 @@ mod before_18 {
 
 #[cfg(pg_ge_18)]
 mod from_18 {
-    use crate::pg::server::backend_local::BackendLocal;
+    use crate::pg::border::backend_local::BackendLocal;
     use pgrx::pg_guard;
     use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
     use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag, ParseState};

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 type Walker = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool;
 
 #[cfg(pg_ge_16)]
-crate::pg::server::unguarded::declare! {
+crate::pg::border::unguarded::declare! { "C-unwind":
     fn expression_tree_walker_impl(
         node: *mut pg_sys::Node,
         walker: pg_sys::tree_walker_callback,
@@ -46,6 +46,7 @@ unsafe extern "C-unwind" {
 /// * `node` must be null or a part of a live expression; the walker must accept `context`.
 /// * The frames of the caller and of the walker must be plain, because an error may cross them.
 #[inline(always)]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
     // SAFETY: the node is live, and the walker accepts it and the context, by the caller's promise. All frames are plain.
     unsafe { expression_tree_walker_impl(node, Some(walker), context) }
@@ -56,6 +57,7 @@ pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, co
 /// # Safety
 /// * `query` must be live; the walker must accept `context`.
 /// * The frames of the caller and of the walker must be plain, because an error may cross them.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn query_tree_walker(query: *mut pg_sys::Query, walker: Walker, context: *mut c_void) -> bool {
     // SAFETY: the query is live, and the walker accepts its parts and the context, by the caller's promise.
     // All frames are plain.

@@ -37,13 +37,13 @@ pub use before_19::{note_parameters, plan_origin};
 #[cfg(not(pg_ge_19))]
 mod before_19 {
     use super::{ParamListInfo, PlanOrigin, PlannedStmt};
-    use crate::pg::server::backend_local::BackendLocal;
-    use crate::pg::server::unguarded;
+    use crate::pg::border::backend_local::BackendLocal;
+    use crate::pg::border::unguarded;
     use pgrx::pg_sys::{self, NodeTag, PlanInvalItem};
     use std::cell::Cell;
     use std::ffi::{CStr, c_char, c_void};
 
-    unguarded::declare! {
+    unguarded::declare! { "C-unwind":
         /// Allocates zeroed memory in the current memory context. Raises "out of memory".
         fn palloc0(size: usize) -> *mut c_void;
         /// Appends to a list. Raises "out of memory".
@@ -144,6 +144,7 @@ mod before_19 {
     /// # Safety
     /// As for [`note_parameters`].
     #[inline(never)]
+    #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     unsafe fn mark(plan: *mut PlannedStmt) {
         // SAFETY: the plan is live, and nobody else uses it. The entry is allocated where the planner allocated the plan.
         unsafe {

@@ -1,10 +1,10 @@
 //! The planner: from 19 on, its hook has one argument more.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int};
 
-unguarded::declare! {
+unguarded::declare! { "C-unwind":
     pub fn standard_planner(
         query: *mut pg_sys::Query,
         text: *const c_char,
@@ -23,6 +23,7 @@ macro_rules! planner_hook {
         ///
         /// # Safety
         /// Only PostgreSQL may call this, as its hook of this name, with a live `query`.
+        #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
         unsafe extern "C-unwind" fn $hook(
             query: *mut pgrx::pg_sys::Query,
             text: *const std::ffi::c_char,

@@ -1,11 +1,11 @@
 //! Creates shared memory: named segments, areas, hash tables, and the tranches of their locks.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_void};
 
 #[cfg(pg_ge_17)]
-unguarded::declare! {
+unguarded::declare! { "C-unwind":
     fn dshash_memcpy(to: *mut c_void, from: *const c_void, size: usize, arg: *mut c_void);
 }
 

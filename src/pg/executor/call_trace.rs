@@ -158,6 +158,7 @@ fn parse(text: &CStr) -> *mut pg_sys::List {
 ///
 /// # Safety
 /// Only PostgreSQL may call this, while it raises an error. `text` must be the text.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn name_place(text: *mut c_void) {
     // SAFETY: an error is being raised, and the text is live, by the caller's promise.
     unsafe {

@@ -10,6 +10,7 @@
 //!
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
+#![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
 use super::statement::{self, Statement};
@@ -97,7 +98,7 @@ fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Stateme
                 let is_measured = statement::find(query).is_some();
                 if let Some(statement) = entered {
                     statement.outcome.set(outcome);
-                    let _ = server::caught(|| statement.record(true));
+                    server::attempt("record a statement", || statement.record(true));
                     statement.close();
                 }
                 Listeners::has_run(&call(), is_measured, true);
@@ -211,7 +212,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
             finish();
         }
         if let Some(statement) = statement {
-            let _ = server::caught(|| statement.record(true));
+            server::attempt("record a statement", || statement.record(true));
         }
         Listeners::has_run(&call(), statement.is_some(), false);
     }
@@ -227,7 +228,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     unsafe {
         // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
-            let _ = server::caught(|| statement.record(true));
+            server::attempt("record a statement", || statement.record(true));
         }
         Listeners::run(&Call::of_started(query, Phase::Close), || {
             let end = PREV_EXECUTOR_END.get();

@@ -155,6 +155,7 @@ unsafe fn evaluates(execute: *const ExecuteStmt) -> bool {
 ///
 /// # Safety
 /// `utility` must be a live utility statement, and `execute` null or the EXECUTE in it.
+#[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
 unsafe fn queryid(utility: *const Node, execute: *const ExecuteStmt) -> i64 {
     // SAFETY: the statements are live by the caller's promise. A prepared statement has its queries.
     unsafe {
@@ -178,6 +179,7 @@ unsafe fn queryid(utility: *const Node, execute: *const ExecuteStmt) -> i64 {
 ///
 /// # Safety
 /// `text` must be null or a C string.
+#[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
 unsafe fn is_awaited(text: *const c_char) -> bool {
     let outer = OUTER.get();
     if nesting::depth() != outer.depth + 1 || !outer.query.is_null() {

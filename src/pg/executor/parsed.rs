@@ -107,6 +107,7 @@ fn place(queryid: i64) -> usize {
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name. `jumble` must be null or live.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn post_parse_analyze(
     state: *mut pg_sys::ParseState,
     query: *mut pg_sys::Query,
@@ -174,7 +175,7 @@ pub unsafe fn note(
     if guc::keep_constants() || source.is_null() {
         return;
     }
-    let _ = server::caught(|| {
+    server::attempt("note the constants of a statement", || {
         // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
         let constants = unsafe { found(source, &*query, jumble) };
         if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {

@@ -149,9 +149,6 @@ unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: 
         held.restore();
         server::note_panic(&*error);
         withdraw_request((*query).estate);
-        let _ = server::caught(|| {
-            let message = server::message(&*error);
-            server::log_alone(&format!("pg_rowsource: a statement is not measured: {message}"));
-        });
+        server::note_error("measure a statement", &*error);
     }
 }

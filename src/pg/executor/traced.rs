@@ -10,6 +10,7 @@ use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
 use crate::pg::sql_trace::{level, nested, targets};
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
 use rowsource_core::model::NodeStats;
 use rowsource_core::plan::PlanNode;
@@ -269,6 +270,7 @@ const MAX_PRINTED: u64 = 1 << 20;
 ///
 /// # Safety
 /// The parameters must be null or live.
+#[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
     // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them, they are an array.
     // An output function returns a C string in the current memory context.
@@ -280,7 +282,7 @@ unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
         for number in 1..=list.numParams.min(MAX_PARAMETERS) {
             let mut place = ParamExternData::default();
             let parameter = match list.paramFetch {
-                Some(fetch) => *fetch(parameters, number, true, &raw mut place),
+                Some(fetch) => *pg_guard_ffi_boundary(|| fetch(parameters, number, true, &raw mut place)),
                 None => *list.params.as_ptr().add(number as usize - 1),
             };
             if parameter.ptype == pg_sys::InvalidOid {

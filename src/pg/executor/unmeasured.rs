@@ -371,6 +371,7 @@ unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
 ///
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name, with a live error.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
     // SAFETY: PostgreSQL passes a live error. The frame is plain.
     unsafe {

@@ -205,7 +205,9 @@ pub unsafe fn plan(
     }
     if let Some(queryid) = made {
         // SAFETY: the planner returns a live plan, which nobody else uses yet.
-        let _ = server::caught(|| unsafe { mark(planned, queryid as u64) });
+        server::attempt("give a plan its queryid", || unsafe {
+            mark(planned, queryid as u64)
+        });
     }
     planned
 }

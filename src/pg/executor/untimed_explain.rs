@@ -38,12 +38,12 @@ unsafe fn statement(statement: *mut PlannedStmt, source: *const c_char) -> *mut 
         return statement;
     }
     // SAFETY: the caller promises what the functions require.
-    let made = server::caught(|| unsafe {
+    let made = server::attempt("let EXPLAIN run without times", || unsafe {
         (is_measured_without_times(statement, source) && !says_what_to_time(statement))
             .then(|| with_timing_off(statement))
     });
     // Without memory for the copy, core measures the times.
-    made.ok().flatten().unwrap_or(statement)
+    made.flatten().unwrap_or(statement)
 }
 
 /// Returns whether the query inside will be measured, but not timed.

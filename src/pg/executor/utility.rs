@@ -26,7 +26,7 @@ use rowsource_core::clock;
 use rowsource_core::hint;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    LazyDescription, NodeStats, Outcome, Outside, PlanId, PlanKey, PlanOrigin, Planning, Run, Time,
+    LazyDescription, NodeStats, Outcome, Outside, PlanKey, PlanOrigin, Planning, Run, Time,
 };
 use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
@@ -141,8 +141,10 @@ unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_ch
         return None;
     }
     // SAFETY: the caller promises what the function requires.
-    let found = server::caught(|| unsafe { find(statement, queryid, source, toplevel) });
-    let place = keep(found.ok().flatten()?)?;
+    let found = server::attempt("measure a statement", || unsafe {
+        find(statement, queryid, source, toplevel)
+    });
+    let place = keep(found.flatten()?)?;
     Some(Running {
         setting,
         switch: switch::state(),
@@ -252,11 +254,13 @@ unsafe fn find(
     let (command, kind) = unsafe { (command((*statement).utilityStmt), tag((*statement).utilityStmt)) };
     let mut number = StableHasher::new();
     number.bytes(command.bytes());
-    let id = PlanId {
-        number: number.finish(),
-        shape: 0,
-    };
-    let key = PlanKey::new(server::user_id(), server::database_id(), queryid, id, toplevel);
+    let key = PlanKey::new(
+        server::user_id(),
+        server::database_id(),
+        queryid,
+        number.finish(),
+        toplevel,
+    );
     store::attach();
     let known = session::known(&key);
     if let Some(plan) = &known {
@@ -342,7 +346,7 @@ unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::Qu
     // SAFETY: it is null or live by the caller's promise.
     let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
     let rows = copied.map_or(0, |done| done.nprocessed);
-    let _ = server::caught(|| {
+    server::attempt("record a statement", || {
         let recorded = take(running.place);
         if !running.switch.is_still_on() {
             return unmeasured::ended_while_off();

@@ -108,6 +108,7 @@ fn is_call(method: pg_sys::ExecProcNodeMtd) -> bool {
 ///
 /// # Safety
 /// Only the executor may call this, with a plan state in which [`install`] put it.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe extern "C-unwind" fn call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: the executor passes a live plan state. A trace that is noted is live. No reference to its list or to its nodes is
     // held across the call. An error may cross this frame, because it has nothing to drop.

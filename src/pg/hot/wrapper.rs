@@ -95,6 +95,7 @@ impl Host for Executor {
     }
 
     #[inline(always)]
+    #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     fn run(&mut self, call: LiveCall) -> *mut TupleTableSlot {
         // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may cross this frame, because
         // it has nothing to drop.
@@ -310,6 +311,7 @@ impl Host for Executor {
     }
 
     #[inline(always)]
+    #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     fn call_again(&mut self, again: LiveCall) -> *mut TupleTableSlot {
         // SAFETY: this is the call for which this value was made, under the same promises. Set-up chose the node's method.
         unsafe { (*Node::of(again.0)).method.unwrap_unchecked()(again.0) }
@@ -401,6 +403,7 @@ fn ns(ticks: i64) -> f64 {
 /// # Safety
 /// Only the executor may call this, with a plan state whose statement is set up.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
     // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
     unsafe {

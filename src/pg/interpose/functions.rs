@@ -68,6 +68,7 @@ const fn operation(name: usize) -> Operation {
 ///
 /// # Safety
 /// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn plain<const NAME: usize>(
     descriptor: c_int,
     buffer: *mut c_void,
@@ -89,6 +90,7 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
 ///
 /// # Safety
 /// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     descriptor: c_int,
     parts: *const iovec,
@@ -113,6 +115,7 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
 ///
 /// # Safety
 /// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
     // SAFETY: only `table` puts this function into the server's table, and stores the original `close` before.
     unsafe {
@@ -129,6 +132,7 @@ unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
 /// * `name` must be the index of a function of this type in [`NAMES`], whose original is stored.
 /// * The other arguments must be those of that function.
 #[inline(never)]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe fn timed_plain(
     descriptor: c_int,
     buffer: *mut c_void,
@@ -154,6 +158,7 @@ unsafe fn timed_plain(
 /// * `name` must be the index of a function of this type in [`NAMES`], whose original is stored.
 /// * The other arguments must be those of that function, with at least one part.
 #[inline(never)]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe fn timed_vectored(
     descriptor: c_int,
     parts: *const iovec,

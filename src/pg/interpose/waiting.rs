@@ -43,6 +43,7 @@ macro_rules! waiting {
             /// # Safety
             /// Only a caller of the replaced function may call this, with that function's arguments, after its original was
             /// stored.
+            #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
             unsafe extern "C-unwind" fn $name($first: $of $(, $argument: $type)*) -> $result {
                 // SAFETY: only `table` puts this function into the server's table, and stores the original of the same name
                 // and type before. Arguments are passed on unchanged.

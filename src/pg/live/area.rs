@@ -9,6 +9,7 @@ use super::alias;
 use super::block::{self, Block};
 use super::cut::{CUTS, Cut};
 use super::header::Header;
+use crate::pg::border::shared::load;
 use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
 use crate::pg::server;
@@ -265,9 +266,9 @@ impl Area {
         // one word.
         unsafe {
             let process = (*pg_sys::ProcGlobal).allProcs.add(number);
-            let is_same = self.owner.pid() == (*process).pid;
+            let is_same = self.owner.pid() == load(&raw const (*process).pid);
             if is_same {
-                (&raw const (*process).wait_event_info).read_volatile()
+                load(&raw const (*process).wait_event_info)
             } else {
                 0
             }

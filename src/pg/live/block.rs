@@ -7,7 +7,7 @@
 use super::header::Header;
 use crate::pg::compat::MIN_PAGE;
 use crate::pg::hot::node::Node;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::{LINE, LiveMemory};
 use rowsource_core::blocks::BlockId;
 use rowsource_core::progress::Furthest;
@@ -110,7 +110,7 @@ impl Block {
     /// A slot must have had the block. The caller must be outside of any FFI boundary, and hold no lock.
     pub unsafe fn get(memory: &LiveMemory, block: BlockId) -> Option<&'static Block> {
         // SAFETY: blocks are never freed, and all fields are atomics. `contained` catches errors.
-        contained(|| unsafe { Block::at(memory, block) }).ok()
+        unsafe { contained(Unlocked::promised(), || Block::at(memory, block)) }.ok()
     }
 
     /// Returns a block, as this process sees it.

@@ -7,6 +7,7 @@
 use super::area::{self, Area};
 use super::block::{Block, Need};
 use super::read::copy_words;
+use crate::pg::border::shared::load;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::hot::node::Node;
 use crate::pg::store::LiveMemory;
@@ -161,7 +162,7 @@ impl Areas {
                     ..seen
                 },
                 None => Glance {
-                    key: seen.key.with_plan(0, 0),
+                    key: seen.key.with_plan(0),
                     node: None,
                     ..seen
                 },
@@ -248,7 +249,7 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     // SAFETY: the hot state is in shared memory that stays mapped.
     let account = area
         .hot()
-        .map(|hot| unsafe { (&raw const (*hot).current).read_volatile().get().usage().addr() });
+        .map(|hot| unsafe { load(&raw const (*hot).current).get().usage().addr() });
     let same = |seen: &Seen| (seen.id, seen.generation, seen.account) == (id, generation, account);
     if let Some(Seen { glance, .. }) = last.filter(same) {
         let wait_event = area.wait_event();
@@ -266,13 +267,13 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
         let nodes = block.nodes().cast_const();
         let wait_event = area.wait_event();
         let called = account.and_then(|account| of_account(setup.count, setup.first, account));
-        let by_core = |index: usize| (&raw const (*nodes.add(index)).last_by_core).read_volatile() != 0;
+        let by_core = |index: usize| load(&raw const (*nodes.add(index)).last_by_core) != 0;
         let is_by_core = called.is_some_and(|index| by_core(index) || is_unwrapped(nodes.add(index)));
         let running = called.and_then(|index| {
             let index = running(nodes, setup.count, setup.first, index)?;
             let index = called_by_core(nodes, setup.count, index);
-            let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
-            let plan_node_id = (&raw const (*nodes.add(index)).plan_node_id).read_volatile();
+            let hidden = usize::from(load((&raw const (*nodes).hidden).cast::<u8>()) != 0);
+            let plan_node_id = load(&raw const (*nodes.add(index)).plan_node_id);
             Some((u16::try_from(index.checked_sub(hidden)?).ok()?, plan_node_id))
         });
         (running, is_by_core, wait_event)
@@ -319,7 +320,7 @@ unsafe fn running(nodes: *const Node, count: usize, first: usize, mut index: usi
             if !is_unwrapped(node) || is_timed_by_core(node) {
                 return Some(index);
             }
-            let caller = (&raw const (*node).caller).read_volatile();
+            let caller = load(&raw const (*node).caller);
             index = of_account(count, first, caller.usage().addr())?;
         }
     }
@@ -333,10 +334,10 @@ unsafe fn running(nodes: *const Node, count: usize, first: usize, mut index: usi
 unsafe fn is_unwrapped(node: *const Node) -> bool {
     // SAFETY: the fields are initialised by the caller's promise.
     unsafe {
-        (&raw const (*node).before).read_volatile() == 0
-            && (&raw const (*node).under_gather).cast::<u8>().read_volatile() != 0
-            && (&raw const (*node).by_core).cast::<u8>().read_volatile() == 0
-            && (&raw const (*node).method).cast::<usize>().read_volatile() != 0
+        load(&raw const (*node).before) == 0
+            && load((&raw const (*node).under_gather).cast::<u8>()) != 0
+            && load((&raw const (*node).by_core).cast::<u8>()) == 0
+            && load((&raw const (*node).method).cast::<usize>()) != 0
             && compat::is_called_by_core(&mut copy_words(&raw const (*node).instr))
     }
 }
@@ -361,7 +362,7 @@ unsafe fn is_timed_by_core(node: *const Node) -> bool {
 unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usize {
     // SAFETY: the index is one of a node by the caller's promise, and each of the others is checked.
     unsafe {
-        let mut below = (&raw const (*nodes.add(index)).last_by_core).read_volatile() as usize;
+        let mut below = load(&raw const (*nodes.add(index)).last_by_core) as usize;
         // The list is at most as long as there are nodes.
         for _ in 0..count {
             if below == 0 || below >= count {
@@ -371,7 +372,7 @@ unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usiz
             if is_timed_by_core(called) {
                 return below;
             }
-            below = (&raw const (*called).previous_by_core).read_volatile() as usize;
+            below = load(&raw const (*called).previous_by_core) as usize;
         }
     }
     index
@@ -403,10 +404,10 @@ unsafe fn place(
     // SAFETY: the block has so many initialised nodes, which are never freed.
     let found = unsafe {
         let nodes = innermost.block.nodes().cast_const();
-        let hidden = usize::from((&raw const (*nodes).hidden).cast::<u8>().read_volatile() != 0);
+        let hidden = usize::from(load((&raw const (*nodes).hidden).cast::<u8>()) != 0);
         let mut indices = 0..setup.count;
         indices
-            .find(|i| (&raw const (*nodes.add(*i)).plan_node_id).read_volatile() == plan_node_id)
+            .find(|i| load(&raw const (*nodes.add(*i)).plan_node_id) == plan_node_id)
             .and_then(|i| u16::try_from(i.checked_sub(hidden)?).ok())
     };
     if !innermost.is_still() {

@@ -1,5 +1,6 @@
 //! What a statement publishes of itself, beside its nodes.
 
+use crate::pg::border::shared::load;
 use rowsource_core::blocks::Generation;
 use rowsource_core::clock::{Source, elapsed};
 use rowsource_core::model::PlanKey;
@@ -143,7 +144,7 @@ impl Header {
         for (i, word) in words.iter_mut().enumerate() {
             // SAFETY: the setup has so many words, which are initialised. The owner may change each
             // meanwhile, as a whole.
-            *word = unsafe { from.add(i).read_volatile() };
+            *word = unsafe { load(from.add(i)) };
         }
         // SAFETY: the sizes are the same, and all fields are numbers, for which all bits are valid.
         unsafe { std::mem::transmute(words) }

@@ -12,7 +12,7 @@ use super::header::{Header, Setup};
 use crate::pg::hot::node::Node;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::{self, LiveMemory};
 use pgrx::{pg_guard, pg_sys};
 use rowsource_core::blocks::{BlockId, Slot};
@@ -86,7 +86,10 @@ fn own(memory: &LiveMemory) -> Option<&'static Area> {
         }
         // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
         // `contained` catches errors.
-        let Some(area) = contained(|| unsafe { area::take(memory) }).ok().flatten() else {
+        let Some(area) = unsafe { contained(Unlocked::promised(), || area::take(memory)) }
+            .ok()
+            .flatten()
+        else {
             OWN.has_no_area.begin();
             return None;
         };
@@ -281,7 +284,8 @@ fn found(memory: &LiveMemory, area: &Area, kind: usize) -> Option<(usize, BlockI
 #[cold]
 fn made(memory: &LiveMemory, kind: usize) -> Option<BlockId> {
     // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
-    let address = contained(|| unsafe { memory.allocate(kind, block::size(kind)) }).ok()??;
+    let address =
+        unsafe { contained(Unlocked::promised(), || memory.allocate(kind, block::size(kind))) }.ok()??;
     BlockId::new(address, kind)
 }
 
@@ -296,14 +300,16 @@ fn claimed(memory: &LiveMemory, own: &Area, kind: usize, fits: &dyn Fn(BlockId) 
         let mut claimed = None;
         // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
         // `contained` catches errors.
-        let found = contained(|| unsafe {
-            area::each(memory, |_, area| {
-                if !std::ptr::eq(area, own) {
-                    claimed = claimed_from(memory, area, is_wanted);
-                }
-                claimed.is_some()
-            });
-        });
+        let found = unsafe {
+            contained(Unlocked::promised(), || {
+                area::each(memory, |_, area| {
+                    if !std::ptr::eq(area, own) {
+                        claimed = claimed_from(memory, area, is_wanted);
+                    }
+                    claimed.is_some()
+                });
+            })
+        };
         found.ok().and(claimed)
     };
     claim(&|id| id.kind() == kind && fits(id)).or_else(|| claim(&|id| id.kind() > kind && fits(id)))

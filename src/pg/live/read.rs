@@ -10,6 +10,7 @@ use super::block::{Block, Need};
 use super::cut::Cut;
 use super::header::{Setup, State};
 use super::wish;
+use crate::pg::border::shared::load;
 use crate::pg::compat;
 use crate::pg::hot::account::Usage;
 use crate::pg::hot::node::Node;
@@ -238,7 +239,7 @@ fn copy(
     let (place, size) = block.description(id.kind());
     let mut bytes: Vec<u8> = memory::with_room(size);
     // SAFETY: the description is in the block.
-    bytes.extend((0..size).map(|i| unsafe { place.add(i).read_volatile() }));
+    bytes.extend((0..size).map(|i| unsafe { load(place.add(i)) }));
     if !slot.has(id) || !block.header.generation.is_still(generation) {
         return None;
     }
@@ -311,7 +312,7 @@ unsafe fn copy_nodes(from: *const Node, count: usize) -> Vec<MaybeUninit<Node>> 
         unsafe {
             let (from, to) = (from.add(i).cast::<u64>(), node.as_mut_ptr().cast::<u64>());
             for word in 0..WORDS {
-                to.add(word).write(from.add(word).read_volatile());
+                to.add(word).write(load(from.add(word)));
             }
         }
         nodes.push(node);
@@ -341,14 +342,14 @@ fn hot(area: &Area) -> Option<HotCopy> {
                 (copy_words(buffers), copy_words(wal));
             (compat::buffers(&buffers), compat::wal(&wal))
         });
-        let last = (&raw const (*hot).last).cast::<u64>().read_volatile();
-        let before = match (&raw const (*hot).before_mark).cast::<u64>().read_volatile() {
+        let last = load((&raw const (*hot).last).cast::<u64>());
+        let before = match load((&raw const (*hot).before_mark).cast::<u64>()) {
             0 => last,
             before => before,
         };
         Some(HotCopy {
             before,
-            account: (&raw const (*hot).current).read_volatile().get().usage().addr(),
+            account: load(&raw const (*hot).current).get().usage().addr(),
             charged: (compat::buffers(&charged.buffers), compat::wal(&charged.wal)),
             counters,
         })
@@ -367,7 +368,7 @@ pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
     unsafe {
         let (from, to) = (from.cast::<u64>(), value.as_mut_ptr().cast::<u64>());
         for word in 0..size_of::<T>() / 8 {
-            to.add(word).write(from.add(word).read_volatile());
+            to.add(word).write(load(from.add(word)));
         }
         value.assume_init()
     }

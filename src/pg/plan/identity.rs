@@ -8,22 +8,20 @@
 use super::temporary;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::model::PlanId;
 
 /// Returns the number of a walked plan.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
-pub unsafe fn by_oids(found: &[Found]) -> PlanId {
+pub unsafe fn by_oids(found: &[Found]) -> i64 {
     // SAFETY: `found` comes from a live plan state tree, by the caller's promise.
-    let number = unsafe {
+    unsafe {
         if temporary::session_has_tables() {
             own_id_with_temporary_tables(found)
         } else {
             own_id::<false>(found)
         }
-    };
-    PlanId { number, shape: 0 }
+    }
 }
 
 /// Computes pg_rowsource's number of a plan in a session that has temporary tables.

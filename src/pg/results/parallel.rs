@@ -11,7 +11,7 @@ use crate::guc;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::gate::Gate;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
@@ -194,7 +194,7 @@ impl Channel {
         unsafe {
             if !self.is_mapped() {
                 let size = Mapped::size(count, workers);
-                let segment = contained(|| {
+                let segment = contained(Unlocked::promised(), || {
                     let segment = pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32);
                     if !segment.is_null() {
                         pg_sys::dsm_pin_mapping(segment);
@@ -322,7 +322,7 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
     // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else is used, the segment
     // is checked to be the leader's channel, and large enough.
     unsafe {
-        let attached = contained(|| {
+        let attached = contained(Unlocked::promised(), || {
             let segment = match pg_sys::dsm_find_mapping(handle) {
                 segment if segment.is_null() => pg_sys::dsm_attach(handle),
                 segment => segment,

@@ -1,9 +1,10 @@
 //! What each worker of a parallel statement did, if the statement fails.
 //!
-//! Core collects the counts of workers when a Gather is shut down. If an error ends the statement before, it never does, and ends the
-//! workers that still run. So each worker also leaves its counts in the leader's channel: when it has completed, in the handler of its own
-//! error, or before it exits. The leader reads them when an error ends the statement, and copies those of workers that still run,
-//! as the view of running statements does. `core::gate` decides who counts a worker.
+//! Core collects the counts of workers when a Gather is shut down. If an error ends the statement before, it
+//! never does, and ends the workers that still run. So each worker also leaves its counts in the leader's
+//! channel: when it has completed, in the handler of its own error, or before it exits. The leader reads them
+//! when an error ends the statement, and copies those of workers that still run, as the view of running
+//! statements does. `core::gate` decides who counts a worker.
 
 use super::export;
 use super::node_table::{NodeRef, NodeTable};
@@ -12,7 +13,7 @@ use crate::pg::compat;
 use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::gate::{Found, Gate};
@@ -20,16 +21,17 @@ use rowsource_core::model::NodeStats;
 use rowsource_core::results::Scratch;
 use std::time::Duration;
 
-/// How often a leader looks in all whether workers have counted, and how long it waits each time. A worker counts in microseconds, if a
-/// processor is free.
+/// How often a leader looks in all whether workers have counted, and how long it waits each time. A worker
+/// counts in microseconds, if a processor is free.
 const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Adds to core's counts what workers did that core has not collected. If `core_alive`, also keeps the part of each worker where core
-/// would.
+/// Adds to core's counts what workers did that core has not collected. If `core_alive`, also keeps the part
+/// of each worker where core would.
 ///
 /// # Safety
-/// An error is ending the statement of these nodes, whose plan states must be live. So must be their memory contexts.
+/// An error is ending the statement of these nodes, whose plan states must be live. So must be their memory
+/// contexts.
 pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
     let mut tries = TRIES;
     for (i, gather) in nodes.iter().enumerate() {
@@ -61,10 +63,12 @@ pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
     }
 }
 
-/// Adds a worker's part to core's counts of a node. If `kept` workers have room where core keeps such parts, keeps it there.
+/// Adds a worker's part to core's counts of a node. If `kept` workers have room where core keeps such parts,
+/// keeps it there.
 ///
 /// # Safety
-/// The plan state of the node must be live, and the part mapped. If any are `kept`, the statement's memory contexts must be live.
+/// The plan state of the node must be live, and the part mapped. If any are `kept`, the statement's memory
+/// contexts must be live.
 unsafe fn collect_part(node: NodeRef, part: *mut Part, worker: usize, kept: Option<usize>) {
     let ps = node.plan_state();
     // SAFETY: the caller promises it.
@@ -79,12 +83,14 @@ unsafe fn collect_part(node: NodeRef, part: *mut Part, worker: usize, kept: Opti
     }
 }
 
-/// Charges a Gather with what its workers used, as core does when they end. A Hash above it is called by core, which counts for itself.
+/// Charges a Gather with what its workers used, as core does when they end. A Hash above it is called by
+/// core, which counts for itself.
 ///
 /// # Safety
 /// The plan states must be live, and the part mapped. Nobody may write it.
 unsafe fn charge(nodes: &NodeTable, gather: NodeRef, part: *mut Part) {
-    // SAFETY: the caller promises it. The instrumentation of a node is null or lives as long as its plan state.
+    // SAFETY: the caller promises it. The instrumentation of a node is null or lives as long as its plan
+    // state.
     unsafe {
         if info(gather).is_none_or(|info| info.finished) {
             return;
@@ -106,7 +112,8 @@ unsafe fn charge(nodes: &NodeTable, gather: NodeRef, part: *mut Part) {
     }
 }
 
-/// Returns how many workers of a Gather core may not have collected: none if it has shut the Gather down, which it does once.
+/// Returns how many workers of a Gather core may not have collected: none if it has shut the Gather down,
+/// which it does once.
 ///
 /// # Safety
 /// The plan state of the node must be live.
@@ -122,8 +129,8 @@ unsafe fn uncollected(node: NodeRef) -> usize {
 /// The plan state of the node must be live.
 unsafe fn info<'a>(node: NodeRef<'a>) -> Option<&'a pg_sys::ParallelExecutorInfo> {
     let ps = node.plan_state();
-    // SAFETY: the plan state is live by the caller's promise, and of the type that its tag says. What it refers to is live until core
-    // shuts it down.
+    // SAFETY: the plan state is live by the caller's promise, and of the type that its tag says. What it
+    // refers to is live until core shuts it down.
     unsafe {
         let info = match tree::tag(ps) {
             NodeTag::T_GatherState => (*ps.cast::<pg_sys::GatherState>()).pei,
@@ -149,7 +156,8 @@ fn above(nodes: &NodeTable, node: NodeRef) -> impl Iterator<Item = usize> {
     std::iter::successors(parent(node), move |above| parent(nodes.get(*above)))
 }
 
-/// Has a worker's part counted: waits while the worker counts, and counts a copy if it runs. Returns whether the parts are complete.
+/// Has a worker's part counted: waits while the worker counts, and counts a copy if it runs. Returns whether
+/// the parts are complete.
 fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> bool {
     loop {
         match gate.found() {
@@ -159,7 +167,11 @@ fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> boo
                 continue;
             }
             Found::Running(pid) => {
-                let copied = contained(|| live::copy_of(pid)).ok().flatten();
+                // SAFETY: an error has ended the statement, or the session exits. What code of PostgreSQL
+                // held when it raised is of no use any more, and the abort of the transaction releases it
+                // too.
+                let unlocked = unsafe { Unlocked::promised() };
+                let copied = contained(unlocked, || live::copy_of(pid)).ok().flatten();
                 if let Some((running, scratch)) = copied
                     && gate.close(pid)
                 {

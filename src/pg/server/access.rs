@@ -1,6 +1,8 @@
 //! Returns users and databases, and checks privileges.
 
 use super::encoding::{from_database, to_database};
+use crate::pg::border::shared::load;
+use crate::pg::border::unguarded;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
@@ -94,13 +96,13 @@ pub fn search_path() -> Vec<String> {
 /// Returns the current user.
 pub fn user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
-    unsafe { super::unguarded::GetUserId() }.to_u32()
+    unsafe { unguarded::GetUserId() }.to_u32()
 }
 
 /// Returns the user of the session's statements: the current user, if no function with other rights is running.
 pub fn session_user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
-    unsafe { super::unguarded::GetOuterUserId() }.to_u32()
+    unsafe { unguarded::GetOuterUserId() }.to_u32()
 }
 
 /// Returns this session's database.
@@ -142,7 +144,7 @@ fn role_of_process(pid: i32) -> Option<u32> {
     // entry of the list of processes, which stays mapped. Its process may end meanwhile, so the field is read as one word.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid).cast_const();
-        (!process.is_null()).then(|| (&raw const (*process).roleId).read_volatile().to_u32())
+        (!process.is_null()).then(|| load(&raw const (*process).roleId).to_u32())
     }
 }
 

@@ -1,7 +1,8 @@
 //! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it
 //! was before.
 
-use super::{HeldInterrupts, unguarded};
+use super::HeldInterrupts;
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_int};
@@ -185,6 +186,7 @@ impl Others {
 ///
 /// # Safety
 /// A transaction must be in progress.
+#[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
 unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
     // SAFETY: an active snapshot is live.
     unsafe {

@@ -4,10 +4,10 @@
 //! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
 //! which is released if the work fails.
 
-use super::backend_local::BackendLocal;
 use super::before::Before;
 use super::pg_try::is_request;
-use super::unguarded;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::unguarded;
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -19,12 +19,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
     BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
-/// Runs a body that may raise an error while it holds lightweight locks. On an error, releases the locks and all resources
-/// of the body, and returns the error's message.
+/// The promise that this process holds no lightweight lock, and that its code is outside of any FFI boundary.
+#[derive(Clone, Copy)]
+pub struct Unlocked(());
+
+impl Unlocked {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// It must hold wherever the result is used.
+    #[inline(always)]
+    pub const unsafe fn promised() -> Unlocked {
+        Unlocked(())
+    }
+}
+
+/// Runs a body that may raise an error while it holds lightweight locks. On an error, releases all locks, which are those
+/// of the body, and all of its resources, and returns the error's message.
 ///
-/// The body must leave no resources with its owner: it must pin shared memory that stays mapped. The caller must hold no
-/// lightweight lock.
-pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+/// The body must leave no resources with its owner: it must pin shared memory that stays mapped.
+pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> {
     // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner is current
     // again before this one is released, whether the body succeeds or fails.
     unsafe {
@@ -219,7 +233,7 @@ unsafe fn release(owner: pg_sys::ResourceOwner, commit: bool, toplevel: bool) {
     // SAFETY: nothing else uses the owner, by the caller's promise. The current owner is restored.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
-        let _ = server::caught(|| {
+        server::attempt("release what it used", || {
             for phase in [
                 RESOURCE_RELEASE_BEFORE_LOCKS,
                 RESOURCE_RELEASE_LOCKS,

@@ -1,6 +1,7 @@
 //! Catches errors, returns their messages, and handles interrupts.
 
-use super::backend_local::BackendLocal;
+use super::memory;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use std::any::Any;
@@ -17,6 +18,39 @@ pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
         held.restore();
         note_panic(&**error);
     })
+}
+
+/// Runs work that the library does beside a user's statement, and that must not fail the statement. An error
+/// is noted ([`note_error`]). `what` is what could not be done then.
+#[inline(always)]
+pub fn attempt<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
+    caught(work).map_err(|error| note_error(what, &*error)).ok()
+}
+
+/// Counts an error that was caught and that no user sees. The server's log names the first one of a session.
+#[cold]
+#[inline(never)]
+pub fn note_error(what: &str, error: &(dyn Any + Send)) {
+    // Nothing is left to be done if this fails too.
+    let _ = caught(|| {
+        if let Some(count) = ON_ERROR.get() {
+            count();
+        }
+        if !IS_LOGGED.get() && memory::has_headroom(0) {
+            IS_LOGGED.set(true);
+            log_alone(&format!("pg_rowsource could not {what}: {}", message(error)));
+        }
+    });
+}
+
+/// What counts the errors that no user sees.
+static ON_ERROR: BackendLocal<Cell<Option<fn()>>> = BackendLocal::new(Cell::new(None));
+/// The session has logged one.
+static IS_LOGGED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Has a function called for each error that no user sees. It must not raise.
+pub fn on_error(count: fn()) {
+    ON_ERROR.set(Some(count));
 }
 
 /// What is called when a panic of the library was caught.

@@ -1,6 +1,6 @@
 //! Main shared memory, if the server preloads the library: PostgreSQL's hooks for it, installed once for all parts of the extension.
 
-use super::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::cell::{Cell, RefCell};
@@ -51,6 +51,7 @@ fn parts() -> impl Iterator<Item = MainMemory> {
     reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
+#[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe extern "C-unwind" fn shmem_request() {
     // SAFETY: PostgreSQL calls this hook when libraries may request shared memory. The previous hook expects the same.
     unsafe {
@@ -72,6 +73,7 @@ unsafe extern "C-unwind" fn shmem_request() {
     reason = "pg_guard makes an inner function that has no doc comment"
 )]
 #[pg_guard]
+#[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe extern "C-unwind" fn shmem_startup() {
     // SAFETY: PostgreSQL calls this hook to set up shared memory, as the parts and the previous hook expect.
     unsafe {

@@ -16,7 +16,7 @@
 //!
 //! The reserve is larger than everything that is allocated between two of these checks.
 
-use super::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use dlmalloc::{Allocator, Dlmalloc};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::clock::system;

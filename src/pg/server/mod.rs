@@ -2,10 +2,9 @@
 //!
 //! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
 //!   and `before` makes all as it was when that fails;
-//! * `unguarded` declares functions of PostgreSQL that are called without pgrx's guard;
 //! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
 //!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile` reads and writes statistics files;
-//! * `memory` is Rust's allocator, `backend_local` holds state that needs no lock, `main_memory` requests main shared memory;
+//! * `memory` is Rust's allocator, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
 //!   `stop` whether the server stops;
@@ -13,7 +12,6 @@
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
 mod access;
-pub mod backend_local;
 mod before;
 pub mod columns;
 pub mod contained;
@@ -33,9 +31,9 @@ pub mod statfile;
 mod stop;
 pub mod switch;
 mod time;
-pub mod unguarded;
 mod user_error;
 
+pub use crate::pg::border::{backend_local, unguarded};
 pub use access::{
     command_name, database_exists, database_id, database_name, database_oid, find_database, may_see,
     may_see_activity, may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid,
@@ -44,7 +42,8 @@ pub use access::{
 };
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{
-    HeldInterrupts, caught, check_for_interrupts, is_interrupted, log_alone, message, note_panic, on_panic,
+    HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,
+    note_panic, on_error, on_panic,
 };
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{

@@ -1,6 +1,6 @@
 //! Reads moments that users write as text.
 
-use super::contained::contained;
+use super::contained::{Unlocked, contained};
 use super::{fail, from_database, now, to_database};
 use pgrx::{PgSqlErrorCode, direct_function_call_as_datum, pg_sys};
 use std::ffi::{CStr, CString};
@@ -63,7 +63,12 @@ fn read(input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum, text: &str)
     ]
     .map(Some);
     // SAFETY: the input functions of these types read a C string, an OID that they ignore, and a modifier.
-    contained(|| unsafe { direct_function_call_as_datum(input, &arguments) }).ok()?
+    unsafe {
+        contained(Unlocked::promised(), || {
+            direct_function_call_as_datum(input, &arguments)
+        })
+    }
+    .ok()?
 }
 
 /// Returns the length of an interval in microseconds. A month has 30 days.

@@ -1,7 +1,7 @@
 //! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and does not
 //! change the error.
 
-use super::unguarded;
+use crate::pg::border::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -21,6 +21,7 @@ use std::ffi::CStr;
 /// * Neither `restore` nor `afterwards` may raise or panic.
 /// * `restore` must not change PostgreSQL's record of the error.
 #[inline(always)]
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
     // before the jump buffer was made, and have not changed since.

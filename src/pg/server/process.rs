@@ -1,6 +1,6 @@
 //! Returns facts about this process and its state.
 
-use super::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 
 /// Returns whether this process is a parallel worker.

@@ -3,7 +3,7 @@
 //! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
 //! writes more to a file.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::moment::{self, interval_us};
 use crate::pg::server::{self, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};

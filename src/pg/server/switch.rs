@@ -12,10 +12,10 @@
 //! A word says since when the switch is off; a negative one says since when it is on again, and 0 that it was
 //! never off. So equal words mean that nothing has changed in between.
 
-use super::backend_local::BackendLocal;
 use super::process::{is_parallel_worker, is_postmaster};
 use super::time::{message_time, now};
 use super::user_error::fail;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 use std::sync::atomic::AtomicI64;

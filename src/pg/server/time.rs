@@ -1,6 +1,7 @@
 //! Returns times of day, in microseconds since 2000-01-01 UTC.
 
-use super::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::unguarded;
 use rowsource_core::clock::Source;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -8,13 +9,13 @@ use std::ffi::CStr;
 /// Returns the current time.
 pub fn now() -> i64 {
     // SAFETY: the function has no preconditions.
-    unsafe { super::unguarded::GetCurrentTimestamp() }
+    unsafe { unguarded::GetCurrentTimestamp() }
 }
 
 /// Returns when the server began to process the client's current message.
 pub fn message_time() -> i64 {
     // SAFETY: the function has no preconditions.
-    unsafe { super::unguarded::GetCurrentStatementStartTimestamp() }
+    unsafe { unguarded::GetCurrentStatementStartTimestamp() }
 }
 
 /// The seconds between 1970 and 2000.

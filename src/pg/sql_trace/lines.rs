@@ -115,7 +115,7 @@ impl Statement<'_> {
 fn cursor_or_none(statement: &Statement) -> u64 {
     match cursors::recent(statement.queryid) {
         Some(cursor) => cursor,
-        None => server::caught(|| cursor(statement)).unwrap_or(0),
+        None => server::attempt("describe a cursor", || cursor(statement)).unwrap_or(0),
     }
 }
 
@@ -225,7 +225,7 @@ pub fn flush_if_failed() {
 /// Writes the lines of calls that have failed: that must wait until their transaction was rolled back.
 fn flush_failed(depth: u64) {
     if FAILED.replace(false) {
-        let _ = server::caught(|| session::flush(depth == 0));
+        server::attempt("write the trace file", || session::flush(depth == 0));
     }
 }
 
@@ -242,7 +242,7 @@ pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
                 && hot::is_open() =>
         {
             hot::set_call(began.outer_depth, began.outer);
-            server::caught(|| cursor(statement)).unwrap_or(0)
+            server::attempt("describe a cursor", || cursor(statement)).unwrap_or(0)
         }
         _ => began.cursor,
     };
@@ -278,7 +278,7 @@ pub fn end_as(began: &Began, statement: &Statement) {
     // The statement is described at the level of the call.
     hot::set_call(began.outer_depth, began.outer);
     let cursor = match began.switch.is_still_on() {
-        true => server::caught(|| cursor(statement)).unwrap_or(0),
+        true => server::attempt("describe a cursor", || cursor(statement)).unwrap_or(0),
         false => 0,
     };
     end(&Began { cursor, ..*began }, None, Ended::default());
@@ -309,7 +309,7 @@ fn line(phase: Phase, cursor: u64, depth: u64, before: Option<&Used>, after: &Us
 /// file, so that the lines of a statement are in the file of its text.
 fn flush_if_due(has_ended: bool) {
     if has_ended || hot::with_buffer(|buffer| buffer.room() < buffer.size() / 2) == Some(true) {
-        let _ = server::caught(|| session::flush(has_ended));
+        server::attempt("write the trace file", || session::flush(has_ended));
     }
 }
 
@@ -322,7 +322,7 @@ pub fn parsed(statement: &Statement) {
     let used = Used::now();
     let depth = statement.depth();
     flush_failed(hot::depth());
-    let cursor = server::caught(|| cursor(statement)).unwrap_or(0);
+    let cursor = server::attempt("describe a cursor", || cursor(statement)).unwrap_or(0);
     // If only single statements are written, it is not known when the statement before has ended.
     let is_known = depth == 0 && !level::is_selective();
     let before = is_known.then(|| used.before(used.message_came())).flatten();

@@ -68,7 +68,7 @@ pub fn ready() -> bool {
     }
     let is_due =
         SESSION.failed_at.get() == 0 || hot::now_us().saturating_sub(SESSION.failed_at.get()) >= RETRY_US;
-    is_due && may_be_traced() && server::caught(open).unwrap_or(false)
+    is_due && may_be_traced() && server::attempt("open the trace file", open).unwrap_or(false)
 }
 
 /// Returns whether this process runs the statements of a client.
@@ -430,7 +430,7 @@ unsafe extern "C-unwind" fn before_unmapping(_code: c_int, _argument: pg_sys::Da
 /// # Safety
 /// Only PostgreSQL may call this.
 unsafe extern "C-unwind" fn at_exit(_code: c_int, _argument: pg_sys::Datum) {
-    let _ = server::caught(close);
+    server::attempt("end the trace file", close);
 }
 
 /// Writes that a transaction has ended.

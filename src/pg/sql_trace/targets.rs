@@ -72,7 +72,7 @@ pub fn begins() -> bool {
 #[cold]
 #[inline(never)]
 fn look() -> bool {
-    let _ = server::caught(|| {
+    server::attempt("look at the trace targets", || {
         attach();
         lines::flush_if_failed();
         if let Some(shared) = STATE.shared.get() {

@@ -57,6 +57,10 @@ pub(super) fn set_attached(store: Store) {
 /// # Safety
 /// * `lock` must point to a lock that this process does not hold.
 /// * `body` must not raise: then the lock would not be released.
+#[allow(
+    ffi_unwind_calls,
+    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body: impl FnOnce() -> T) -> T {
     let mode = if exclusive {
         pg_sys::LWLockMode::LW_EXCLUSIVE

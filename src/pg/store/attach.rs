@@ -6,7 +6,7 @@ use super::entry::{Entry, NODE_SIZE};
 use super::{file, pending, reserve, room, saving};
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::FILE_FORMAT;
@@ -88,7 +88,9 @@ fn attach_as(is_worker: bool) {
         // `TopMemoryContext`, so it stays valid as long as the mapping.
         let attached = unsafe {
             let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-            let attached = contained(|| make_or_attach(control::find_or_make(&registered_name())));
+            let attached = contained(Unlocked::promised(), || {
+                make_or_attach(control::find_or_make(&registered_name()))
+            });
             pg_sys::MemoryContextSwitchTo(context);
             attached
         };
@@ -183,7 +185,7 @@ unsafe fn load_and_take_buffer(store: &Store, is_worker: bool) {
         }
         file::load(store);
         if !is_worker {
-            let _ = contained(|| pending::attach_backend(store));
+            let _ = contained(Unlocked::promised(), || pending::attach_backend(store));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! the free blocks of any other plan. With large objects of many sizes, fragmentation would waste the memory: PostgreSQL's
 //! allocator returns a segment to the system only when the segment is empty.
 
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::model::NodeTotals;
@@ -55,7 +55,7 @@ pub(super) unsafe fn make<T: Stored>(
         // the header and the values, and nobody else knows it yet. `contained` catches errors. Then the
         // blocks made so far are freed, and nobody else knows them.
         unsafe {
-            let made = contained(|| {
+            let made = contained(Unlocked::promised(), || {
                 let made = pg_sys::dsa_allocate_extended(area, size, flags);
                 (made, pg_sys::dsa_get_address(area, made))
             });
@@ -100,7 +100,7 @@ pub(super) enum NoMemory {
 pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     if first != 0 {
         // SAFETY: the caller ensures that nobody else knows the chain. `contained` catches errors.
-        let _ = contained(|| unsafe { free_raising(area, first) });
+        let _ = unsafe { contained(Unlocked::promised(), || free_raising(area, first)) };
     }
 }
 
@@ -128,6 +128,10 @@ pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::ds
 /// * The caller must be inside an FFI boundary: this raises if a block cannot be mapped.
 /// * During the call, the chain must not be freed, and nobody but `visit` may change its values.
 #[inline(always)]
+#[allow(
+    ffi_unwind_calls,
+    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn each<T: Stored>(
     area: *mut pg_sys::dsa_area,
     first: pg_sys::dsa_pointer,

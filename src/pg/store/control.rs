@@ -58,6 +58,8 @@ pub(super) struct Control {
     pub trace: SharedTrace,
     pub presence: Presence,
     pub stops: SharedStops,
+    /// Errors of the library that no user saw.
+    pub errors: AtomicU64,
     /// The targets of the SQL trace, with a lock of their own.
     pub targets: SharedTargets,
     pub event_names: EventNames,
@@ -248,12 +250,17 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
     }
 }
 
+/// Returns the control block, if this process knows it.
+fn found() -> Option<&'static Control> {
+    // SAFETY: the pointer is null, or that of the control block, which stays mapped until the process exits.
+    unsafe { known().as_ref() }
+}
+
 /// Writes to the server's log that there is no more shared memory: once while the server runs.
 pub(super) fn log_no_memory(message: &str) {
     /// Used if there is no control block: once per session.
     static LOGGED: AtomicBool = AtomicBool::new(false);
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    let logged = unsafe { known().as_ref() }.map_or(&LOGGED, |control| &control.logged);
+    let logged = found().map_or(&LOGGED, |control| &control.logged);
     if !logged.swap(true, Relaxed) {
         server::log_alone(&format!(
             "pg_rowsource got no more shared memory: {message}; it keeps the plans that fit, and counts executions of other plans as refused in rowsource_info()"
@@ -261,10 +268,17 @@ pub(super) fn log_no_memory(message: &str) {
     }
 }
 
+/// Counts an error that no user sees, if this process knows the control block. That is unmapped when the
+/// process exits.
+pub(super) fn count_error() {
+    if let Some(control) = found().filter(|_| !server::is_exiting()) {
+        control.errors.fetch_add(1, Relaxed);
+    }
+}
+
 /// Returns whether another process is making the store, or loading its file.
 pub(super) fn is_being_made() -> bool {
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    unsafe { known().as_ref() }.is_some_and(|control| {
+    found().is_some_and(|control| {
         let maker = control.maker.pid();
         maker != 0 && maker != server::pid() && server::is_alive(maker)
     })

@@ -8,7 +8,7 @@ pub(super) mod exemplars;
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
 use crate::pg::compat;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{memory, unguarded};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -169,6 +169,10 @@ impl Memory {
 ///
 /// # Safety
 /// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+#[allow(
+    ffi_unwind_calls,
+    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are changed only
     // under the entry's own lock, which `locked` takes.
@@ -266,7 +270,7 @@ pub(super) unsafe fn insert_or_update(
         let memory =
             Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
         let mut taken = false;
-        let kept = contained(|| {
+        let kept = contained(Unlocked::promised(), || {
             locked_by_control(store, || {
                 // Another session may have inserted this plan in the meantime.
                 pg_guard_ffi_boundary(|| update(store, key, batch)).is_some() || {
@@ -314,6 +318,10 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+#[allow(
+    ffi_unwind_calls,
+    reason = "it is inside of a boundary, and the frames up to it are plain"
+)]
 pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are read under
     // the entry's own lock.

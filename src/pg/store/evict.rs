@@ -2,7 +2,7 @@
 
 use super::access::{Store, locked_by_control};
 use super::entry;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use rowsource_core::eviction::{Candidate, least_valuable};
 use rowsource_core::model::{Batch, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
     // control block stays mapped until the process ends.
     unsafe {
         let control = &*store.control;
-        let _ = contained(|| {
+        let _ = contained(Unlocked::promised(), || {
             locked_by_control(store, || {
                 if only_if_full && !control.is_full() {
                     return;
@@ -54,6 +54,8 @@ pub(super) unsafe fn add_to_others(store: &Store, key: &PlanKey, batch: &Batch) 
     // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and releases the lock.
     unsafe {
         let evicted = &(*store.control).evicted;
-        let _ = contained(|| locked_by_control(store, || evicted.add_executions(key, &totals)));
+        let _ = contained(Unlocked::promised(), || {
+            locked_by_control(store, || evicted.add_executions(key, &totals))
+        });
     }
 }

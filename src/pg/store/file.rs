@@ -9,7 +9,7 @@ use super::entry::{self, NewPlan};
 use super::evicted::Saved;
 use super::{exemplars, observe};
 use crate::guc;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
@@ -118,9 +118,13 @@ pub(super) unsafe fn load(store: &Store) {
         };
         let Some(head) = file.next::<Head>() else { return };
         control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
-        let _ = contained(|| locked_by_control(store, || control.evicted.load(&head.evicted)));
+        let _ = contained(Unlocked::promised(), || {
+            locked_by_control(store, || control.evicted.load(&head.evicted))
+        });
         if let Some(saved) = &head.flips {
-            let _ = contained(|| control.flips.with_table(|table| table.restore(saved)));
+            let _ = contained(Unlocked::promised(), || {
+                control.flips.with_table(|table| table.restore(saved))
+            });
         }
         for (event, name) in &head.events {
             control.event_names.learn(*event, name);
@@ -145,7 +149,7 @@ pub(super) unsafe fn load(store: &Store) {
                     });
             if kept {
                 room -= 1;
-                let by_oids = plan.key.with_plan(by_oids, 0);
+                let by_oids = plan.key.with_plan(by_oids);
                 planids::note(control::planids(store.control), &by_oids, plan.key.planid);
                 observe::loaded_plan(store, &plan.key);
                 if !plan.exemplars.is_empty() {
@@ -160,7 +164,7 @@ pub(super) unsafe fn load(store: &Store) {
                         .evicted
                         .add_plan(&plan.key, &totals, control.reached_limit())
                 };
-                let _ = contained(|| locked_by_control(store, evict));
+                let _ = contained(Unlocked::promised(), || locked_by_control(store, evict));
             }
         }
         control.evicted.log_first();

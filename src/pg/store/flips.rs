@@ -60,6 +60,10 @@ impl SharedFlips {
     /// # Safety
     /// * The caller must be inside an FFI boundary, and not hold the lock of the table.
     /// * `body` must not raise: then the lock would not be released.
+    #[allow(
+        ffi_unwind_calls,
+        reason = "the caller is inside of a boundary, and the frames up to it are plain"
+    )]
     unsafe fn locked<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
         // SAFETY: the exclusive lock ensures that this is the only reference to the table, in all processes.
         unsafe {

@@ -8,7 +8,7 @@ use super::reserve::zeroed;
 use super::room;
 use super::targets::SharedTargets;
 use crate::pg::compat;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::memory;
 use pgrx::pg_sys;
 use rowsource_core::blocks::{Charge, Room};
@@ -51,7 +51,7 @@ pub fn attach_worker() {
     // so it stays valid as long as the mapping.
     let area = unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let area = contained(|| {
+        let area = contained(Unlocked::promised(), || {
             let control: *mut Control = control::find_or_make(&registered_name());
             (*control).made.load(Acquire).then(|| {
                 let area = pg_sys::dsa_attach((*control).pending_area);
@@ -100,7 +100,7 @@ fn control() -> Option<&'static Control> {
     // process ends.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let control = contained(|| control::find_or_make(&registered_name()));
+        let control = contained(Unlocked::promised(), || control::find_or_make(&registered_name()));
         pg_sys::MemoryContextSwitchTo(context);
         control.ok()?.as_ref()
     }

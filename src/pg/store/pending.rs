@@ -14,7 +14,7 @@ use super::slot_wait::SlotWait;
 use super::{entry, evict};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
@@ -352,15 +352,17 @@ unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
     }
     // SAFETY: the caller is outside of any boundary, and `contained` catches errors. The address is that of a sum, which stays mapped
     // until the process ends.
-    let found = contained(|| unsafe {
-        if sum.0 == 0 {
-            sum.0 = allocate(store, SUM_SIZE);
-        }
-        match sum.0 {
-            0 => std::ptr::null_mut(),
-            address => pg_sys::dsa_get_address(store.pending, address).cast(),
-        }
-    });
+    let found = unsafe {
+        contained(Unlocked::promised(), || {
+            if sum.0 == 0 {
+                sum.0 = allocate(store, SUM_SIZE);
+            }
+            match sum.0 {
+                0 => std::ptr::null_mut(),
+                address => pg_sys::dsa_get_address(store.pending, address).cast(),
+            }
+        })
+    };
     let found = found.unwrap_or(std::ptr::null_mut());
     OWN.sums[at].set(found);
     !found.is_null()
@@ -457,7 +459,7 @@ pub(super) unsafe fn flush_plan(store: &Store, plan: &PlanKey) {
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn flush_free(store: &Store) {
     // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
-    let _ = contained(|| unsafe { flush(store, None, SlotWait::none()) });
+    let _ = unsafe { contained(Unlocked::promised(), || flush(store, None, SlotWait::none())) };
 }
 
 /// Flushes the slots of all sessions. If a plan is given, flushes only its slots.
@@ -528,7 +530,11 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
     // Without memory for the tags, this is true for each plan. An unnecessary lookup only costs its session a little time.
     let may_be_evicted = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
     // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
-    let _ = contained(|| unsafe { each_slot(store, |slot| slot.invalidate(may_be_evicted)) });
+    let _ = unsafe {
+        contained(Unlocked::promised(), || {
+            each_slot(store, |slot| slot.invalidate(may_be_evicted))
+        })
+    };
 }
 
 /// Visits the slots of all sessions.

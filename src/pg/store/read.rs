@@ -4,7 +4,7 @@
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, file, listing, pending, room};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::flips::{Event, Flips};
@@ -27,6 +27,8 @@ pub struct Info {
     /// Plans with a text or predicates that were cut.
     pub truncated: u64,
     pub reset_at: i64,
+    /// Errors of the library that no user saw.
+    pub errors: u64,
 }
 
 /// Returns the keys of all plans, the most recently run first. Returns `None` if there is no shared store.
@@ -104,7 +106,11 @@ pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let store = access::store().filter(|_| access::is_attached())?;
         // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary, as for `description`.
-        let before = contained(|| unsafe { (*store.control).flips.with_table(|table| table.last_plan(key)) });
+        let before = unsafe {
+            contained(Unlocked::promised(), || {
+                (*store.control).flips.with_table(|table| table.last_plan(key))
+            })
+        };
         description(&before.ok()??)
     })
 }
@@ -181,6 +187,7 @@ pub fn info() -> Option<Info> {
                 refused: control.evicted.refused(),
                 truncated: control.truncated.load(Relaxed),
                 reset_at: control.reset_at.load(Relaxed),
+                errors: control.errors.load(Relaxed),
             }
         })
     }

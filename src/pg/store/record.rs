@@ -6,7 +6,7 @@ use super::entry::{self, NewPlan, NoRoom};
 use super::pending::{self, PlanRef, PlanSlot};
 use super::{evict, exemplars, observe};
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction;
@@ -207,7 +207,9 @@ fn update_late(key: &PlanKey, batch: &Batch<'_>) -> bool {
             return false;
         }
         matches!(
-            contained(|| pg_guard_ffi_boundary(|| entry::update(&store, key, batch))),
+            contained(Unlocked::promised(), || pg_guard_ffi_boundary(|| entry::update(
+                &store, key, batch
+            ))),
             Ok(Some(_))
         )
     }
@@ -258,7 +260,9 @@ unsafe fn add_or_insert(
     // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as it requires, and
     // `contained` catches its errors.
     unsafe {
-        let updated = contained(|| pg_guard_ffi_boundary(|| entry::update(store, key, batch)));
+        let updated = contained(Unlocked::promised(), || {
+            pg_guard_ffi_boundary(|| entry::update(store, key, batch))
+        });
         updated.ok().flatten().or_else(|| {
             if description.is_some_and(|description| insert_new(store, key, description, batch)) {
                 return Some(MIN_SLOWEST_MS);

@@ -3,7 +3,8 @@
 
 use super::control::SharedLive;
 use super::room;
-use crate::pg::server::{self, contained::contained};
+use crate::pg::server;
+use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area) {
     let (parts, wanted) = (room::reserved_parts(), room::wanted_parts());
     // SAFETY: the caller promises what the function requires. `contained` catches errors.
-    let address = contained(|| unsafe { zeroed(area, parts * room::first_part()) }).unwrap_or(0);
+    let address =
+        unsafe { contained(Unlocked::promised(), || zeroed(area, parts * room::first_part())) }.unwrap_or(0);
     let reserved = if address == 0 { 0 } else { parts };
     if reserved < wanted {
         server::log_alone(&format!(

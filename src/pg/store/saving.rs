@@ -16,7 +16,7 @@
 use super::control::Control;
 use super::{access, control, entry, file, listing, record};
 use crate::guc;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use crate::pg::tempfile;
 use pgrx::{pg_guard, pg_sys};
@@ -78,7 +78,9 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
 
 /// Runs a function that saves statistics. Logs an error, so that the process can still end.
 fn save_or_log(name: &str, save: impl FnOnce() -> io::Result<()>) {
-    let saved = contained(|| save().map_err(|error| error.to_string()));
+    // SAFETY: the process exits, or the worker ends. It holds no lock, and no boundary is around this.
+    let unlocked = unsafe { Unlocked::promised() };
+    let saved = contained(unlocked, || save().map_err(|error| error.to_string()));
     if let Err(error) = saved.flatten() {
         server::log_alone(&format!(
             "pg_rowsource could not save its statistics to \"{name}\": {error}"

@@ -5,8 +5,10 @@ use super::saving;
 use crate::pg::server::{self, MainMemory};
 use crate::pg::{tempfile, waits};
 
-/// Requests main shared memory. Does nothing in a session that loads the library later.
+/// Requests main shared memory, but not in a session that loads the library later. Has errors counted that no
+/// user sees.
 pub fn init() {
+    server::on_error(control::count_error);
     if server::preloading() {
         server::use_main_memory(MainMemory { size, set_up });
     }

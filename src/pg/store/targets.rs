@@ -80,6 +80,10 @@ impl SharedTargets {
     }
 
     /// Runs a body under the lock. The body must neither raise nor panic: then the lock would not be released.
+    #[allow(
+        ffi_unwind_calls,
+        reason = "the caller is inside of a boundary, and the frames up to it are plain"
+    )]
     fn locked<T>(&self, mode: pg_sys::LWLockMode::Type, body: impl FnOnce() -> T) -> T {
         // SAFETY: the lock was initialized with the list. The callers hold none, and the bodies do not raise.
         unsafe {

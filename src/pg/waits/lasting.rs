@@ -66,7 +66,7 @@ fn met(event: Event) -> Event {
         return lasting;
     }
     // It is known, because a process of this run waited for it.
-    let name = server::caught(|| names::event_names(event)).ok().flatten();
+    let name = server::attempt("name a wait", || names::event_names(event)).flatten();
     let lasting = all().learn(event, name.as_ref().map_or("extension", |(_, name)| name));
     place.set((event, lasting));
     lasting

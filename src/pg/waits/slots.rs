@@ -3,6 +3,7 @@
 //! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has ended stay in its
 //! slot until another process gets its number. So nothing has to run when a process ends.
 
+use crate::pg::border::shared::load;
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
@@ -129,8 +130,11 @@ fn find() {
     // list, which is an array.
     let (word, index) = unsafe {
         let me = pg_sys::MyProc;
+        if me.is_null() {
+            return MINE.set(std::ptr::null());
+        }
         let word = &raw const (*me).wait_event_info;
-        if me.is_null() || !std::ptr::eq(pg_sys::my_wait_event_info, word) {
+        if !std::ptr::eq(pg_sys::my_wait_event_info, word) {
             return MINE.set(std::ptr::null());
         }
         let first = (*pg_sys::ProcGlobal).allProcs;
@@ -201,7 +205,10 @@ pub fn sessions() -> impl Iterator<Item = Session> {
                 true => (*pg_sys::ProcGlobal).allProcs.add(number),
                 false => pg_sys::MyProc,
             };
-            ((*process).procLatch.owner_pid, (*process).roleId.to_u32())
+            (
+                load(&raw const (*process).procLatch.owner_pid),
+                load(&raw const (*process).roleId).to_u32(),
+            )
         };
         (pid != 0 && owner == pid).then(|| Session {
             pid,

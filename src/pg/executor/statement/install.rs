@@ -352,7 +352,7 @@ unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mu
         let slot = wrapper::first_call(ps);
         if let Some(statement) = owner::of((*ps).state) {
             // No guard stands above this frame.
-            let _ = server::caught(|| statement.note_unwrapped());
+            server::attempt("note the nodes of a Gather", || statement.note_unwrapped());
         }
         slot
     }

@@ -345,7 +345,7 @@ impl Statement {
     pub(super) fn on_context_reset(&self) -> bool {
         let current = usage::current();
         if (self.is_unrecorded() || !usage::is_outside(current))
-            && server::caught(|| self.end_outside_hooks(current, false)).is_err()
+            && server::attempt("record a statement", || self.end_outside_hooks(current, false)).is_none()
         {
             return false;
         }

@@ -334,7 +334,9 @@ impl session::LiveStatement for Live<'_> {
 fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
     let (nodes, planid) = (&target.description.decoded().nodes, target.plan.key.planid);
     // SAFETY: the caller passes null or a query that is live.
-    let _ = server::caught(|| unsafe { traced::stats(query, target.planned_as, planid, nodes, stats) });
+    server::attempt("trace a statement", || unsafe {
+        traced::stats(query, target.planned_as, planid, nodes, stats)
+    });
 }
 
 /// Adds the blocks that planning used to what a statement did outside of its nodes.

@@ -65,7 +65,7 @@ pub unsafe fn attach(
         return false;
     }
     // SAFETY: `found` are the plan states of this plan.
-    let plan_id = unsafe { identity::by_oids(&found) };
+    let planid = unsafe { identity::by_oids(&found) };
     let planned_as = match compat::query_id(plan) {
         0 => unnamed::queryid(plan),
         queryid => queryid,
@@ -80,7 +80,7 @@ pub unsafe fn attach(
         server::user_id(),
         server::database_id(),
         queryid,
-        plan_id,
+        planid,
         toplevel,
     );
     let matching = if mode == Mode::RowsourceOnly {
@@ -329,8 +329,8 @@ unsafe fn target(
             &key,
             || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
-            || store::description(&key.with_plan(store::planid(&key)?, 0)),
-            |planid| store::description_or_before(&key.with_plan(planid, 0)),
+            || store::description(&key.with_plan(store::planid(&key)?)),
+            |planid| store::description_or_before(&key.with_plan(planid)),
             found,
         )?
     };
@@ -477,7 +477,7 @@ impl Target {
             let earlier = self.plan.description.borrow().clone();
             let known = Some((&earlier, &self.plan.compared_at));
             let by_oids = self.plan.by_oids;
-            let before = |planid| store::description_or_before(&by_oids.with_plan(planid, 0));
+            let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
             if let Some(described) =
                 describe::description(query, &by_oids, || text, known, || None, before, found)
             {

@@ -23,7 +23,7 @@ impl Statement {
         };
         // If this fails, nothing is known of the workers but what core collects.
         // SAFETY: the caller promises it. The plan states are live.
-        let _ = server::caught(|| unsafe {
+        server::attempt("announce parallel workers", || unsafe {
             let gathers = self
                 .nodes
                 .iter()
@@ -105,7 +105,7 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
     if running.is_null() {
         return;
     }
-    let _ = server::caught(|| {
+    server::attempt("record a statement", || {
         // SAFETY: PostgreSQL does the same next. The statements are live, because their memory is. `leave` or `on_context_reset` removes
         // a statement from this list before its memory is freed.
         unsafe {

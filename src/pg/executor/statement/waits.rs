@@ -173,7 +173,7 @@ fn end_transaction(is_committed: bool) {
     let mut waits = waits::take_outside();
     waits.renumber(lasting::lasting);
     if is_committed && switch::is_on() && !server::is_parallel_worker() {
-        let _ = server::caught(|| {
+        server::attempt("record the waits of a transaction's end", || {
             let is_utility = response::committed() == response::Committed::Utility;
             session::add_late_waits(server::message_time(), &waits, is_utility);
         });

@@ -1,5 +1,5 @@
-//! What an index indexes, as a part of a planid: its table's columns or expressions, its access method, operator classes, collations, order,
-//! uniqueness, INCLUDE and predicate. Its name, and how it is stored, do not count.
+//! What an index indexes, as a part of a planid: its table's columns or expressions, its access method, operator classes and their parameters,
+//! collations, order, uniqueness, INCLUDE and predicate. Its name, and how it is stored, do not count.
 
 use crate::pg::compat;
 use pgrx::pg_sys::{self, Oid, RelationData};
@@ -33,6 +33,11 @@ pub unsafe fn add(index: &RelationData, hash: &mut StableHasher) {
                 let collation = *index.rd_indcollation.add(column);
                 text(name(Object::Collation, collation).as_deref(), hash);
                 hash.number(*index.rd_indoption.add(column) as u32);
+                let options = pg_sys::get_attoptions(row.indexrelid, column as i16 + 1);
+                if !options.is_null() {
+                    let options = pg_sys::OidOutputFunctionCall(pg_sys::F_ARRAY_OUT.into(), options);
+                    hash.text(CStr::from_ptr(options).to_bytes());
+                }
             }
         }
         for column in [pg_sys::Anum_pg_index_indexprs, pg_sys::Anum_pg_index_indpred] {
@@ -112,20 +117,76 @@ impl Names for Table {
         }
     }
 
-    fn constant(&self, type_oid: u32, bytes: &[u8]) -> Option<String> {
-        let oid = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
-        let type_oid = Oid::from(type_oid);
-        // SAFETY: the functions accept any type. A value of an enum is the OID of its label; the function of the cast is PostgreSQL's own,
-        // and returns a C string in the current memory context.
-        unsafe {
-            if pg_sys::type_is_enum(type_oid) {
-                let label =
-                    pg_sys::OidOutputFunctionCall(pg_sys::F_ENUM_OUT.into(), pg_sys::Datum::from(oid));
-                return Some(CStr::from_ptr(label).to_string_lossy().into_owned());
+    fn constant(&self, type_oid: u32, bytes: &[u8], hash: &mut StableHasher) {
+        let own = Oid::from(type_oid);
+        // SAFETY: the functions accept any type.
+        let (element, is_row) = unsafe { (pg_sys::get_element_type(own), pg_sys::type_is_rowtype(own)) };
+        let values = match element {
+            pg_sys::InvalidOid => Values::of(own, 0),
+            element => Values::of(element, elements_at(bytes)),
+        };
+        for (i, part) in bytes.chunks(4).enumerate() {
+            let oid = part.try_into().map_or(0, u32::from_le_bytes);
+            // Arrays, ranges and rows begin with the OID of a type, whose name is known.
+            let is_known =
+                i < 4 && oid >= pg_sys::FirstNormalObjectId && [own, element].contains(&oid.into());
+            if oid != 0 && values.are_oids && 4 * i >= values.begin_at {
+                if values.are_labels {
+                    hash.text(label(oid).to_bytes());
+                }
+            } else if !is_known && !(is_row && i == TYPMOD_OF_ROW) {
+                hash.bytes(part.iter().copied());
             }
-            // What such a constant names has another OID elsewhere.
-            is_alias_of_oid(type_oid).then(String::new)
         }
+    }
+}
+
+/// Where a row has a number that differs each time, in words.
+const TYPMOD_OF_ROW: usize = 1;
+
+/// What the bytes of a constant are.
+struct Values {
+    /// They are the OIDs of objects, or of labels of an enum.
+    are_oids: bool,
+    are_labels: bool,
+    /// Where the values begin.
+    begin_at: usize,
+}
+
+impl Values {
+    /// Returns what values of a type are.
+    fn of(type_oid: Oid, begin_at: usize) -> Values {
+        // SAFETY: the function accepts any type.
+        let are_labels = unsafe { pg_sys::type_is_enum(type_oid) };
+        Values {
+            are_oids: are_labels || is_alias_of_oid(type_oid),
+            are_labels,
+            begin_at,
+        }
+    }
+}
+
+/// Returns where the elements of an array begin, which is stored with these bytes.
+fn elements_at(bytes: &[u8]) -> usize {
+    let word = |at: usize| {
+        let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
+    };
+    match word(8) {
+        // There are no NULLs: the elements follow the sizes and the bounds of the dimensions.
+        0 => 16 + 8 * word(4),
+        at => at,
+    }
+}
+
+/// Returns the label of an enum with this OID.
+fn label(oid: u32) -> &'static CStr {
+    // SAFETY: the function of the cast is PostgreSQL's own. It returns a C string in the current memory context, or raises.
+    unsafe {
+        CStr::from_ptr(pg_sys::OidOutputFunctionCall(
+            pg_sys::F_ENUM_OUT.into(),
+            pg_sys::Datum::from(oid),
+        ))
     }
 }
 

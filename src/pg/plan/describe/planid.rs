@@ -181,9 +181,30 @@ impl Number {
                 }
                 NodeTag::T_Agg => {
                     let agg = &*plan.cast::<pg_sys::Agg>();
-                    self.hash.number(agg.aggstrategy);
                     self.hash.number(agg.aggsplit);
-                    self.hash.number(agg.numCols as u32);
+                    // More grouping sets are in a chain.
+                    for agg in std::iter::once(plan).chain(list::<Plan>(agg.chain)) {
+                        let agg = &*agg.cast::<pg_sys::Agg>();
+                        self.hash.number(agg.aggstrategy);
+                        self.columns_below(plan, agg.numCols, agg.grpColIdx);
+                        for set in list::<pg_sys::List>(agg.groupingSets) {
+                            // The list of the columns of `()` is null.
+                            self.hash.number(set.as_ref().map_or(0, |set| set.length as u32));
+                        }
+                    }
+                }
+                NodeTag::T_Group => {
+                    let group = &*plan.cast::<pg_sys::Group>();
+                    self.columns_below(plan, group.numCols, group.grpColIdx);
+                }
+                NodeTag::T_Unique => {
+                    let unique = &*plan.cast::<pg_sys::Unique>();
+                    self.columns_below(plan, unique.numCols, unique.uniqColIdx);
+                }
+                NodeTag::T_WindowAgg => {
+                    let window = &*plan.cast::<pg_sys::WindowAgg>();
+                    self.columns_below(plan, window.partNumCols, window.partColIdx);
+                    self.columns_below(plan, window.ordNumCols, window.ordColIdx);
                 }
                 NodeTag::T_SetOp => {
                     let set = &*plan.cast::<pg_sys::SetOp>();
@@ -218,6 +239,18 @@ impl Number {
                 self.object(Object::Collation, *sort.collations.add(key));
                 self.hash.byte(u8::from(*sort.nullsFirst.add(key)));
             }
+        }
+    }
+
+    /// Adds the columns of the rows below a node by which it groups.
+    ///
+    /// # Safety
+    /// `plan` must point to a live node of the query's plan, and `columns` to so many numbers.
+    unsafe fn columns_below(&mut self, plan: *mut Plan, count: i32, columns: *const pg_sys::AttrNumber) {
+        self.hash.number(count as u32);
+        for at in 0..count.max(0) as usize {
+            // SAFETY: the caller promises that there are so many, and that the node is live.
+            unsafe { self.column((*plan).lefttree, *columns.add(at)) };
         }
     }
 

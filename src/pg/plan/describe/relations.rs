@@ -6,7 +6,7 @@ use crate::pg::compat;
 use crate::pg::plan::tree::{Found, tag};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 use rowsource_core::plan::{Extent, ObjectKind, PlanNode};
@@ -253,7 +253,7 @@ unsafe fn extent(ps: *mut PlanState) -> Extent {
                 let is_heap = class.relam == pg_sys::HEAP_TABLE_AM_OID;
                 // The executor is about to read it. If that fails, it fails there.
                 let blocks = is_heap.then(|| {
-                    contained(|| {
+                    contained(Unlocked::promised(), || {
                         pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
                     })
                 });

@@ -58,6 +58,7 @@ const UNASKED: Hook = unasked;
 ///
 /// # Safety
 /// Only PostgreSQL and other hooks may call this. The caller's frame must be plain, because an error crosses it.
+#[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn unasked(
     access: ObjectAccessType::Type,
     class: Oid,

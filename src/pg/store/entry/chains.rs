@@ -1,7 +1,7 @@
 //! Copies of the chains of bytes in a plan's entry.
 
 use super::{Entry, Memory};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::access::Store;
 use crate::pg::store::blocks;
 use pgrx::pg_sys;
@@ -22,22 +22,24 @@ pub(super) unsafe fn read(
     let mut bytes: Vec<u8> = Vec::new();
     // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches errors, and then
     // releases the lock.
-    let chain = contained(|| unsafe {
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
-        if entry.is_null() {
-            return None;
-        }
-        let (chain, size) = choose(&(*entry).memory);
-        let has_room = bytes.try_reserve_exact(size as usize).is_ok();
-        if has_room {
-            pg_guard_ffi_boundary(|| {
-                blocks::each(store.plans, chain, |_, part: &mut [u8]| {
-                    bytes.extend_from_slice(part)
+    let chain = unsafe {
+        contained(Unlocked::promised(), || {
+            let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
+            if entry.is_null() {
+                return None;
+            }
+            let (chain, size) = choose(&(*entry).memory);
+            let has_room = bytes.try_reserve_exact(size as usize).is_ok();
+            if has_room {
+                pg_guard_ffi_boundary(|| {
+                    blocks::each(store.plans, chain, |_, part: &mut [u8]| {
+                        bytes.extend_from_slice(part)
+                    });
                 });
-            });
-        }
-        pg_sys::dshash_release_lock(store.table, entry.cast());
-        has_room.then_some(chain)
-    });
+            }
+            pg_sys::dshash_release_lock(store.table, entry.cast());
+            has_room.then_some(chain)
+        })
+    };
     Some((chain.ok().flatten()?, bytes))
 }

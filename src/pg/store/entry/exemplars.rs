@@ -1,7 +1,7 @@
 //! The executions that are kept whole, in a plan's entry. All of a plan are one chain of bytes, which is replaced as a whole.
 
 use super::{Entry, chains};
-use crate::pg::server::contained::contained;
+use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::access::Store;
 use crate::pg::store::blocks::{self, NoMemory};
 use pgrx::pg_sys;
@@ -21,15 +21,17 @@ pub(in crate::pg::store) unsafe fn slowest_ms(store: &Store, key: &PlanKey) -> O
     let key: *const PlanKey = key;
     // SAFETY: the partition lock keeps the entry until it is released, and nobody changes the time while it is held.
     // `contained` catches errors.
-    let found = contained(|| unsafe {
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
-        if entry.is_null() {
-            return None;
-        }
-        let ms = (*entry).memory.slowest_ms;
-        pg_sys::dshash_release_lock(store.table, entry.cast());
-        Some(ms)
-    });
+    let found = unsafe {
+        contained(Unlocked::promised(), || {
+            let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
+            if entry.is_null() {
+                return None;
+            }
+            let ms = (*entry).memory.slowest_ms;
+            pg_sys::dshash_release_lock(store.table, entry.cast());
+            Some(ms)
+        })
+    };
     found.ok().flatten()
 }
 
@@ -72,7 +74,7 @@ pub(in crate::pg::store) unsafe fn replace(store: &Store, key: &PlanKey, new: &C
             }
         };
         let mut unused = made;
-        let _ = contained(|| {
+        let _ = contained(Unlocked::promised(), || {
             let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), true).cast();
             if entry.is_null() {
                 return;

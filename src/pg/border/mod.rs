@@ -1,0 +1,7 @@
+//! What all code beside PostgreSQL stands on, `compat` too: functions of PostgreSQL that are called without
+//! pgrx's guard (`unguarded`), the state of a backend, which needs no lock (`backend_local`), and reads of
+//! memory that other processes write (`shared`).
+
+pub mod backend_local;
+pub mod shared;
+pub mod unguarded;

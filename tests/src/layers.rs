@@ -1,0 +1,249 @@
+//! The folders of each crate from the bottom up: what is in them, and which folders they import. `imports.rs` holds
+//! it, and `ARCHITECTURE.md` shows it. A file beside the folders is one of them.
+
+/// A folder, or a file beside the folders.
+pub struct Layer {
+    pub folder: &'static str,
+    pub contains: &'static str,
+    /// The folders that it may import. They stand above it in the list.
+    pub imports: &'static [&'static str],
+}
+
+const fn layer(folder: &'static str, imports: &'static [&'static str], contains: &'static str) -> Layer {
+    Layer {
+        folder,
+        contains,
+        imports,
+    }
+}
+
+/// The crates whose folders have an order.
+pub const CRATES: [(&str, &[Layer]); 3] = [("core/src", CORE), ("src", EXTENSION), ("bench/src", BENCH)];
+
+/// What deals with PostgreSQL itself. All folders above these may import them.
+pub const FOUNDATION: [&str; 3] = ["pg::border", "pg::compat", "pg::server"];
+
+const EXTENSION: &[Layer] = &[
+    layer(
+        "pg::border",
+        &[],
+        "functions of PostgreSQL without pgrx's guard, and the state of a backend",
+    ),
+    layer(
+        "pg::compat",
+        &["pg::border"],
+        "every difference between PostgreSQL's majors",
+    ),
+    layer(
+        "pg::server",
+        &["pg::border", "pg::compat"],
+        "PostgreSQL's services: errors, memory, processes, settings, rows",
+    ),
+    layer("guc", &[], "the settings"),
+    layer(
+        "instrumentation",
+        &["guc"],
+        "how a statement is measured, by the settings",
+    ),
+    layer("pg::buffers", &[], "gets blocks of a relation, and times each"),
+    layer("pg::plan", &["guc"], "reads plans: nodes, identity, description"),
+    layer("pg::hot", &[], "runs once per call of a node: plain frames only"),
+    layer(
+        "pg::tempfile",
+        &["guc", "pg::hot"],
+        "counts and times requests to temporary files",
+    ),
+    layer("pg::waits", &["guc", "pg::hot"], "counts and times waits"),
+    layer(
+        "pg::interpose",
+        &["guc", "pg::tempfile", "pg::waits"],
+        "replaces functions of the C library in the server's import table",
+    ),
+    layer(
+        "pg::store",
+        &["guc", "pg::tempfile", "pg::waits"],
+        "the plans of all sessions, in shared memory and in a file",
+    ),
+    layer(
+        "pg::sql_trace",
+        &["guc", "pg::hot", "pg::store", "pg::waits"],
+        "writes the session's SQL trace",
+    ),
+    layer(
+        "session",
+        &["guc", "pg::store"],
+        "the session's plans and its last statement",
+    ),
+    layer(
+        "pg::live",
+        &["pg::hot", "pg::store"],
+        "shows running statements to other sessions",
+    ),
+    layer(
+        "pg::ash",
+        &["guc", "pg::live", "pg::store", "pg::waits"],
+        "the background worker: samples all sessions, and makes beats",
+    ),
+    layer(
+        "pg::results",
+        &["guc", "pg::hot", "pg::live", "pg::plan"],
+        "collects what nodes counted, and has core compute the statistics",
+    ),
+    layer(
+        "pg::executor",
+        &[
+            "guc",
+            "instrumentation",
+            "session",
+            "pg::hot",
+            "pg::live",
+            "pg::plan",
+            "pg::results",
+            "pg::sql_trace",
+            "pg::store",
+            "pg::tempfile",
+            "pg::waits",
+        ],
+        "the hooks, the listeners, and the state of a running statement",
+    ),
+    layer(
+        "functions",
+        &[
+            "guc",
+            "instrumentation",
+            "session",
+            "pg::ash",
+            "pg::buffers",
+            "pg::executor",
+            "pg::live",
+            "pg::sql_trace",
+            "pg::store",
+            "pg::tempfile",
+            "pg::waits",
+        ],
+        "the SQL functions and views",
+    ),
+];
+
+const CORE: &[Layer] = &[
+    layer("float", &[], "arithmetic in a few instructions"),
+    layer("stable_hash", &[], "a hash whose results never change"),
+    layer("zeroed", &[], "memory that is zero when it is allocated"),
+    layer("processor_time", &[], "the processor time of a test"),
+    layer("phase", &[], "the phases of a measured statement"),
+    layer("clock", &[], "clocks: readings, costs, reliability"),
+    layer("gate", &[], "who counts what a parallel worker did"),
+    layer("room", &[], "who makes room in a full table"),
+    layer("eviction", &[], "selects the plans to evict"),
+    layer("call_trace", &[], "the calls of a statement's nodes, one by one"),
+    layer(
+        "pending",
+        &[],
+        "the protocol of the sessions' buffers in shared memory",
+    ),
+    layer(
+        "blocks",
+        &["pending"],
+        "the protocol of the memory of running statements",
+    ),
+    layer("histogram", &["float"], "the times of a node's calls"),
+    layer(
+        "sampler",
+        &["float"],
+        "estimates a node's time from a few clock readings",
+    ),
+    layer("wrapper", &["sampler"], "the logic around each call of a node"),
+    layer(
+        "beat",
+        &["pending", "wrapper"],
+        "how the background worker tells sessions that time has passed",
+    ),
+    layer(
+        "reconcile",
+        &["sampler"],
+        "makes the estimates of a plan's nodes consistent",
+    ),
+    layer(
+        "normalise",
+        &["stable_hash"],
+        "replaces the constants of a statement's text",
+    ),
+    layer(
+        "definition",
+        &["stable_hash"],
+        "what an index's expressions are, independent of OIDs",
+    ),
+    layer(
+        "explain_text",
+        &["normalise"],
+        "finds the statement in the text of an EXPLAIN",
+    ),
+    layer("hint", &["normalise"], "the hint gather_plan_statistics"),
+    layer(
+        "plan",
+        &["normalise"],
+        "describes a plan, from the output of EXPLAIN",
+    ),
+    layer("progress", &["plan"], "how far a statement is"),
+    layer("logical_io", &["histogram"], "the times of gets of blocks"),
+    layer("tempfile", &["histogram"], "the counters of temporary files"),
+    layer("waits", &["histogram"], "the counters of waits"),
+    layer(
+        "model",
+        &[
+            "clock",
+            "float",
+            "histogram",
+            "normalise",
+            "plan",
+            "tempfile",
+            "waits",
+        ],
+        "plans, executions and nodes: the types of all that follows",
+    ),
+    layer(
+        "planids",
+        &["model", "stable_hash"],
+        "the planids of described plans",
+    ),
+    layer("breaker", &["model"], "says when measuring costs too much"),
+    layer(
+        "ash",
+        &["model", "room"],
+        "samples of the running sessions, in a ring",
+    ),
+    layer("flips", &["model", "room"], "changes of plans"),
+    layer(
+        "results",
+        &["float", "histogram", "model", "reconcile", "sampler", "waits"],
+        "computes the statistics of a statement's nodes",
+    ),
+    layer(
+        "details",
+        &["model", "plan"],
+        "a node's facts under the keys of EXPLAIN",
+    ),
+    layer("report", &["model", "plan"], "the table of a measured plan"),
+    layer(
+        "export",
+        &["histogram", "model", "plan"],
+        "plans in the formats of other tools",
+    ),
+    // The report is also made of the stored plans.
+    layer(
+        "sql_trace",
+        &["histogram", "model", "plan", "waits"],
+        "the format of trace files, and their report",
+    ),
+];
+
+const BENCH: &[Layer] = &[
+    layer("model", &[], "tables, plots and checks of an experiment"),
+    layer(
+        "report",
+        &["model"],
+        "writes the results, and the figures in the book",
+    ),
+    layer("measure", &["model"], "runs and measures statements"),
+    layer("experiments", &["model", "measure"], "the experiments"),
+];

@@ -1,0 +1,239 @@
+//! Plans have the same planids on other servers: on replicas, where objects have other OIDs, and on other majors.
+
+use postgres::Client;
+use postgres::error::SqlState;
+use rowsource_tests::cases::{self, Case};
+use rowsource_tests::explain::{describe, first_column};
+use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::store::basic_server;
+use rowsource_tests::waiting::until;
+use rowsource_tests::{Server, schema};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+/// Lines of EXPLAIN's output that say what a planid depends on, beside the nodes.
+const KEYS: [&str; 4] = ["Sort Key", "Presorted Key", "Group Key", "Hash Key"];
+
+/// A statement's plan.
+struct Found {
+    planid: i64,
+    /// What EXPLAIN shows without costs.
+    lines: Vec<String>,
+}
+
+impl Found {
+    /// Returns the operations, relations and keys, without aliases: what is the same in all plans of a planid.
+    fn outline(&self) -> Vec<String> {
+        let lines = self.lines.iter().enumerate();
+        let lines = lines.filter_map(|(i, line)| match KEYS.iter().find(|key| line.contains(*key)) {
+            Some(_) => Some(without_tables(line)),
+            None => (i == 0 || line.contains("->")).then(|| without_alias(line)),
+        });
+        lines.collect()
+    }
+}
+
+/// Returns a line of a node without the alias of its relation.
+fn without_alias(line: &str) -> String {
+    let (node, on) = line.split_once(" on ").unwrap_or((line, ""));
+    // What has no relation is shown with its alias.
+    let is_alias = ["CTE", "Function", "Values", "Subquery", "WorkTable", "Tuplestore"]
+        .iter()
+        .any(|kind| node.contains(kind));
+    let relation = on.split(' ').next().unwrap_or_default();
+    format!("{node} on {}", if is_alias { "" } else { relation })
+}
+
+/// Returns a line of keys with the names of columns alone, and without what expressions are made of.
+fn without_tables(line: &str) -> String {
+    let (what, keys) = line.split_once(": ").unwrap_or((line, ""));
+    let keys = keys.split(", ").map(|key| match key.contains('(') {
+        true => "expression",
+        false => key.rsplit('.').next().unwrap_or(key),
+    });
+    format!("{what}: {}", keys.collect::<Vec<_>>().join(", "))
+}
+
+/// Runs a case, and returns its plan. Returns `None` if this server is read-only, and the case writes.
+fn found(server: &Server, case: &Case) -> Option<Found> {
+    let mut client = server.connect();
+    let statement = case.statement;
+    let is_read_only: bool = value(&mut client, "SELECT pg_is_in_recovery()");
+    if is_read_only && !case.reset.is_empty() {
+        return None;
+    }
+    let mut run = || -> Result<Vec<String>, postgres::Error> {
+        client.batch_execute(case.settings)?;
+        run_each(&mut client, case.reset);
+        let explained = first_column(&mut client, &format!("EXPLAIN (COSTS OFF) {statement}"));
+        run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+        client.simple_query(statement)?;
+        Ok(explained)
+    };
+    match run() {
+        Ok(lines) => {
+            run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+            let planid = value(&mut client, "SELECT planid FROM rowsource_last()");
+            Some(Found { planid, lines })
+        }
+        Err(error) if is_of_read_only_server(&error) => None,
+        Err(error) => panic!("{}: {}", case.name, describe(&error)),
+    }
+}
+
+fn is_of_read_only_server(error: &postgres::Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Returns a server whose tables are copied from the primary by logical replication, to objects with other OIDs.
+fn logical_replica(primary: &Server) -> Server {
+    let replica = basic_server("identity-logical", &PARALLEL);
+    schema::create_in_other_order(&replica);
+    let mut publisher = primary.connect();
+    run_each(&mut publisher, "CREATE PUBLICATION everything FOR ALL TABLES");
+    let mut client = replica.connect();
+    let truncate = "DO $$BEGIN EXECUTE (SELECT 'TRUNCATE ' || string_agg(oid::regclass::text, ', ')
+                               FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace); END$$";
+    client.batch_execute(truncate).expect("the tables are empty");
+    let folder = primary.folder().display();
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE SUBSCRIPTION s CONNECTION 'host={folder} user=postgres dbname=postgres' PUBLICATION everything"
+        ),
+    );
+    until(
+        &mut client,
+        "SELECT count(*) > 10 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel",
+    );
+    // What the cases do to tables on both sides is not replicated.
+    run_each(&mut client, "DROP SUBSCRIPTION s");
+    run_each(&mut publisher, "DROP PUBLICATION everything");
+    run_each(&mut client, "VACUUM (FREEZE, ANALYZE)");
+    replica
+}
+
+/// The servers have workers, as shipped.
+const PARALLEL: [&str; 2] = ["max_parallel_workers_per_gather = 2", "wal_level = 'logical'"];
+
+/// The planids of the statements of `equality` by what EXPLAIN shows, of all majors.
+struct Recorded {
+    file: PathBuf,
+    planids: BTreeMap<(String, String), i64>,
+    added: usize,
+}
+
+impl Recorded {
+    /// Reads them.
+    fn read() -> Recorded {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("planids.tsv");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().map(|line| {
+            let mut fields = line.split('\t');
+            let mut next = || fields.next().unwrap_or_default().to_owned();
+            ((next(), next()), next().parse().expect("a planid"))
+        });
+        Recorded {
+            planids: lines.collect(),
+            file,
+            added: 0,
+        }
+    }
+
+    /// Compares a plan with the recorded one. Adds it if none is recorded. Returns what is wrong.
+    fn compare(&mut self, client: &mut Client, case: &Case, found: &Found) -> Option<String> {
+        let row = client.query_one("SELECT left(md5($1), 16)", &[&found.lines.join("\n")]);
+        let key = (case.name.to_owned(), row.expect("a hash").get(0));
+        match self.planids.get(&key) {
+            Some(planid) if *planid == found.planid => None,
+            Some(planid) => Some(format!(
+                "{}: {}, recorded {planid}: {:#?}",
+                case.name, found.planid, found.lines
+            )),
+            None => {
+                self.planids.insert(key, found.planid);
+                self.added += 1;
+                None
+            }
+        }
+    }
+
+    /// Writes them.
+    fn write(&self) {
+        let lines = self
+            .planids
+            .iter()
+            .map(|((name, hash), planid)| format!("{name}\t{hash}\t{planid}\n"));
+        std::fs::write(&self.file, lines.collect::<String>()).expect("the file is written");
+    }
+}
+
+/// On a server, on its standby, and on a logical replica whose objects were made in another order, the statements of `equality` have the
+/// same planids. Plans that share a planid have the same nodes, relations and keys. Where EXPLAIN shows the same as on another major, the
+/// planids are those that were recorded there: `ROWSOURCE_ACCEPT` adds what is not recorded; to renew all, delete the file before.
+#[test]
+fn replicas_and_other_majors_give_the_same_planids() {
+    let primary = basic_server("identity-primary", &PARALLEL);
+    schema::create(&primary);
+    let logical = logical_replica(&primary);
+    let mut client = primary.connect();
+    let oids = "SELECT oid::int8 FROM pg_class WHERE relname IN ('t', 't_pkey', 'p1', 'ft') ORDER BY relname";
+    let [of_primary, of_replica] = [&primary, &logical].map(|server| texts(&mut server.connect(), oids));
+    assert!(
+        of_primary
+            .iter()
+            .zip(&of_replica)
+            .all(|(one, other)| one != other)
+    );
+    let standby = Server::standby_of(&primary, "identity-standby");
+    let written: String = value(&mut client, "SELECT pg_current_wal_lsn()::text");
+    until(
+        &mut standby.connect(),
+        &format!("SELECT pg_last_wal_replay_lsn() >= '{written}'::pg_lsn"),
+    );
+    let mut recorded = Recorded::read();
+    let mut failures = Vec::new();
+    let mut plans: HashMap<i64, (&str, Vec<String>)> = HashMap::new();
+    let (mut compared, mut on_standby, mut different) = (0, 0, 0);
+    for case in cases::all() {
+        let on_primary = found(&primary, case).expect("a plan");
+        failures.extend(recorded.compare(&mut client, case, &on_primary));
+        for (server, what) in [(&logical, "logical replica"), (&standby, "standby")] {
+            let Some(there) = found(server, case) else {
+                continue;
+            };
+            // Workers that are missing may give another plan.
+            if there.lines != on_primary.lines {
+                different += 1;
+                continue;
+            }
+            compared += 1;
+            on_standby += usize::from(what == "standby");
+            if there.planid != on_primary.planid {
+                failures.push(format!("{}, {what}: {:#?}", case.name, there.lines));
+            }
+        }
+        let outline = on_primary.outline();
+        let known = plans
+            .entry(on_primary.planid)
+            .or_insert_with(|| (case.name, outline.clone()));
+        if known.1 != outline {
+            failures.push(format!(
+                "{} and {} share a planid: {:#?} {outline:#?}",
+                known.0, case.name, known.1
+            ));
+        }
+    }
+    println!(
+        "{compared} plans are equal, {on_standby} of them on the standby; {different} are different; {} planids; {} not recorded",
+        plans.len(),
+        recorded.added
+    );
+    assert!(failures.is_empty(), "{}: {}", failures.len(), failures.join("\n"));
+    assert!(on_standby > 80 && different <= 5);
+    if std::env::var_os("ROWSOURCE_ACCEPT").is_some() {
+        recorded.write();
+    } else {
+        assert!(recorded.added <= 5);
+    }
+}
