@@ -137,7 +137,7 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
     } "
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, plan_shape, userid, datid, toplevel);";
 
-    /// The samples of active sessions that a snapshot stored: those of one moment in ten
+    /// The samples of active sessions that a snapshot stored: those of every tenth moment
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
         /// When the session was sampled
