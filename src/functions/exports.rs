@@ -344,6 +344,10 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
 
+    /// Internal: who waited for whom in an interval, as a snapshot stores it
+    rowsource_blockers_to_store(since: timestamptz, until: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows_to_store(rows, since, until));
+
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid
     rowsource_ash_start() TO nobody "VOLATILE STRICT PARALLEL UNSAFE"
