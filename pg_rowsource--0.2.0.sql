@@ -1400,6 +1400,7 @@ CREATE FUNCTION rowsource_blockers(
     OUT datname name,
     OUT application_name text,
     OUT wait_event text,
+    OUT mode text,
     OUT relation text,
     OUT first_seen_at timestamptz,
     OUT last_seen_at timestamptz,
@@ -1427,6 +1428,7 @@ CREATE FUNCTION rowsource_blockers(
     OUT datname name,
     OUT application_name text,
     OUT wait_event text,
+    OUT mode text,
     OUT relation text,
     OUT first_seen_at timestamptz,
     OUT last_seen_at timestamptz,
@@ -1438,6 +1440,35 @@ CREATE FUNCTION rowsource_blockers(
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
 COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_blockers_to_store(
+    since timestamptz,
+    until timestamptz,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT mode text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_to_store_0_2';
+COMMENT ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) IS 'Internal: who waited for whom in an interval, as a snapshot stores it';
+REVOKE ALL ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -2097,6 +2128,55 @@ COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the sessi
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
+CREATE TABLE rowsource_snapshot_blockers (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    root_pid int NOT NULL,
+    blocked_sessions bigint,
+    blocked_time float8,
+    depth int,
+    pid int NOT NULL,
+    blocking_pid int,
+    userid oid,
+    usename name,
+    datid oid,
+    datname name,
+    application_name text,
+    wait_event text,
+    mode text,
+    relation text,
+    first_seen_at timestamptz,
+    last_seen_at timestamptz,
+    samples bigint,
+    wait_time float8,
+    queryid bigint,
+    query text
+);
+CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
+SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_blockers', '');
+COMMENT ON TABLE rowsource_snapshot_blockers IS 'Who waited for whom between each snapshot and the previous one, as rowsource_blockers(''14:05'', ''14:10'') shows it: the 1,000 rows at most of the trees that waited longest. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON COLUMN rowsource_snapshot_blockers.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_blockers.root_pid IS 'The session at the root of the tree: all the others in it waited for it';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_sessions IS 'How many sessions waited for the root, directly or behind others';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_time IS 'Milliseconds that all these waited, added up';
+COMMENT ON COLUMN rowsource_snapshot_blockers.depth IS '0 for the root, 1 for those that waited for it, 2 for those that waited for these';
+COMMENT ON COLUMN rowsource_snapshot_blockers.pid IS 'The process of the session; 0 is a prepared transaction';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocking_pid IS 'The process that it waited for; NULL for the root';
+COMMENT ON COLUMN rowsource_snapshot_blockers.userid IS 'The OID of its user; NULL, as is what follows, if that is not known';
+COMMENT ON COLUMN rowsource_snapshot_blockers.usename IS 'Its user';
+COMMENT ON COLUMN rowsource_snapshot_blockers.datid IS 'The OID of its database';
+COMMENT ON COLUMN rowsource_snapshot_blockers.datname IS 'Its database';
+COMMENT ON COLUMN rowsource_snapshot_blockers.application_name IS 'The name of its application';
+COMMENT ON COLUMN rowsource_snapshot_blockers.wait_event IS 'The event that it waited for: the kind of the lock';
+COMMENT ON COLUMN rowsource_snapshot_blockers.mode IS 'The mode in which it waited to lock that';
+COMMENT ON COLUMN rowsource_snapshot_blockers.relation IS 'The relation that it waited to lock, or on which its node worked; of another database, its OID';
+COMMENT ON COLUMN rowsource_snapshot_blockers.first_seen_at IS 'When it was first seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.last_seen_at IS 'When it was last seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.samples IS 'How often it was seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.wait_time IS 'Milliseconds that it waited, which is what the samples stand for';
+COMMENT ON COLUMN rowsource_snapshot_blockers.queryid IS 'Identifies its statement, or its last one if it was idle';
+COMMENT ON COLUMN rowsource_snapshot_blockers.query IS 'The first 1,000 characters of the text of that statement, or what kind of command it was';
+GRANT SELECT ON rowsource_snapshot_blockers TO pg_read_all_stats;
+
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
@@ -2127,6 +2207,14 @@ BEGIN ATOMIC
                CROSS JOIN LATERAL rowsource_ash_to_store(
                    (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
             ON CONFLICT DO NOTHING
+    ), blockers AS (
+        INSERT INTO rowsource_snapshot_blockers
+        SELECT s.snap_id, b.root_pid, b.blocked_sessions, b.blocked_time, b.depth, b.pid, b.blocking_pid, b.userid, b.usename,
+               b.datid, b.datname, b.application_name, b.wait_event, b.mode, b.relation, b.first_seen_at, b.last_seen_at,
+               b.samples, b.wait_time, b.queryid, pg_catalog.substr(b.query, 1, 1000)
+          FROM snapshot s CROSS JOIN earlier e
+               CROSS JOIN LATERAL rowsource_blockers_to_store(e.taken_at, s.taken_at) b
+         LIMIT 1000
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
@@ -2166,6 +2254,8 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s
        SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
                       FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(b.*) + 30), 0::bigint)
+                      FROM rowsource_snapshot_blockers b WHERE b.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
                       FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
@@ -2223,7 +2313,7 @@ CREATE VIEW rowsource_interval_tempfile_io AS
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND coalesce(p.datid, 0::oid) = coalesce(c.datid, 0::oid)
+                   ON p.snap_id = s.from_id AND p.datid IS NOT DISTINCT FROM c.datid
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
