@@ -176,8 +176,9 @@ fn the_past_is_a_tree_with_times() {
                    application_name, coalesce(wait_event, '-') AS event, coalesce(mode, '-') AS mode, coalesce(relation, '-') AS relation, query";
     let found = texts(
         &mut observer,
-        &format!("SELECT {columns} FROM rowsource_blockers(interval '1 min')"),
+        &format!("SELECT {columns} FROM rowsource_blockers(interval '1 min') WHERE root_pid = {root}"),
     );
+    // A moment in which one wait has ended already, and the other has not, is a tree of its own.
     let found: Vec<String> = found
         .into_iter()
         .map(|row| {
@@ -214,7 +215,7 @@ fn the_past_is_a_tree_with_times() {
         "SELECT min(first_seen_at) > '{began}' AND max(last_seen_at) < clock_timestamp() AND bool_and(last_seen_at >= first_seen_at)
                 AND max(wait_time) < 1000 * extract(epoch FROM clock_timestamp() - '{began}')
                 AND abs(sum(wait_time) - max(blocked_time)) < 0.001 AND min(samples) > 0
-           FROM rowsource_blockers('5 min') WHERE depth > 0"
+           FROM rowsource_blockers('5 min') WHERE depth > 0 AND root_pid = {root}"
     );
     assert_eq!(texts(&mut observer, &sums), [[Some("t".to_owned())]]);
     assert!(
@@ -232,7 +233,9 @@ fn the_past_is_a_tree_with_times() {
     );
     let stored = texts(
         &mut observer,
-        &format!("SELECT {columns} FROM rowsource_snapshot_blockers ORDER BY snap_id, depth"),
+        &format!(
+            "SELECT {columns} FROM rowsource_snapshot_blockers WHERE root_pid = {root} ORDER BY snap_id, depth"
+        ),
     );
     let stored: Vec<String> = stored
         .into_iter()

@@ -44,6 +44,7 @@ impl Shop {
             "autovacuum = off",
             "max_parallel_workers_per_gather = 0",
             "jit = off",
+            "pg_rowsource.keep_constants = off",
         ];
         let server = Server::preloaded("incidents", &settings);
         let mut on_call = server.connect();
