@@ -157,14 +157,14 @@ fn errors_say_what_is_missing() {
     };
     for (arguments, expected) in [
         ("1, snap_id => 7", "there is no snapshot 7"),
-        ("1", "snapshot 1 has no plan for queryid 1, planid any"),
+        ("1", "snapshot 1 has no plan for queryid 1 HINT"),
         (
             "4711, snap_id => 1",
-            "snapshot 1 has no plan for queryid 4711, planid any",
+            "snapshot 1 has no plan for queryid 4711 HINT",
         ),
         (
             "NULL, 815, 1",
-            "snapshot 1 has no plan for queryid any, planid 815",
+            "snapshot 1 has no plan for queryid NULL, planid 815",
         ),
     ] {
         let (code, message) = error(arguments);

@@ -137,6 +137,28 @@ fn intervals_add_up() {
     assert_eq!(cells(&all, "temp table")[1], "0");
 }
 
+/// Processes without a database, and databases that share one set of counters, have a row each.
+#[test]
+fn rows_without_a_database_have_their_own_intervals() {
+    let server = server("history-shared");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "INSERT INTO rowsource_snapshots (snap_id) VALUES (1001), (1002);
+         INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, filetype, small_reads, source, stats_reset)
+         SELECT 1000 + i, datid, 'work file', i * coalesce(nullif(datid, 0), 100)::bigint, 'request', '2026-01-01'
+           FROM generate_series(1, 2) i, unnest(ARRAY[0, NULL]::oid[]) datid;
+         UPDATE rowsource_snapshot_tempfile_io SET small_reads = small_reads * 7 WHERE datid IS NULL",
+    );
+    let intervals =
+        "SELECT datid, small_reads FROM rowsource_interval_tempfile_io WHERE snap_id = 1002 ORDER BY datid";
+    let row = |datid: Option<&str>, reads: &str| vec![datid.map(str::to_owned), Some(reads.to_owned())];
+    assert_eq!(
+        texts(&mut client, intervals),
+        [row(Some("0"), "100"), row(None, "700")]
+    );
+}
+
 #[test]
 fn resets_restarts_and_crashes_give_no_negative_numbers() {
     let mut server = server("history-resets");

@@ -139,7 +139,7 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
     } "
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);";
 
-    /// The samples of active sessions that a snapshot stored: those of one moment in ten
+    /// The samples of active sessions that a snapshot stored: those of every tenth moment
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
         /// When the session was sampled
@@ -178,6 +178,53 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
 
+    /// Who waited for whom between each snapshot and the previous one, as rowsource_blockers('14:05', '14:10') shows it:
+    /// the 1,000 rows at most of the trees that waited longest
+    TABLE rowsource_snapshot_blockers TO pg_read_all_stats {
+        snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
+        /// The session at the root of the tree: all the others in it waited for it
+        root_pid: int "NOT NULL";
+        /// How many sessions waited for the root, directly or behind others
+        blocked_sessions: bigint;
+        /// Milliseconds that all these waited, added up
+        blocked_time: float8;
+        /// 0 for the root, 1 for those that waited for it, 2 for those that waited for these
+        depth: int;
+        /// The process of the session; 0 is a prepared transaction
+        pid: int "NOT NULL";
+        /// The process that it waited for; NULL for the root
+        blocking_pid: int;
+        /// The OID of its user; NULL, as is what follows, if that is not known
+        userid: oid;
+        /// Its user
+        usename: name;
+        /// The OID of its database
+        datid: oid;
+        /// Its database
+        datname: name;
+        /// The name of its application
+        application_name: text;
+        /// The event that it waited for: the kind of the lock
+        wait_event: text;
+        /// The mode in which it waited to lock that
+        mode: text;
+        /// The relation that it waited to lock, or on which its node worked; of another database, its OID
+        relation: text;
+        /// When it was first seen waiting
+        first_seen_at: timestamptz;
+        /// When it was last seen waiting
+        last_seen_at: timestamptz;
+        /// How often it was seen waiting
+        samples: bigint;
+        /// Milliseconds that it waited, which is what the samples stand for
+        wait_time: float8;
+        /// Identifies its statement, or its last one if it was idle
+        queryid: bigint;
+        /// The first 1,000 characters of the text of that statement, or what kind of command it was
+        query: text;
+    } "
+CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);";
+
     // It runs with its owner's rights, so it stores the statements of all users for every caller.
     /// Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and
     /// the oldest beyond pg_rowsource.snapshot_max_size
@@ -211,6 +258,14 @@ BEGIN ATOMIC
                CROSS JOIN LATERAL rowsource_ash_to_store(
                    (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
             ON CONFLICT DO NOTHING
+    ), blockers AS (
+        INSERT INTO rowsource_snapshot_blockers
+        SELECT s.snap_id, b.root_pid, b.blocked_sessions, b.blocked_time, b.depth, b.pid, b.blocking_pid, b.userid, b.usename,
+               b.datid, b.datname, b.application_name, b.wait_event, b.mode, b.relation, b.first_seen_at, b.last_seen_at,
+               b.samples, b.wait_time, b.queryid, pg_catalog.substr(b.query, 1, 1000)
+          FROM snapshot s CROSS JOIN earlier e
+               CROSS JOIN LATERAL rowsource_blockers_to_store(e.taken_at, s.taken_at) b
+         LIMIT 1000
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
@@ -251,6 +306,8 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s
        SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
                       FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(b.*) + 30), 0::bigint)
+                      FROM rowsource_snapshot_blockers b WHERE b.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
                       FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
