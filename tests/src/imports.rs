@@ -281,7 +281,7 @@ fn assert_layers(source: &str, layers: &[Layer], below: &[&str]) {
             module.starts_with(&row) || row.starts_with(&module)
         };
         assert!(
-            rows.iter().any(|row| has_row(&row)),
+            rows.iter().any(has_row),
             "{module} of {source} has no row in tests/src/layers.rs"
         );
     }
