@@ -30,7 +30,8 @@ fn shown(client: &mut Client, columns: &str) -> Vec<String> {
     rows.into_iter().map(line).collect()
 }
 
-/// An ALTER TABLE waits for a session that is idle in its transaction, and all who come then wait for the ALTER TABLE.
+/// An ALTER TABLE waits for a session that is idle in its transaction, and all who come then wait for the
+/// ALTER TABLE.
 #[test]
 fn a_pile_up_behind_an_idle_transaction_is_a_tree() {
     let server = server("blockers");
@@ -117,7 +118,8 @@ fn a_pile_up_behind_an_idle_transaction_is_a_tree() {
     drop((alter, readers));
 }
 
-/// Who waits for a row's lock waits for a transaction, but the relation is known; and a prepared transaction has no session.
+/// Who waits for a row's lock waits for a transaction, but the relation is known; and a prepared transaction
+/// has no session.
 #[test]
 fn rows_and_prepared_transactions_are_named() {
     let server = server("blockers-rows");

@@ -24,8 +24,8 @@ fn measured_session(server: &Server, statements: &[&str]) -> Client {
     client
 }
 
-/// The title and the number of boxes are the same with scripts and without, and nothing is fetched. Nodes without a time have no
-/// box.
+/// The title and the number of boxes are the same with scripts and without, and nothing is fetched. Nodes
+/// without a time have no box.
 fn assert_opens(name: &str, page: &str, title: &str, nodes: usize) {
     for scripts in [true, false] {
         let opened = browser::open(&format!("{name}-{scripts}"), page, scripts);
