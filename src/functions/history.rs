@@ -216,6 +216,14 @@ pub fn stored_lines(
     let name = |id: Option<i64>| id.map_or_else(|| "NULL".to_owned(), |id| id.to_string());
     let snapshot = name(wanted.snapshot);
     let Some(taken_at) = taken_at else {
+        // Without a number, it would be the last one.
+        if wanted.snapshot.is_none() {
+            fail(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "there is no snapshot",
+                HOW_TO_TAKE,
+            )
+        }
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("there is no snapshot {snapshot}"),

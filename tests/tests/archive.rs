@@ -147,6 +147,15 @@ fn errors_say_what_is_missing() {
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     let (queryid, planid) = measured(&mut client, STATEMENT);
+    let (code, message) = must_fail(
+        &mut client,
+        &format!("SELECT rowsource_display_snapshot({queryid})"),
+    );
+    assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(
+        message.starts_with("there is no snapshot HINT: Take one"),
+        "{message}"
+    );
     snapshot(&mut client);
     let mut error = |arguments: &str| {
         let (code, message) = must_fail(

@@ -210,6 +210,36 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
     );
 }
 
+/// A session that loaded the library by itself shows the counters of core, which do not time requests here.
+#[test]
+fn what_was_not_timed_has_no_time() {
+    let settings = [
+        "session_preload_libraries = 'pg_rowsource'",
+        "track_io_timing = off",
+        "work_mem = '1MB'",
+        "jit = off",
+        "max_parallel_workers_per_gather = 0",
+    ];
+    let server = Server::start("history-untimed", &settings);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE EXTENSION pg_rowsource");
+    for statement in [SNAPSHOT, SORT, SNAPSHOT] {
+        run_each(&mut client, statement);
+    }
+    let shown = texts(
+        &mut client,
+        "SELECT source, small_writes > 50, small_write_time, small_write_mean_time FROM rowsource_interval_tempfile_io
+         WHERE small_writes > 0",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(shown, [[some("counter"), some("t"), None, None]]);
+    let report = report(&mut client, "");
+    assert!(
+        cells(&report, "work file").ends_with(&[String::new(), String::new()]),
+        "{report:#?}"
+    );
+}
+
 #[test]
 fn plans_and_retention() {
     let mut server = server("history-plans");
