@@ -160,7 +160,7 @@ unsafe fn set_up(
         store::attach_worker();
         // SAFETY: this is a parallel worker, whose statement is starting.
         if let Some(leaders) = unsafe { parallel::find_leader() } {
-            key = leaders.with_plan(key.planid, key.shape());
+            key = leaders.with_plan(key.planid);
         }
     } else {
         store::attach();
