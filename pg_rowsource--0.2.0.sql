@@ -115,7 +115,7 @@ CREATE FUNCTION rowsource_call_trace(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_call_trace_0_2';
-COMMENT ON FUNCTION rowsource_call_trace(text, int, boolean) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are thrown away, and what it changes is rolled back. keep: it is not';
+COMMENT ON FUNCTION rowsource_call_trace(text, int, boolean) IS 'Runs a statement once, and lists the calls of its plan''s nodes and the waits inside them. Its rows are not returned, and what it changes is rolled back; with keep, the changes stay';
 
 CREATE FUNCTION rowsource_trace_start(
     queryid bigint DEFAULT NULL,
@@ -212,7 +212,7 @@ CREATE FUNCTION rowsource_tkprof_store(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_tkprof_store_0_2';
-COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. What these do not say is a dash. Texts of others are hidden, as in pg_stat_rowsource';
+COMMENT ON FUNCTION rowsource_tkprof_store(text, int) IS 'Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that were not traced. A dash stands for what these do not have. Texts of others are hidden, as in pg_stat_rowsource';
 
 CREATE FUNCTION rowsource_trace_events(
     file_names text DEFAULT NULL,
@@ -554,7 +554,7 @@ CREATE VIEW pg_stat_rowsource_plans AS
       FROM pg_stat_rowsource_plans() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
-COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions';
+COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. The query others (one or two rows per database) is the sum of the executions whose plans are not stored: a row for client statements, and one for statements in functions';
 COMMENT ON COLUMN pg_stat_rowsource_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN pg_stat_rowsource_plans.userid IS 'The OID of the user who ran the statement';
@@ -750,7 +750,7 @@ CREATE FUNCTION rowsource_reset(
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_reset_0_2';
-COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query; 0 stands for any. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_reset(oid, oid, bigint) TO them';
+COMMENT ON FUNCTION rowsource_reset(oid, oid, bigint) IS 'Deletes the plans of a user, a database or a query. 0 (default): of all. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_reset(oid, oid, bigint) TO them';
 REVOKE ALL ON FUNCTION rowsource_reset(oid, oid, bigint) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_tempfile_io(
@@ -846,7 +846,7 @@ CREATE FUNCTION rowsource_tempfile_reset(
 ) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_tempfile_reset_0_2';
-COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files; 0 stands for all databases. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_tempfile_reset(oid) TO them';
+COMMENT ON FUNCTION rowsource_tempfile_reset(oid) IS 'Resets the counters of a database''s temporary files. 0 (default): of all databases. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_tempfile_reset(oid) TO them';
 REVOKE ALL ON FUNCTION rowsource_tempfile_reset(oid) FROM PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_logical_io(
@@ -1388,6 +1388,7 @@ CREATE FUNCTION rowsource_blockers(
     OUT datname name,
     OUT application_name text,
     OUT wait_event text,
+    OUT mode text,
     OUT relation text,
     OUT first_seen_at timestamptz,
     OUT last_seen_at timestamptz,
@@ -1415,6 +1416,7 @@ CREATE FUNCTION rowsource_blockers(
     OUT datname name,
     OUT application_name text,
     OUT wait_event text,
+    OUT mode text,
     OUT relation text,
     OUT first_seen_at timestamptz,
     OUT last_seen_at timestamptz,
@@ -1426,6 +1428,35 @@ CREATE FUNCTION rowsource_blockers(
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
 COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_blockers_to_store(
+    since timestamptz,
+    until timestamptz,
+    OUT root_pid int,
+    OUT blocked_sessions bigint,
+    OUT blocked_time float8,
+    OUT depth int,
+    OUT pid int,
+    OUT blocking_pid int,
+    OUT userid oid,
+    OUT usename name,
+    OUT datid oid,
+    OUT datname name,
+    OUT application_name text,
+    OUT wait_event text,
+    OUT mode text,
+    OUT relation text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT samples bigint,
+    OUT wait_time float8,
+    OUT queryid bigint,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_blockers_to_store_0_2';
+COMMENT ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) IS 'Internal: who waited for whom in an interval, as a snapshot stores it';
+REVOKE ALL ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -1608,10 +1639,10 @@ COMMENT ON COLUMN rowsource_top_statements.datid IS 'The OID of the database in 
 COMMENT ON COLUMN rowsource_top_statements.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
 COMMENT ON COLUMN rowsource_top_statements.plans IS 'The number of different plans; NULL for others, which sums up the executions whose plans are not stored';
 COMMENT ON COLUMN rowsource_top_statements.calls IS 'Executions, including failed and cancelled ones';
-COMMENT ON COLUMN rowsource_top_statements.response_time IS 'Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the executor, and commit; NULL for a statement in a function. The order, or else total_time';
+COMMENT ON COLUMN rowsource_top_statements.response_time IS 'Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the executor, and commit; NULL for a statement in a function. The order; where it is NULL, total_time';
 COMMENT ON COLUMN rowsource_top_statements.total_time IS 'Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements; without parsing, planning and the executor''s start. The sum of all executions';
 COMMENT ON COLUMN rowsource_top_statements.mean_time IS 'Milliseconds of an execution on average';
-COMMENT ON COLUMN rowsource_top_statements.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_statements.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 COMMENT ON COLUMN rowsource_top_statements.rows IS 'Rows that the statement returned or changed';
 COMMENT ON COLUMN rowsource_top_statements.blks_read IS 'Blocks of tables, indexes and temporary tables read';
 COMMENT ON COLUMN rowsource_top_statements.query IS 'The text of the statement; of several plans, that of the plan that ran last';
@@ -1638,7 +1669,7 @@ COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function
 COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
 COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several processes ran the node';
 COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
-COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_nodes TO PUBLIC;
 
 CREATE VIEW rowsource_top_reads AS
@@ -1663,7 +1694,7 @@ COMMENT ON COLUMN rowsource_top_reads.object_name IS 'The index, table, function
 COMMENT ON COLUMN rowsource_top_reads.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
 COMMENT ON COLUMN rowsource_top_reads.self_blks_read IS 'Blocks of tables, indexes and temporary tables that the node itself read';
 COMMENT ON COLUMN rowsource_top_reads.self_blk_read_time IS 'Milliseconds reading these blocks; without track_io_timing, the waits for reads';
-COMMENT ON COLUMN rowsource_top_reads.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_reads.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_reads TO PUBLIC;
 
 CREATE VIEW rowsource_top_temp AS
@@ -1689,7 +1720,7 @@ COMMENT ON COLUMN rowsource_top_temp.processes IS 'Processes that ran the node o
 COMMENT ON COLUMN rowsource_top_temp.self_temp_blks_written IS 'Blocks of work files that the node itself wrote';
 COMMENT ON COLUMN rowsource_top_temp.self_temp_blks_read IS 'Blocks of work files that the node itself read';
 COMMENT ON COLUMN rowsource_top_temp.self_temp_blk_time IS 'Milliseconds writing and reading these blocks; NULL if they were not timed';
-COMMENT ON COLUMN rowsource_top_temp.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_temp.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
@@ -1714,7 +1745,7 @@ COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, f
 COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
 COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
 COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 
 CREATE VIEW rowsource_top_waits AS
@@ -1743,7 +1774,7 @@ COMMENT ON COLUMN rowsource_top_waits.wait_event_type IS 'The type of the event,
 COMMENT ON COLUMN rowsource_top_waits.wait_event IS 'The event, as in pg_stat_activity. other: all other events of the plan';
 COMMENT ON COLUMN rowsource_top_waits.waits IS 'Waits, also those of parallel workers in this node';
 COMMENT ON COLUMN rowsource_top_waits.wait_time IS 'Milliseconds of these waits. The times of parallel processes add up';
-COMMENT ON COLUMN rowsource_top_waits.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_top_waits.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_waits TO PUBLIC;
 
 CREATE VIEW rowsource_wal AS
@@ -1782,7 +1813,7 @@ COMMENT ON COLUMN rowsource_wal.toplevel IS 'Whether a client sent the statement
 COMMENT ON COLUMN rowsource_wal.wal_records IS 'WAL records';
 COMMENT ON COLUMN rowsource_wal.wal_fpi IS 'Full page images in the WAL';
 COMMENT ON COLUMN rowsource_wal.wal_bytes IS 'Bytes of WAL';
-COMMENT ON COLUMN rowsource_wal.percent IS 'Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose total is part of its caller''s';
+COMMENT ON COLUMN rowsource_wal.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 COMMENT ON COLUMN rowsource_wal.query IS 'The text of the statement that wrote the WAL outside its nodes; NULL for nodes';
 GRANT SELECT ON rowsource_wal TO PUBLIC;
 
@@ -2048,7 +2079,7 @@ CREATE TABLE rowsource_snapshot_ash (
 );
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
-COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in ten. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of every tenth moment. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
 COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
@@ -2068,6 +2099,57 @@ COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the sessi
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more after a day, when few samples are left';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
+
+CREATE TABLE rowsource_snapshot_blockers (
+    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
+    root_pid int NOT NULL,
+    blocked_sessions bigint,
+    blocked_time float8,
+    depth int,
+    pid int NOT NULL,
+    blocking_pid int,
+    userid oid,
+    usename name,
+    datid oid,
+    datname name,
+    application_name text,
+    wait_event text,
+    mode text,
+    relation text,
+    first_seen_at timestamptz,
+    last_seen_at timestamptz,
+    samples bigint,
+    wait_time float8,
+    queryid bigint,
+    query text,
+    row_number bigint GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshot_blockers_row_seq) PRIMARY KEY
+);
+CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
+COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of rowsource_snapshot_blockers';
+COMMENT ON TABLE rowsource_snapshot_blockers IS 'Who waited for whom between each snapshot and the previous one, as rowsource_blockers(''14:05'', ''14:10'') shows it: the 1,000 rows at most of the trees that waited longest. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON COLUMN rowsource_snapshot_blockers.snap_id IS 'The number of the snapshot';
+COMMENT ON COLUMN rowsource_snapshot_blockers.root_pid IS 'The session at the root of the tree: all the others in it waited for it';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_sessions IS 'How many sessions waited for the root, directly or behind others';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_time IS 'Milliseconds that all these waited, added up';
+COMMENT ON COLUMN rowsource_snapshot_blockers.depth IS '0 for the root, 1 for those that waited for it, 2 for those that waited for these';
+COMMENT ON COLUMN rowsource_snapshot_blockers.pid IS 'The process of the session; 0 is a prepared transaction';
+COMMENT ON COLUMN rowsource_snapshot_blockers.blocking_pid IS 'The process that it waited for; NULL for the root';
+COMMENT ON COLUMN rowsource_snapshot_blockers.userid IS 'The OID of its user; NULL, as is what follows, if that is not known';
+COMMENT ON COLUMN rowsource_snapshot_blockers.usename IS 'Its user';
+COMMENT ON COLUMN rowsource_snapshot_blockers.datid IS 'The OID of its database';
+COMMENT ON COLUMN rowsource_snapshot_blockers.datname IS 'Its database';
+COMMENT ON COLUMN rowsource_snapshot_blockers.application_name IS 'The name of its application';
+COMMENT ON COLUMN rowsource_snapshot_blockers.wait_event IS 'The event that it waited for: the kind of the lock';
+COMMENT ON COLUMN rowsource_snapshot_blockers.mode IS 'The mode in which it waited to lock that';
+COMMENT ON COLUMN rowsource_snapshot_blockers.relation IS 'The relation that it waited to lock, or on which its node worked; of another database, its OID';
+COMMENT ON COLUMN rowsource_snapshot_blockers.first_seen_at IS 'When it was first seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.last_seen_at IS 'When it was last seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.samples IS 'How often it was seen waiting';
+COMMENT ON COLUMN rowsource_snapshot_blockers.wait_time IS 'Milliseconds that it waited, which is what the samples stand for';
+COMMENT ON COLUMN rowsource_snapshot_blockers.queryid IS 'Identifies its statement, or its last one if it was idle';
+COMMENT ON COLUMN rowsource_snapshot_blockers.query IS 'The first 1,000 characters of the text of that statement, or what kind of command it was';
+COMMENT ON COLUMN rowsource_snapshot_blockers.row_number IS 'Numbers the rows, so that the table has a primary key';
+GRANT SELECT ON rowsource_snapshot_blockers TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -2099,6 +2181,14 @@ BEGIN ATOMIC
                CROSS JOIN LATERAL rowsource_ash_to_store(
                    (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
             ON CONFLICT DO NOTHING
+    ), blockers AS (
+        INSERT INTO rowsource_snapshot_blockers
+        SELECT s.snap_id, b.root_pid, b.blocked_sessions, b.blocked_time, b.depth, b.pid, b.blocking_pid, b.userid, b.usename,
+               b.datid, b.datname, b.application_name, b.wait_event, b.mode, b.relation, b.first_seen_at, b.last_seen_at,
+               b.samples, b.wait_time, b.queryid, pg_catalog.substr(b.query, 1, 1000)
+          FROM snapshot s CROSS JOIN earlier e
+               CROSS JOIN LATERAL rowsource_blockers_to_store(e.taken_at, s.taken_at) b
+         LIMIT 1000
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
     ), plans AS (
@@ -2179,6 +2269,8 @@ BEGIN ATOMIC
         SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
+    ), blockers AS (
+        UPDATE rowsource_snapshot_blockers b SET snap_id = m.last_id FROM merged m WHERE b.snap_id = m.snap_id
     ), plans AS (
         UPDATE rowsource_snapshot_plans p SET snap_id = m.last_id FROM merged m
          WHERE p.snap_id = m.snap_id
@@ -2197,6 +2289,8 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s
        SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
                       FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
+                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(b.*) + 30), 0::bigint)
+                      FROM rowsource_snapshot_blockers b WHERE b.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
                       FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
                  + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
@@ -2238,16 +2332,20 @@ CREATE VIEW rowsource_interval_tempfile_io AS
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
                    greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
-                   greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) AS small_read_time,
+                   CASE WHEN c.small_read_time IS NOT NULL THEN greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) END
+                       AS small_read_time,
                    greatest(c.large_reads - coalesce(p.large_reads, 0::bigint), 0::bigint) AS large_reads,
                    greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
-                   greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) AS large_read_time,
+                   CASE WHEN c.large_read_time IS NOT NULL THEN greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) END
+                       AS large_read_time,
                    greatest(c.small_writes - coalesce(p.small_writes, 0::bigint), 0::bigint) AS small_writes,
                    greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
-                   greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) AS small_write_time,
+                   CASE WHEN c.small_write_time IS NOT NULL THEN greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) END
+                       AS small_write_time,
                    greatest(c.large_writes - coalesce(p.large_writes, 0::bigint), 0::bigint) AS large_writes,
                    greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
-                   greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) AS large_write_time
+                   CASE WHEN c.large_write_time IS NOT NULL THEN greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) END
+                       AS large_write_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at

@@ -1,7 +1,8 @@
 //! The benchmarks of pg_rowsource: what measuring costs, and how accurate it is. `make bench` runs them; see
 //! bench/README.md.
 //!
-//! Dependencies have one direction. `experiments` use `measure`, which uses `model`; `report` uses `model` only.
+//! Dependencies have one direction. `experiments` use `measure`, which uses `model`; `report` uses `model`
+//! only.
 
 mod experiments;
 mod measure;
@@ -28,7 +29,8 @@ struct Cli {
 enum Command {
     /// Runs experiments. Writes a record and the report when an experiment ends
     Run(RunArgs),
-    /// Writes the report (README.md and plots) from the records. From those of bench/results, also the figures of the book
+    /// Writes the report (README.md and plots) from the records. From those of bench/results, also the
+    /// figures of the book
     Report {
         /// The folder of the records
         #[arg(long, default_value = report::RESULTS)]
@@ -122,8 +124,8 @@ fn run(arguments: &RunArgs) -> Result<bool, String> {
     Ok(good)
 }
 
-/// Returns the seconds that the experiment took in its last run at these sizes. Estimates them if there is no such
-/// run.
+/// Returns the seconds that the experiment took in its last run at these sizes. Estimates them if there is no
+/// such run.
 fn expected_seconds(experiment: &Experiment, arguments: &RunArgs, sizes: &Sizes) -> f64 {
     report::files::load(&arguments.output, experiment.name)
         .ok()

@@ -1,9 +1,10 @@
-//! The breaker of a session. It adds up what measuring costs, from what was counted of the executions, and says when
-//! that has been too large a share of the executor's time for a minute: then the session stops measuring.
+//! The breaker of a session. It adds up what measuring costs, from what was counted of the executions, and
+//! says when that has been too large a share of the executor's time for a minute: then the session stops
+//! measuring.
 //!
-//! It adds up cost and time from the moment on when the cost exceeds the share, and begins anew when that is made up for:
-//! what exceeds the share is at most what some seconds without any cost make up for. So a short dear load does not matter,
-//! and neither does the order in which the figures of different plans arrive.
+//! It adds up cost and time from the moment on when the cost exceeds the share, and begins anew when that is
+//! made up for: what exceeds the share is at most what some seconds without any cost make up for. So a short
+//! dear load does not matter, and neither does the order in which the figures of different plans arrive.
 
 use crate::model::{Batch, NodeStats};
 
@@ -11,8 +12,8 @@ use crate::model::{Batch, NodeStats};
 const A_MINUTE_US: i64 = 60_000_000;
 /// Between two executions, at most so many microseconds count.
 const MAX_PAUSE_US: f64 = 1e6;
-/// What a call of a node costs that is not timed, in nanoseconds: 13 to 37 instructions. Narrow scans take 2 to 4 ns a row longer
-/// (`docs/cost.md`).
+/// What a call of a node costs that is not timed, in nanoseconds: 13 to 37 instructions. Narrow scans take 2
+/// to 4 ns a row longer (`docs/cost.md`).
 const CALL_NS: f64 = 3.0;
 /// What exceeds the limit is at most the limit of so many milliseconds.
 const MAX_SURPLUS_OF_MS: f64 = 10_000.0;
@@ -33,7 +34,8 @@ pub struct Costs {
 pub struct Work {
     /// The time of statements that clients sent.
     sent_ms: f64,
-    /// The time of statements inside of functions and procedures. It is known before that of the statement around them.
+    /// The time of statements inside of functions and procedures. It is known before that of the statement
+    /// around them.
     nested_ms: f64,
     /// The cost of measuring all of them.
     cost_ms: f64,
@@ -105,7 +107,8 @@ impl Work {
         self.cost_ms += other.cost_ms;
     }
 
-    /// Returns the time of the executor. That of nested statements is a part of that of the others, if these have ended.
+    /// Returns the time of the executor. That of nested statements is a part of that of the others, if these
+    /// have ended.
     fn executor_ms(&self) -> f64 {
         self.sent_ms.max(self.nested_ms)
     }

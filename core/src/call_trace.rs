@@ -1,7 +1,8 @@
-//! The calls of a statement's plan nodes, one by one, and the waits inside them, in a list whose length is bounded.
+//! The calls of a statement's plan nodes, one by one, and the waits inside them, in a list whose length is
+//! bounded.
 //!
-//! [`CallList::enter`], [`CallList::leave`] and [`CallList::wait`] run inside the executor and inside system calls: they do not
-//! allocate or panic.
+//! [`CallList::enter`], [`CallList::leave`] and [`CallList::wait`] run inside the executor and inside system
+//! calls: they do not allocate or panic.
 
 /// What a line of the list says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,8 +120,8 @@ impl CallList {
         });
     }
 
-    /// Notes that a wait has ended after this long. `is_rest`: it is the rest of the wait before. Once a call was left out, waits
-    /// are left out too, because the list no longer knows where they belong.
+    /// Notes that a wait has ended after this long. `is_rest`: it is the rest of the wait before. Once a call
+    /// was left out, waits are left out too, because the list no longer knows where they belong.
     #[inline]
     pub fn wait(&mut self, event: u32, now: u64, ns: u64, is_rest: bool) {
         let last = self
@@ -168,8 +169,8 @@ impl CallList {
     }
 }
 
-/// A line as people read it: the microseconds since the statement began, indented by the depth, what happened, and how long it
-/// took.
+/// A line as people read it: the microseconds since the statement began, indented by the depth, what
+/// happened, and how long it took.
 pub fn line(at_us: f64, depth: u32, what: &str, elapsed_us: Option<f64>) -> String {
     /// Deeper calls are not indented further.
     const MAX_DEPTH: u32 = 60;

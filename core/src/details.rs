@@ -1,7 +1,7 @@
 //! The facts of a node under the keys that EXPLAIN (ANALYZE, FORMAT JSON) gives them.
 //!
-//! Counts are totals over all starts and processes. EXPLAIN prints removed rows as means per loop, and the parts of workers
-//! separately.
+//! Counts are totals over all starts and processes. EXPLAIN prints removed rows as means per loop, and the
+//! parts of workers separately.
 
 use crate::model::facts::{CONFLICTS, SORT_METHODS, STORAGE, Shown, names};
 use crate::model::{Buffers, NodeFacts, NodeKind, NodeStats, StatementFacts, Wal};
@@ -57,7 +57,8 @@ fn add_wal(details: &mut Details, wal: &Wal) {
     }
 }
 
-/// Returns the facts of a statement; `None` if there are none. `trigger_name` returns the name of the trigger with this OID.
+/// Returns the facts of a statement; `None` if there are none. `trigger_name` returns the name of the trigger
+/// with this OID.
 pub fn statement_details(
     facts: &StatementFacts,
     trigger_name: impl Fn(u32) -> Option<String>,
@@ -157,12 +158,14 @@ fn add_known(details: &mut Details, key: &str, value: Option<u32>) {
     }
 }
 
-/// Returns the names of the methods as one text. There are several only if processes or executions used different ones.
+/// Returns the names of the methods as one text. There are several only if processes or executions used
+/// different ones.
 fn joined(methods: u32, all: &'static [&'static str]) -> Option<String> {
     (methods > 0).then(|| names(methods, all).collect::<Vec<_>>().join(", "))
 }
 
-/// Adds how a sort worked. If processes or executions used several methods, it names the one that needed most, and lists all.
+/// Adds how a sort worked. If processes or executions used several methods, it names the one that needed
+/// most, and lists all.
 fn add_sort(details: &mut Details, facts: &NodeFacts) {
     let methods: Vec<&str> = names(facts.methods, &SORT_METHODS).collect();
     let Some(&method) = methods.last() else {
@@ -180,8 +183,8 @@ fn add_sort(details: &mut Details, facts: &NodeFacts) {
     details.insert("Sort Space Type".to_string(), kind.into());
 }
 
-/// Adds the groups of an incremental sort. The first of each pair of sums and peaks is of the groups that it sorted by all
-/// keys, the second of presorted groups.
+/// Adds the groups of an incremental sort. The first of each pair of sums and peaks is of the groups that it
+/// sorted by all keys, the second of presorted groups.
 fn add_incremental_sort(details: &mut Details, facts: &NodeFacts) {
     for (which, key) in ["Full-sort Groups", "Pre-sorted Groups"].into_iter().enumerate() {
         let groups = facts.sums[which];

@@ -1,11 +1,12 @@
 //! Selects the plans to evict when there is no room for a new one.
 //!
-//! Plans that cost most are kept longest. The value of a plan is its cost: its total time, and a little for each call. The value
-//! halves for each [`HALF_LIFE_US`] since the last use. A plan that ran only once is worth a sixteenth of that: most of those
-//! plans never run again. A long report stays nevertheless, because it costs much more than sixteen times as much as a lookup.
+//! Plans that cost most are kept longest. The value of a plan is its cost: its total time, and a little for
+//! each call. The value halves for each [`HALF_LIFE_US`] since the last use. A plan that ran only once is
+//! worth a sixteenth of that: most of those plans never run again. A long report stays nevertheless, because
+//! it costs much more than sixteen times as much as a lookup.
 //!
-//! The newest of the plans that ran once are evicted last: they had no time to run again. A plan that was evicted before and
-//! comes again counts as a plan that ran twice ([`Doorkeeper`]).
+//! The newest of the plans that ran once are evicted last: they had no time to run again. A plan that was
+//! evicted before and comes again counts as a plan that ran twice ([`Doorkeeper`]).
 
 mod doorkeeper;
 #[cfg(test)]
@@ -31,8 +32,8 @@ impl Limits {
     }
 }
 
-/// Evictions try these divisors one after the other until there is room for the new plan. 20 evicts one plan in twenty. If
-/// that frees no block of the needed size, the later steps evict larger parts.
+/// Evictions try these divisors one after the other until there is room for the new plan. 20 evicts one plan
+/// in twenty. If that frees no block of the needed size, the later steps evict larger parts.
 pub const PARTS: [usize; 5] = [20, 20, 10, 4, 2];
 
 /// The newest plans that ran once are evicted last: as many as one in this many of all plans.
@@ -41,7 +42,8 @@ const WINDOW_PART: usize = 20;
 pub const HALF_LIFE_US: f64 = 6.0 * 3600.0 * 1e6;
 /// A plan that ran once is worth one part in 2 to the power of this.
 const ONCE_HALVINGS: f64 = 4.0;
-/// The total time of a plan counts as this at least, in milliseconds. So the age decides between plans that all took little.
+/// The total time of a plan counts as this at least, in milliseconds. So the age decides between plans that
+/// all took little.
 const MIN_TOTAL_MS: f64 = 1.0;
 /// What each call adds to the cost of a plan, in milliseconds.
 const CALL_MS: f64 = 0.1;
@@ -80,10 +82,11 @@ impl<K> Candidate<K> {
         }
     }
 
-    /// Returns the rank of the plan among those of the window, or among the others: the lowest is evicted first.
+    /// Returns the rank of the plan among those of the window, or among the others: the lowest is evicted
+    /// first.
     ///
-    /// It is the logarithm of the value, which the same time reduces by the same amount for all plans. So the rank does not
-    /// depend on the current time, nor on steps of the clock, and never overflows.
+    /// It is the logarithm of the value, which the same time reduces by the same amount for all plans. So the
+    /// rank does not depend on the current time, nor on steps of the clock, and never overflows.
     pub fn rank(&self) -> f64 {
         let halvings = if self.ran_once { ONCE_HALVINGS } else { 0.0 };
         self.cost.log2() + self.last_used as f64 / HALF_LIFE_US - halvings
@@ -121,7 +124,8 @@ fn mark_new<K>(candidates: &mut [Candidate<K>]) {
     }
 }
 
-/// Returns the oldest times of use: about one in `part`, and at least one. The last of them is the latest. Reorders the times.
+/// Returns the oldest times of use: about one in `part`, and at least one. The last of them is the latest.
+/// Reorders the times.
 pub fn oldest(times: &mut [i64], part: usize) -> &mut [i64] {
     let Some(last) = times.len().checked_sub(1) else {
         return times;

@@ -2,8 +2,8 @@
 
 use crate::normalise::lexer::{comment, line_comment};
 
-/// Returns where the statement begins that an EXPLAIN is about. Returns `None` if the text is no EXPLAIN, or ends before its
-/// statement. Runs in linear time.
+/// Returns where the statement begins that an EXPLAIN is about. Returns `None` if the text is no EXPLAIN, or
+/// ends before its statement. Runs in linear time.
 pub fn statement_inside(text: &[u8]) -> Option<usize> {
     let mut reader = Reader { text, at: 0 };
     reader.skip_spaces();
@@ -33,7 +33,8 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Skips a keyword, and what separates it from the next word. Returns false and skips nothing if another word follows.
+    /// Skips a keyword, and what separates it from the next word. Returns false and skips nothing if another
+    /// word follows.
     fn takes_word(&mut self, word: &str) -> bool {
         let rest = self.rest();
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
@@ -90,8 +91,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the length of the quoted text that a text begins with. A doubled quote ends it and begins another one. A backslash
-/// escapes the next byte if `escapes`.
+/// Returns the length of the quoted text that a text begins with. A doubled quote ends it and begins another
+/// one. A backslash escapes the next byte if `escapes`.
 fn quoted(text: &[u8], escapes: bool) -> usize {
     let quote = text[0];
     let mut at = 1;

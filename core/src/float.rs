@@ -1,5 +1,5 @@
-//! Arithmetic in a few instructions. The comparisons of the standard library also order values that are not numbers, and its
-//! logarithm is exact.
+//! Arithmetic in a few instructions. The comparisons of the standard library also order values that are not
+//! numbers, and its logarithm is exact.
 
 /// Returns the smaller of a value and its limit; the limit if the value is not a number.
 #[inline(always)]
@@ -13,7 +13,8 @@ pub(crate) fn at_least<T: PartialOrd>(value: T, limit: T) -> T {
     if value > limit { value } else { limit }
 }
 
-/// Returns the binary logarithm of a positive number, with an error of at most 0.0004. It is exact for powers of two.
+/// Returns the binary logarithm of a positive number, with an error of at most 0.0004. It is exact for powers
+/// of two.
 #[inline(always)]
 pub(crate) fn log2(value: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
@@ -21,7 +22,8 @@ pub(crate) fn log2(value: f64) -> f64 {
     let exponent = (bits >> 52) as i64 - 1023;
     // The number is m times a power of two, and m is from 1 to 2.
     let m = f64::from_bits(bits & MANTISSA | 1f64.to_bits());
-    // The logarithm of m is near m - 1, and equal to it at both ends. The polynomial is the rest, fitted at Chebyshev nodes.
+    // The logarithm of m is near m - 1, and equal to it at both ends. The polynomial is the rest, fitted at
+    // Chebyshev nodes.
     let rest = 0.765_066 + m * (m * 0.081_616 - 0.405_901);
     exponent as f64 + (m - 1.0) * (1.0 + (2.0 - m) * rest)
 }

@@ -1,6 +1,6 @@
-//! Who counts what a parallel worker did: the worker when it ends, or its leader, who has copied it because an error ends the
-//! statement while the worker runs. Each worker has a word in memory that both share. Whoever closes it counts, so the worker is
-//! counted once.
+//! Who counts what a parallel worker did: the worker when it ends, or its leader, who has copied it because
+//! an error ends the statement while the worker runs. Each worker has a word in memory that both share.
+//! Whoever closes it counts, so the worker is counted once.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};

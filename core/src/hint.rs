@@ -1,7 +1,8 @@
 //! The hint that asks for a statement to be measured at any level: `/*+ gather_plan_statistics */`.
 //!
-//! At level basic every execution searches for the hint, so the cost must have a bound whatever a client sends. The search
-//! covers the first 32 kB of a statement and the first 8 kB of its comments. A hint behind them is not found.
+//! At level basic every execution searches for the hint, so the cost must have a bound whatever a client
+//! sends. The search covers the first 32 kB of a statement and the first 8 kB of its comments. A hint behind
+//! them is not found.
 
 use crate::normalise::lexer::{self, comment};
 use memchr::{memchr, memchr_iter, memchr2};
@@ -13,11 +14,11 @@ pub const LONGEST_SEARCH: usize = 32 * 1024;
 /// The number of bytes of its comments that are searched.
 pub const LONGEST_COMMENTS: usize = 8 * 1024;
 
-/// Returns whether a statement has a hint comment that contains `gather_plan_statistics`, in upper or lower case. The
-/// comment may contain other hints.
+/// Returns whether a statement has a hint comment that contains `gather_plan_statistics`, in upper or lower
+/// case. The comment may contain other hints.
 ///
-/// Skips literals, quoted identifiers and `--` comments as PostgreSQL's lexer does. Comments may be nested. A backslash
-/// escapes only in `E''`, as with `standard_conforming_strings`. Runs in linear time.
+/// Skips literals, quoted identifiers and `--` comments as PostgreSQL's lexer does. Comments may be nested. A
+/// backslash escapes only in `E''`, as with `standard_conforming_strings`. Runs in linear time.
 pub fn present(statement: &[u8]) -> bool {
     let text = &statement[..statement.len().min(LONGEST_SEARCH)];
     // Slashes are rare in SQL, so most statements need only this search.
@@ -61,8 +62,8 @@ fn contains_hint(comment: &[u8]) -> bool {
     words.any(|word| word.eq_ignore_ascii_case(HINT))
 }
 
-/// Returns the length of the literal or quoted identifier that a text begins with. At a doubled quote it ends; the rest
-/// then counts as another literal.
+/// Returns the length of the literal or quoted identifier that a text begins with. At a doubled quote it
+/// ends; the rest then counts as another literal.
 fn quoted(text: &[u8]) -> usize {
     memchr(text[0], &text[1..]).map_or(text.len(), |end| end + 2)
 }
@@ -81,7 +82,8 @@ fn escaped(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns the length of the dollar-quoted literal that a text begins with, or 1 if the dollar sign begins none.
+/// Returns the length of the dollar-quoted literal that a text begins with, or 1 if the dollar sign begins
+/// none.
 fn dollar_quoted(text: &[u8]) -> usize {
     let is_parameter = text.get(1).is_some_and(u8::is_ascii_digit);
     let literal = (!is_parameter).then(|| lexer::dollar_quoted(text));

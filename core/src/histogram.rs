@@ -1,5 +1,5 @@
-//! The histogram of a node's timed calls. Calls that read blocks are counted separately, because a mean of both kinds is
-//! meaningless.
+//! The histogram of a node's timed calls. Calls that read blocks are counted separately, because a mean of
+//! both kinds is meaningless.
 
 mod hits;
 mod log2;
@@ -22,8 +22,9 @@ const LISTED: usize = 16;
 
 /// Counts of calls by their time.
 ///
-/// Most statements are short and use few buckets. A bucket's count is valid only if its bit is set, so clearing and adding
-/// histograms need not visit all buckets. The first calls are not counted in the buckets, but listed.
+/// Most statements are short and use few buckets. A bucket's count is valid only if its bit is set, so
+/// clearing and adding histograms need not visit all buckets. The first calls are not counted in the buckets,
+/// but listed.
 ///
 /// Zero bytes are an empty histogram. Memory for histograms is zeroed when it is allocated (see `zeroed`):
 /// [`Histogram::add_to`] reads a count before it checks whether the count is valid.
@@ -96,7 +97,8 @@ impl Histogram {
         self.hits.merge(&other.hits);
     }
 
-    /// Returns the counts of calls: whether they read blocks, the bucket, and the number of calls. A bucket may come several times.
+    /// Returns the counts of calls: whether they read blocks, the bucket, and the number of calls. A bucket
+    /// may come several times.
     pub fn counts(&self) -> impl Iterator<Item = (bool, usize, u64)> {
         let listed = self.listed().map(|at| (at, 1));
         let counts = self.counted().chain(listed);

@@ -1,5 +1,5 @@
-//! The times of gets of blocks: of those that found the block in a buffer, and of those that had to read it. They differ a
-//! thousandfold, so one mean of both says nothing.
+//! The times of gets of blocks: of those that found the block in a buffer, and of those that had to read it.
+//! They differ a thousandfold, so one mean of both says nothing.
 
 use crate::histogram::{CallTimes, Histogram};
 use hdrhistogram::Histogram as FineHistogram;

@@ -31,8 +31,8 @@ pub enum Event {
 }
 
 impl Phase {
-    /// Returns the phase after an event. Returns `None` if the event is not allowed in this phase. Then the caller must do
-    /// nothing.
+    /// Returns the phase after an event. Returns `None` if the event is not allowed in this phase. Then the
+    /// caller must do nothing.
     #[inline(always)]
     pub fn after(self, event: Event) -> Option<Phase> {
         match (self, event) {

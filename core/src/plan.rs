@@ -1,5 +1,6 @@
-//! Describes a plan: the names of its nodes and what they do. The description is made once per plan, from the output of
-//! EXPLAIN (FORMAT JSON). So every node of core or of an extension has the name that EXPLAIN gives it.
+//! Describes a plan: the names of its nodes and what they do. The description is made once per plan, from the
+//! output of EXPLAIN (FORMAT JSON). So every node of core or of an extension has the name that EXPLAIN gives
+//! it.
 
 mod attributes;
 mod compact;
@@ -30,7 +31,8 @@ pub struct PlanNode {
     pub parent: Option<usize>,
     /// Distance from the root.
     pub depth: usize,
-    /// The node's name in EXPLAIN's text format: `Parallel Seq Scan`, `Hash Left Join`. Without the `subplan_name`.
+    /// The node's name in EXPLAIN's text format: `Parallel Seq Scan`, `Hash Left Join`. Without the
+    /// `subplan_name`.
     pub operation: String,
     /// The table, index, function, CTE or other object that the node works on.
     pub object_name: Option<String>,
@@ -42,7 +44,8 @@ pub struct PlanNode {
     pub schema: Option<Box<str>>,
     /// The table's name in the statement, if it has another one there.
     pub alias: Option<Box<str>>,
-    /// How the parent uses the node if it is not a plain input: `InitPlan 1 (returns $0)`, `SubPlan 2`, `CTE x`.
+    /// How the parent uses the node if it is not a plain input: `InitPlan 1 (returns $0)`, `SubPlan 2`,
+    /// `CTE x`.
     pub subplan_name: Option<String>,
     /// How the parent uses the node.
     pub relationship: Relationship,
@@ -50,7 +53,8 @@ pub struct PlanNode {
     pub plan_rows: f64,
     /// Whether the node may be stopped before its last row. Then its rows say nothing about `plan_rows`.
     pub may_stop_early: bool,
-    /// Whether the node stops when the reader of the statement stops. It does not if, for example, a sort reads all of its rows.
+    /// Whether the node stops when the reader of the statement stops. It does not if, for example, a sort
+    /// reads all of its rows.
     pub stops_with_reader: bool,
     /// Bytes per row that the planner expects.
     #[serde(with = "compact::integer")]
@@ -158,8 +162,8 @@ pub enum PlanError {
     TooDeep,
 }
 
-/// The deepest nesting of JSON that is accepted. A plan node takes two levels, so serde_json's own limit of 128 would
-/// refuse a chain of 64 joins. A level takes less than 1 kB of the backend's stack.
+/// The deepest nesting of JSON that is accepted. A plan node takes two levels, so serde_json's own limit of
+/// 128 would refuse a chain of 64 joins. A level takes less than 1 kB of the backend's stack.
 const MAX_NESTING: usize = 1000;
 
 /// A plan as EXPLAIN describes it.
@@ -173,8 +177,8 @@ pub struct ExplainedPlan {
     pub cut: usize,
     /// The lists of constants that one symbol replaces in the conditions.
     pub lists: Vec<List>,
-    /// A number that changes with the names and the planner's choices that the description shows. `None` if it is not right for
-    /// other plannings.
+    /// A number that changes with the names and the planner's choices that the description shows. `None` if
+    /// it is not right for other plannings.
     pub names: Option<u64>,
 }
 
@@ -191,9 +195,9 @@ impl ExplainedPlan {
 
 /// Describes the plan in `json`, the output of EXPLAIN (FORMAT JSON).
 ///
-/// Accepts the array of EXPLAIN and the object of auto_explain. Reads the first plan if there are several statements.
-/// The text is read as a stream. At most 16 kB of conditions and keys are kept, and at most 1,000 characters of each.
-/// A text that was cut ends in `...`.
+/// Accepts the array of EXPLAIN and the object of auto_explain. Reads the first plan if there are several
+/// statements. The text is read as a stream. At most 16 kB of conditions and keys are kept, and at most 1,000
+/// characters of each. A text that was cut ends in `...`.
 pub fn parse_explain_json(json: &str) -> Result<ExplainedPlan, PlanError> {
     if nesting(json) > MAX_NESTING {
         return Err(PlanError::TooDeep);
@@ -306,8 +310,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Adds a node. This function and the one that reads the properties are not inlined: nodes are read recursively, so
-    /// the frame of `visit_map` must stay small.
+    /// Adds a node. This function and the one that reads the properties are not inlined: nodes are read
+    /// recursively, so the frame of `visit_map` must stay small.
     #[inline(never)]
     fn add(&mut self, json: &Properties, parent: Option<usize>, depth: usize) -> usize {
         let id = self.nodes.len();
@@ -360,7 +364,8 @@ impl<'de> Visitor<'de> for Node<'_> {
         f.write_str("a plan node")
     }
 
-    /// Reads a node. EXPLAIN writes the children last, so the node's properties are dropped before the children are read.
+    /// Reads a node. EXPLAIN writes the children last, so the node's properties are dropped before the
+    /// children are read.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (properties, has_children) = Properties::up_to("Plans", &mut map)?;
         let id = self.reader.add(&properties, self.parent, self.depth);

@@ -1,5 +1,5 @@
-//! Makes the estimates of a plan's nodes consistent: no child, and no sum of children that ran one after the other, takes
-//! more time than its parent.
+//! Makes the estimates of a plan's nodes consistent: no child, and no sum of children that ran one after the
+//! other, takes more time than its parent.
 
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
@@ -13,12 +13,14 @@ const MAX_LOWERING: f64 = 3.0;
 pub enum Edge {
     /// An input or a correlated subplan: it runs inside its parent, before or after its siblings.
     Sequential,
-    /// An InitPlan or a CTE: it runs inside the first node that needs it, so a sibling may contain it. If that is known,
-    /// [`Edge::Elsewhere`] takes its place.
+    /// An InitPlan or a CTE: it runs inside the first node that needs it, so a sibling may contain it. If
+    /// that is known, [`Edge::Elsewhere`] takes its place.
     Nested,
-    /// It ran outside its parent (a modifying CTE completed after the main plan), so the parent's time is no limit.
+    /// It ran outside its parent (a modifying CTE completed after the main plan), so the parent's time is no
+    /// limit.
     Outside,
-    /// An InitPlan, a CTE or a subplan that ran in the nodes of its [`Part`]s, no matter which node is its parent.
+    /// An InitPlan, a CTE or a subplan that ran in the nodes of its [`Part`]s, no matter which node is its
+    /// parent.
     Elsewhere,
 }
 
@@ -53,7 +55,8 @@ pub struct Item {
     pub parent: Option<usize>,
     /// How the node's work is contained in the parent's.
     pub edge: Edge,
-    /// How many processes ran it for each process that ran its parent: workers and leader below a Gather, else 1.
+    /// How many processes ran it for each process that ran its parent: workers and leader below a Gather,
+    /// else 1.
     pub processes: f64,
     /// Its estimate; `total` and `startup` are adjusted in place.
     pub estimate: Estimate,
@@ -71,19 +74,21 @@ impl Item {
         self.parent.filter(|&p| p < i && self.edge == Edge::Sequential)
     }
 
-    /// Returns how many processes ran the node for each process of its parent. Its time may be that many times its
-    /// parent's.
+    /// Returns how many processes ran the node for each process of its parent. Its time may be that many
+    /// times its parent's.
     fn share(&self) -> f64 {
         self.processes.max(1.0)
     }
 }
 
-/// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children, and minus the parts of
-/// subplans that ran in it. `parts` must be sorted by subplan, and has some of each node whose edge is [`Edge::Elsewhere`].
+/// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children,
+/// and minus the parts of subplans that ran in it. `parts` must be sorted by subplan, and has some of each
+/// node whose edge is [`Edge::Elsewhere`].
 ///
-/// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they still exceed
-/// it, the estimated children are lowered by their variance, as far as their errors allow. If that is not enough, all
-/// children are scaled down. An exactly timed parent is never raised. Returns `None` if there is no memory.
+/// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they
+/// still exceed it, the estimated children are lowered by their variance, as far as their errors allow. If
+/// that is not enough, all children are scaled down. An exactly timed parent is never raised. Returns `None`
+/// if there is no memory.
 pub fn reconcile(items: &mut [Item], parts: &mut [Part]) -> Option<SmallVec<[f64; MAX_INLINE]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
@@ -140,8 +145,8 @@ fn of(parts: &[Part], subplan: usize) -> Range<usize> {
     first..first + count
 }
 
-/// What is bounded by each node: its children, and parts of subplans. Each node has the first, and each of these the next one; 0 is none.
-/// The number of a part is its index plus the number of nodes.
+/// What is bounded by each node: its children, and parts of subplans. Each node has the first, and each of
+/// these the next one; 0 is none. The number of a part is its index plus the number of nodes.
 struct Family {
     first: SmallVec<[usize; MAX_INLINE]>,
     next: SmallVec<[usize; MAX_INLINE]>,
@@ -205,7 +210,8 @@ impl Family {
                     missing[below] = missing[below].saturating_sub(1);
                 }
             } else if let Some(i) = rest.find(|i| missing[*i] > 0) {
-                // Subplans do not call each other in a circle. If they seem to, all nodes are taken all the same.
+                // Subplans do not call each other in a circle. If they seem to, all nodes are taken all the
+                // same.
                 missing[i] = 0;
                 order.push(i);
             } else {
@@ -295,7 +301,8 @@ impl Below<'_> {
         }
     }
 
-    /// Raises each estimated parent that its children exceed, bottom-up, by its share of the joint variance. `at` is the order of the nodes.
+    /// Raises each estimated parent that its children exceed, bottom-up, by its share of the joint variance.
+    /// `at` is the order of the nodes.
     fn raise_parents(&mut self, at: impl Fn(usize) -> usize) -> Option<()> {
         let nodes = self.items.len();
         let mut sums = filled(nodes, 0.0)?;

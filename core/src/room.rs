@@ -1,7 +1,8 @@
-//! Who makes room in a full table: the role that has the most of it. So no role can push out what belongs to roles that have less.
+//! Who makes room in a full table: the role that has the most of it. So no role can push out what belongs to
+//! roles that have less.
 
-/// Returns the role that makes room for an entry of `newcomer` in a table of at most `MOST` entries: the one with
-/// the most, if the new one counts. Of several it is the newcomer, if it has an entry, else any.
+/// Returns the role that makes room for an entry of `newcomer` in a table of at most `MOST` entries: the one
+/// with the most, if the new one counts. Of several it is the newcomer, if it has an entry, else any.
 pub fn crowded<const MOST: usize>(owners: impl Iterator<Item = u32>, newcomer: u32) -> u32 {
     let mut sorted = [0; MOST];
     let mut count = 0;

@@ -1,6 +1,8 @@
-//! A hash whose results never change: they are part of identifiers that are kept in files and in users' tables.
+//! A hash whose results never change: they are part of identifiers that are kept in files and in users'
+//! tables.
 
-/// Hashes bytes and numbers, by FNV-1a with a final mixing. It tells texts apart, but does not resist an attacker.
+/// Hashes bytes and numbers, by FNV-1a with a final mixing. It tells texts apart, but does not resist an
+/// attacker.
 pub struct StableHasher(u64);
 
 impl StableHasher {

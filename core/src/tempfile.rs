@@ -110,8 +110,8 @@ impl Kind {
     }
 }
 
-/// The times of requests, in powers of two of a microsecond. The first bucket is for requests of less than a microsecond,
-/// the last begins at 67 s.
+/// The times of requests, in powers of two of a microsecond. The first bucket is for requests of less than a
+/// microsecond, the last begins at 67 s.
 pub type RequestTimes = Log2<28, 500>;
 
 /// The requests of one kind.

@@ -8,11 +8,12 @@ pub mod team;
 
 use crate::histogram::{Counted, Log2, quantile};
 
-/// The times of waits, in powers of two of a microsecond. The first bucket is for waits of less than a microsecond, the last
-/// begins at 67 s.
+/// The times of waits, in powers of two of a microsecond. The first bucket is for waits of less than a
+/// microsecond, the last begins at 67 s.
 pub type WaitTimes = Log2<28, 500>;
 
-/// A wait event, as PostgreSQL numbers it: its class in the highest byte, and its number in the class. It is never 0.
+/// A wait event, as PostgreSQL numbers it: its class in the highest byte, and its number in the class. It is
+/// never 0.
 pub type Event = u32;
 
 /// The bits of an event that are its class.
@@ -44,8 +45,8 @@ impl Waits {
         }
     }
 
-    /// Returns the nanoseconds below which this part of the waits was; `None` if there was none. Inside a bucket, times are
-    /// taken as evenly distributed. No wait took longer than the longest one.
+    /// Returns the nanoseconds below which this part of the waits was; `None` if there was none. Inside a
+    /// bucket, times are taken as evenly distributed. No wait took longer than the longest one.
     pub fn quantile_ns(&self, part: f64) -> Option<f64> {
         let counted = self.histogram.iter().enumerate().map(|(bucket, &count)| {
             let (from_us, to_us) = WaitTimes::bounds_us(bucket);

@@ -1,21 +1,22 @@
 //! The logic of the wrapper around each call of a plan node, without PostgreSQL.
 //!
-//! In addition to calling the node, the wrapper does this. It counts the row. It checks whether the buffer counters have
-//! changed: before the call this is charged to the caller, after it to the node itself. It counts down to the next timed
-//! call. It checks whether the clock was read inside the call, which may prove that the call was long. All these cases are
-//! handled by functions out of line, which are tail-called, so that the frequent case saves few registers.
+//! In addition to calling the node, the wrapper does this. It counts the row. It checks whether the buffer
+//! counters have changed: before the call this is charged to the caller, after it to the node itself. It
+//! counts down to the next timed call. It checks whether the clock was read inside the call, which may prove
+//! that the call was long. All these cases are handled by functions out of line, which are tail-called, so
+//! that the frequent case saves few registers.
 //!
 //! A node without inputs reads no clock itself: only a nested statement does. It leaves a *mark*, which makes
 //! the next check of the counters find a change, and which keeps the reading before it. So the wrapper of
 //! such a node neither notes the last reading before a call nor compares it afterwards. A beat
 //! ([`crate::beat`]) leaves such a mark too, and the clock is read when it is removed.
 //!
-//! [`Host`] provides all that the logic needs: the node, its counters, a clock. The extension implements it for
-//! PostgreSQL's executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend. Both compile the
-//! same functions, by static dispatch, so the tests check the code that runs.
+//! [`Host`] provides all that the logic needs: the node, its counters, a clock. The extension implements it
+//! for PostgreSQL's executor, in `src/pg/hot/`. The tests of this crate implement it for a simulated backend.
+//! Both compile the same functions, by static dispatch, so the tests check the code that runs.
 //!
-//! This code does not allocate or panic, and has no destructors, because an error may leave any of these frames by a
-//! longjmp.
+//! This code does not allocate or panic, and has no destructors, because an error may leave any of these
+//! frames by a longjmp.
 
 mod host;
 mod kinds;
@@ -78,7 +79,8 @@ pub fn call<
     row
 }
 
-/// Calls a node and times the call. The cost of the readings of nodes below is subtracted when the statement ends.
+/// Calls a node and times the call. The cost of the readings of nodes below is subtracted when the statement
+/// ends.
 #[inline(always)]
 fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
     let blocks_read = host.blocks_read();
@@ -94,10 +96,11 @@ fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Nod
     row
 }
 
-/// Calls the scan below a fused aggregate. The aggregate uses the scan's account, because it uses nothing itself and cannot
-/// fail between two calls of the scan. So nothing is checked when a call ends, and the node is tail-called. Whether a call
-/// did I/O or was long is checked when the next call begins, or when the aggregate's call ends. The number of rows is the
-/// number of calls minus one for each start, because each start is read to its end.
+/// Calls the scan below a fused aggregate. The aggregate uses the scan's account, because it uses nothing
+/// itself and cannot fail between two calls of the scan. So nothing is checked when a call ends, and the node
+/// is tail-called. Whether a call did I/O or was long is checked when the next call begins, or when the
+/// aggregate's call ends. The number of rows is the number of calls minus one for each start, because each
+/// start is read to its end.
 #[inline(always)]
 pub fn scan<H: Host, const TIMED: u8, const SCOPE: u8>(host: &mut H, call: H::Call) -> H::Row {
     if host.have_counters_moved::<SCOPE>() {
@@ -146,8 +149,8 @@ fn record_if_long<H: Host>(host: &mut H, node: H::Node, did_io: bool) {
     }
 }
 
-/// Records a call that was not timed but detected. It is out of line, because it is rare, and its callers then save fewer
-/// registers.
+/// Records a call that was not timed but detected. It is out of line, because it is rare, and its callers
+/// then save fewer registers.
 #[inline(never)]
 fn record_detected<H: Host>(host: &mut H, node: H::Node, detected: Detected) {
     let first_of_start = !host.has_begun(node);
@@ -198,7 +201,8 @@ pub fn finish_changed_call<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
     row
 }
 
-/// Makes and times the call that the countdown chose: one of the node's first ones, or one that stands for others.
+/// Makes and times the call that the countdown chose: one of the node's first ones, or one that stands for
+/// others.
 #[inline(always)]
 pub fn call_timed<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
     if host.is_beginning(node) {
@@ -214,8 +218,8 @@ pub fn call_sampled<H: Host, const ACCOUNTING: u8>(host: &mut H, call: H::Call, 
     time_call::<H, ACCOUNTING, true>(host, call, node)
 }
 
-/// Makes and times a call. The clock is read in order only around calls that stand for others: most statements are short, and for these the
-/// readings are most of the cost.
+/// Makes and times a call. The clock is read in order only around calls that stand for others: most
+/// statements are short, and for these the readings are most of the cost.
 #[inline(always)]
 fn time_call<H: Host, const ACCOUNTING: u8, const IS_SAMPLE: bool>(
     host: &mut H,
@@ -304,8 +308,8 @@ fn enter<H: Host, const ACCOUNTING: u8>(host: &mut H, node: H::Node) {
     }
 }
 
-/// Charges the node with its own part, and makes its caller's account the running one. Returns true if the call did I/O or
-/// used many buffers.
+/// Charges the node with its own part, and makes its caller's account the running one. Returns true if the
+/// call did I/O or used many buffers.
 #[inline(always)]
 fn leave<H: Host, const TIMED: u8, const ACCOUNTING: u8>(host: &mut H, node: H::Node) -> bool {
     if ACCOUNTING == FUSED_AGGREGATE {

@@ -36,8 +36,9 @@ impl<T> Default for ZeroedMemory<T> {
 }
 
 impl<T: Zeroable> ZeroedMemory<T> {
-    /// Returns the address of `count` initialised values, and whether they were just allocated, so that their bytes are
-    /// zero. Returns `None` if there is no memory. The address is valid until the next call, and until this is dropped.
+    /// Returns the address of `count` initialised values, and whether they were just allocated, so that their
+    /// bytes are zero. Returns `None` if there is no memory. The address is valid until the next call, and
+    /// until this is dropped.
     #[inline]
     pub fn get(&mut self, count: usize) -> Option<(*mut T, bool)> {
         let is_new = self.memory.capacity() < count;
@@ -51,8 +52,8 @@ impl<T: Zeroable> ZeroedMemory<T> {
 /// Allocates zeroed memory for `count` values, at least one. Returns `None` if there is none.
 fn zeroed<T: Zeroable>(count: usize) -> Option<Vec<T>> {
     let layout = Layout::array::<T>(count).ok()?;
-    // SAFETY: the layout is not empty, because neither the type nor `count` is. The memory was allocated by the allocator of
-    // `Vec`, with the layout of a `Vec` of this capacity.
+    // SAFETY: the layout is not empty, because neither the type nor `count` is. The memory was allocated by
+    // the allocator of `Vec`, with the layout of a `Vec` of this capacity.
     unsafe {
         let values = alloc_zeroed(layout).cast::<T>();
         (!values.is_null()).then(|| Vec::from_raw_parts(values, 0, count))
@@ -64,7 +65,8 @@ mod tests {
     use super::*;
     use crate::histogram::{BUCKETS, Histogram};
 
-    /// It has the parts of a statement's node that matter here: the histogram, whose counts no execution clears.
+    /// It has the parts of a statement's node that matter here: the histogram, whose counts no execution
+    /// clears.
     #[derive(Clone, Copy)]
     struct Node {
         rows: u64,

@@ -1,4 +1,5 @@
-//! Compares the estimator with plans whose true times are known: the adversarial cases of the design, and some more.
+//! Compares the estimator with plans whose true times are known: the adversarial cases of the design, and
+//! some more.
 
 #[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
@@ -13,7 +14,8 @@ const SEEDS: u64 = 63;
 /// may add more, but few do.
 const MAX_BEAT_NS: f64 = 2.4e6;
 
-/// Checks for every node the median error, the error that 19 of 20 runs do not exceed, and how often `time_error` holds.
+/// Checks for every node the median error, the error that 19 of 20 runs do not exceed, and how often
+/// `time_error` holds.
 fn check(nodes: &[Accuracy], median: f64, p95: f64) {
     check_with_grain(nodes, median, p95, 0.0);
 }
@@ -277,7 +279,8 @@ fn clocks() {
     };
     let nodes = simulate("slow clock", slow, &plan(), 1, SEEDS);
     check(&nodes, 0.05, 0.10);
-    // This clock advances during one call in thousands. So the estimate is poor, and must report a large error.
+    // This clock advances during one call in thousands. So the estimate is poor, and must report a large
+    // error.
     let coarse = Machine {
         reading_ns: 5.0,
         ticks_per_ns: 1.0,
@@ -287,8 +290,8 @@ fn clocks() {
     let nodes = simulate("coarse clock", coarse, &plan(), 1, 5 * SEEDS);
     assert!(nodes[0].p95 < 0.05, "one step of 4 ms");
     for node in &nodes {
-        // Most runs see no step of the clock. A few see one, and their estimate is much too high. The mean over all runs is
-        // the truth, as well as so many runs can show it.
+        // Most runs see no step of the clock. A few see one, and their estimate is much too high. The mean
+        // over all runs is the truth, as well as so many runs can show it.
         assert!(node.covered > 0.95, "{node:?}");
         assert!(node.bias.abs() <= 3.0 * node.bias_error, "{node:?}");
         assert!(node.bias_error < 0.15, "{node:?}");

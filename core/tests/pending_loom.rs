@@ -1,6 +1,6 @@
-//! Runs the protocol of the sessions' buffers through all schedules and memory orders that a model checker (loom)
-//! distinguishes. Each schedule has up to three preemptions, or up to two if there are three threads. Loom also finds cells
-//! that two threads use without synchronization.
+//! Runs the protocol of the sessions' buffers through all schedules and memory orders that a model checker
+//! (loom) distinguishes. Each schedule has up to three preemptions, or up to two if there are three threads.
+//! Loom also finds cells that two threads use without synchronization.
 //!
 //! The store is a pair of relaxed atomics, so that only the protocol synchronizes threads.
 
@@ -137,7 +137,8 @@ impl<O: Orderings> Shared<O> {
         }
     }
 
-    /// Asserts that after a flush of all slots, the store has these numbers of executions of plan A and of plan B.
+    /// Asserts that after a flush of all slots, the store has these numbers of executions of plan A and of
+    /// plan B.
     fn assert_counted(&self, executions: [u64; 2]) {
         self.evicted.store(0, Relaxed);
         self.flush_all(99);
@@ -155,7 +156,8 @@ fn check(other_threads: usize, body: impl Fn() + Sync + Send + 'static) {
     model.check(body);
 }
 
-/// Runs a session and `others` at the same time, in all schedules. Asserts that the store has `executions` afterwards.
+/// Runs a session and `others` at the same time, in all schedules. Asserts that the store has `executions`
+/// afterwards.
 fn check_session_with<O: Orderings>(
     executions: [u64; 2],
     session: impl Fn(&Shared<O>) + Copy + Send + Sync + 'static,
@@ -263,7 +265,8 @@ fn a_session_that_starts_while_another_ends_loses_no_execution() {
     check_session_with([2, 2], session, &[next, reader]);
 }
 
-/// The content that a session could not flush at its end is flushed to the store when the next session needs the slot.
+/// The content that a session could not flush at its end is flushed to the store when the next session needs
+/// the slot.
 #[test]
 fn the_next_session_flushes_the_content_of_the_last_one() {
     fn next(shared: &Shared<AsRequested>) {
@@ -334,7 +337,8 @@ fn executions_after_a_discard_are_counted() {
         }
         other.join().expect("the thread does not panic");
         shared.flush_all(99);
-        // The first execution was added to the store at once. The others may be missing if they were before the reset.
+        // The first execution was added to the store at once. The others may be missing if they were before
+        // the reset.
         let [counted, _] = shared.counted();
         assert!((1..=3).contains(&counted), "{counted}");
         shared.execute(&own, A, 4);

@@ -1,5 +1,5 @@
-//! Runs the protocol of the sessions' buffers on real threads, in memory that starts as zero bytes. It also runs under Miri:
-//! `cargo +nightly miri test -p rowsource-core --test pending_threads`.
+//! Runs the protocol of the sessions' buffers on real threads, in memory that starts as zero bytes. It also
+//! runs under Miri: `cargo +nightly miri test -p rowsource-core --test pending_threads`.
 
 #![allow(unsafe_code, reason = "buffers are made of zero bytes, as in the extension")]
 
@@ -36,7 +36,8 @@ impl Shared {
         Shared {
             list: List::default(),
             buffers: std::array::from_fn(|_| {
-                // SAFETY: zero bytes are a valid buffer if they are a valid key and a valid value. Both are integers here.
+                // SAFETY: zero bytes are a valid buffer if they are a valid key and a valid value. Both are
+                // integers here.
                 unsafe { Box::new_zeroed().assume_init() }
             }),
             counted: AtomicU64::new(0),

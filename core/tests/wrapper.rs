@@ -1,4 +1,5 @@
-//! Runs the extension's wrapper in a simulated backend: its counts are exact in each mode of timing and accounting.
+//! Runs the extension's wrapper in a simulated backend: its counts are exact in each mode of timing and
+//! accounting.
 
 #[allow(dead_code, reason = "the tests of the estimator use the rest")]
 mod simulator;
@@ -112,8 +113,8 @@ fn fused() -> Plan {
     }
 }
 
-/// Returns a loop over an aggregate that uses blocks itself while it reads each start of a join to the end, which reads each
-/// start of a scan to the end.
+/// Returns a loop over an aggregate that uses blocks itself while it reads each start of a join to the end,
+/// which reads each start of a scan to the end.
 fn drained() -> Plan {
     Plan {
         bodies: vec![

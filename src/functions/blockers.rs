@@ -1,6 +1,7 @@
 //! `rowsource_blockers()`: who waited for whom in an interval, from the samples of active sessions.
 
 use super::ash::{self, Event, Lookup, known, room_for_one};
+use crate::pg::ash::memory as samples;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, memory};
@@ -127,6 +128,18 @@ fn root(moment: &HashMap<i32, Seen>, roots: &mut HashMap<i32, i32>, pid: i32) ->
 /// Adds the rows of `rowsource_blockers()`.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = ash::interval(from, to);
+    add(rows, from, to, false);
+}
+
+/// Adds the rows of `rowsource_blockers_to_store()`: those of an interval, whoever may see them.
+pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, until: Option<i64>) {
+    if samples::ring().is_some() {
+        add(rows, since.unwrap_or(i64::MIN), until.unwrap_or(i64::MAX), true);
+    }
+}
+
+/// Adds the trees of an interval.
+fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
     let (mut lookup, mut waits) = (Lookup::default(), Waits::default());
     let mut us = 0.0;
     ash::each(from, to, |entry| match entry {
@@ -134,7 +147,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             us = ticks.span as f64 / ticks.count.max(1) as f64;
             waits.end_second(us);
         }
-        Entry::Sample(sample, record) if lookup.may_see(&sample) => waits.add((sample, record)),
+        Entry::Sample(sample, record) if sees_all || lookup.may_see(&sample) => waits.add((sample, record)),
         Entry::Sample(..) => {}
     });
     waits.end_second(us);
@@ -242,6 +255,10 @@ impl Row {
         self.sample().map(|sample| (sample.key.userid, sample.key.datid))
     }
 
+    fn waiting(&self) -> Option<&Sample> {
+        self.sample().filter(|_| self.wait.is_some())
+    }
+
     fn waited(&self) -> Option<&Wait> {
         self.wait.as_ref().map(|(_, wait)| wait)
     }
@@ -274,6 +291,8 @@ pub fn columns() -> Columns<Row> {
         application_name: text = row.seen.and_then(|(sample, record)| ash::application(&sample, record));
         /// The event that it waited for: the kind of the lock
         wait_event: text = row.event.as_ref().map(|event| &event.1);
+        /// The mode in which it waited to lock that
+        mode: text = row.waiting().and_then(|sample| server::lock_mode_name(sample.lock_mode));
         /// The relation that it waited to lock, or on which its node worked; of another database, its OID
         relation: text = row.relation.as_deref();
         /// When it was first seen waiting

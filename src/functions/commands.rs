@@ -31,7 +31,7 @@ pub fn rows(rows: &mut Rows) {
     };
     add(
         "Which statements cost the most time?",
-        "SELECT calls, total_time, percent, query FROM {}rowsource_top_statements LIMIT 10",
+        "SELECT calls, response_time, percent, query FROM {}rowsource_top_statements LIMIT 10",
     );
     if let Some(top) = top_plan() {
         let of_top = |format: &str| {

@@ -90,7 +90,7 @@ functions! {
         });
 
     /// Runs a statement once, and lists the calls of its plan's nodes and the waits inside them. Its rows
-    /// are thrown away, and what it changes is rolled back. keep: it is not
+    /// are not returned, and what it changes is rolled back; with keep, the changes stay
     rowsource_call_trace(query: statement, max_calls: int = "10000", keep: boolean = "false") TO PUBLIC "VOLATILE STRICT PARALLEL UNSAFE"
         -> rows(call_trace::columns(), |rows| {
             if let (Some(query), Some(max_calls), Some(keep)) = (query, max_calls, keep) {
@@ -159,7 +159,7 @@ functions! {
         -> lines(|rows| sql_trace::report_lines(rows, file_names.as_deref(), pid, sort.as_deref(), statements));
 
     /// Prints the report of rowsource_tkprof() from the statistics of the plans, also of statements that
-    /// were not traced. What these do not say is a dash. Texts of others are hidden, as in
+    /// were not traced. A dash stands for what these do not have. Texts of others are hidden, as in
     /// pg_stat_rowsource
     rowsource_tkprof_store(
         sort: text(MAX_FORMAT_BYTES) = "'totela'", statements: int = "NULL"
@@ -195,7 +195,7 @@ functions! {
     /// The rows of the view pg_stat_rowsource_plans
     pg_stat_rowsource_plans() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(plans::columns(), |rows| plans::rows(rows)),
-        view: View { comment: "A row per stored plan, with the sums of all its executions. Rows with the query others, one or two per database, sum up the executions whose plans are not stored: those of statements that clients sent, and those of statements in functions", adds: Adds::Names(RAN) };
+        view: View { comment: "A row per stored plan, with the sums of all its executions. The query others (one or two rows per database) is the sum of the executions whose plans are not stored: a row for client statements, and one for statements in functions", adds: Adds::Names(RAN) };
 
     /// The rows of the view pg_stat_rowsource_histogram
     pg_stat_rowsource_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -212,7 +212,7 @@ functions! {
     rowsource_info() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> row(store::info_columns(), |rows| store::info_row(rows));
 
-    /// Deletes the plans of a user, a database or a query; 0 stands for any
+    /// Deletes the plans of a user, a database or a query. 0 (default): of all
     rowsource_reset(
         userid: oid = "0", datid: oid = "0", queryid: bigint = "0"
     ) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -228,7 +228,7 @@ functions! {
         -> rows(tempfile::histogram_columns(), |rows| tempfile::histogram_rows(rows)),
         view: View { comment: "How long the requests to temporary files took, in powers of two", adds: Adds::Database("The database") };
 
-    /// Resets the counters of a database's temporary files; 0 stands for all databases
+    /// Resets the counters of a database's temporary files. 0 (default): of all databases
     rowsource_tempfile_reset(datid: oid = "0") TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(tempfile::reset(datid.unwrap_or_default()));
 
@@ -343,6 +343,10 @@ functions! {
         from_time: moment_value, to_time: moment_value = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
+
+    /// Internal: who waited for whom in an interval, as a snapshot stores it
+    rowsource_blockers_to_store(since: timestamptz, until: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(blockers::columns(), |rows| blockers::rows_to_store(rows, since, until));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid

@@ -222,11 +222,17 @@ pub fn stored_lines(
     format: Option<&str>,
 ) {
     let format = display::parse(format.unwrap_or("ALLSTATS"));
-    let name = |id: Option<i64>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
-    let snapshot = wanted
-        .snapshot
-        .map_or_else(|| "NULL".to_owned(), |id| id.to_string());
+    let name = |id: Option<i64>| id.map_or_else(|| "NULL".to_owned(), |id| id.to_string());
+    let snapshot = name(wanted.snapshot);
     let Some(taken_at) = taken_at else {
+        // Without a number, it would be the last one.
+        if wanted.snapshot.is_none() {
+            fail(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "there is no snapshot",
+                &how_to_take(),
+            )
+        }
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("there is no snapshot {snapshot}"),
@@ -240,9 +246,11 @@ pub fn stored_lines(
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!(
-                "snapshot {snapshot} has no plan for queryid {}, planid {}",
+                "snapshot {snapshot} has no plan for queryid {}{}",
                 name(wanted.queryid),
-                name(wanted.planid)
+                wanted
+                    .planid
+                    .map_or_else(String::new, |id| format!(", planid {id}"))
             ),
             "A snapshot has the plans that ran since the previous one. The table rowsource_snapshot_plans lists them.",
         )

@@ -1,7 +1,8 @@
 //! Statements that burn a known time in known nodes, and the ratio of the sampled times to it.
 //!
-//! The true time of a node is the time that burn() took below it, plus the time of the node without burning. The latter
-//! is the time of core's EXPLAIN (ANALYZE) of the same plan with burn(0), minus the cost of core's timing.
+//! The true time of a node is the time that burn() took below it, plus the time of the node without burning.
+//! The latter is the time of core's EXPLAIN (ANALYZE) of the same plan with burn(0), minus the cost of core's
+//! timing.
 
 use crate::explain::{NodeCounts, explain_json, nodes_of};
 use crate::measured::MeasuredNode;
@@ -148,7 +149,8 @@ pub fn with_burning(statement: &str, burning: bool) -> String {
     format!("{before}burn({argument}){after}")
 }
 
-/// Returns the groups of nodes that each contain all of the burning: the nodes that burn, and each of their ancestors.
+/// Returns the groups of nodes that each contain all of the burning: the nodes that burn, and each of their
+/// ancestors.
 fn burning_groups(case: &Case, nodes: &[MeasuredNode]) -> Vec<Vec<usize>> {
     let burning: Vec<usize> = (0..nodes.len())
         .filter(|&id| {
@@ -201,8 +203,9 @@ pub fn ratios(
     found
 }
 
-/// Returns the times of the nodes without burning, in a run that took `elapsed_ms` and burned `burned_ms` of them: `base`,
-/// scaled to the rest of that run. The machine's speed may have changed since `base` was measured.
+/// Returns the times of the nodes without burning, in a run that took `elapsed_ms` and burned `burned_ms` of
+/// them: `base`, scaled to the rest of that run. The machine's speed may have changed since `base` was
+/// measured.
 pub fn at_the_speed_of(base: &[NodeCounts], burned_ms: f64, elapsed_ms: f64) -> Vec<NodeCounts> {
     let base_ms = base[0].total_ms.expect("the base is timed");
     let speed = (elapsed_ms - burned_ms) / base_ms;
@@ -213,8 +216,8 @@ pub fn at_the_speed_of(base: &[NodeCounts], burned_ms: f64, elapsed_ms: f64) -> 
     scaled
 }
 
-/// Returns the times of the nodes without burning: core's times, scaled down to the time of the statement when core does
-/// not time its nodes. (In a join of a million calls, core's timing is a tenth of the total.)
+/// Returns the times of the nodes without burning: core's times, scaled down to the time of the statement
+/// when core does not time its nodes. (In a join of a million calls, core's timing is a tenth of the total.)
 pub fn base_times(client: &mut Client, statement: &str) -> Vec<NodeCounts> {
     // The fastest of several runs: other work on the machine may have delayed a single one.
     let mut run = |options: &str| {

@@ -1,4 +1,5 @@
-//! Sends the same statements in turn to a server with the library and to one without it, and compares time and memory.
+//! Sends the same statements in turn to a server with the library and to one without it, and compares time
+//! and memory.
 
 use crate::compiled::object;
 use crate::explain::describe;
@@ -24,8 +25,8 @@ const MAX_MEMORY: i64 = 60 << 20;
 /// The usual size of a container's /dev/shm.
 pub const DEV_SHM: u64 = 64 << 20;
 
-/// The bytes that the library may keep in a session, and those that it may use at the peak, in addition to a share of the
-/// server's own peak.
+/// The bytes that the library may keep in a session, and those that it may use at the peak, in addition to a
+/// share of the server's own peak.
 const MAX_SESSION_BYTES: f64 = 2e6;
 const MAX_SESSION_PEAK_BYTES: f64 = 24e6;
 
@@ -112,7 +113,8 @@ impl Pair {
     /// library. Without the library it may fail: then a statement that can always be cancelled runs instead.
     pub fn lateness(&mut self, what: &str, sql: &str) -> Trial {
         let [without, with] = &mut self.clients;
-        // The first one of a session takes longer. With a time that is too long, it would end before it is cancelled.
+        // The first one of a session takes longer. With a time that is too long, it would end before it is
+        // cancelled.
         let takes = (0..4).fold(f64::INFINITY, |least, _| {
             let begin = Instant::now();
             send(with, sql);
@@ -130,7 +132,8 @@ impl Pair {
         )
     }
 
-    /// Fails if the library uses more memory of the session than it may, now or at the peak since [`Pair::watch_memory`].
+    /// Fails if the library uses more memory of the session than it may, now or at the peak since
+    /// [`Pair::watch_memory`].
     pub fn assert_memory(&mut self, what: &str) {
         let pids = self.pids();
         // What malloc() keeps of freed memory depends on what lies between.
@@ -168,8 +171,8 @@ impl Pair {
         [pid(without), pid(with)]
     }
 
-    /// Fails if the store, or the server's dynamic shared memory in total, exceeds its limit. Reads all views first, so that a
-    /// session has mapped all of it.
+    /// Fails if the store, or the server's dynamic shared memory in total, exceeds its limit. Reads all views
+    /// first, so that a session has mapped all of it.
     pub fn assert_store(&self, what: &str) {
         let mut reader = self.with().connect();
         run_each(&mut reader, "SET pg_rowsource.statistics_level = basic");
@@ -210,7 +213,8 @@ pub fn send(client: &mut Client, sql: &str) {
 /// Returns how many seconds after its timeout a statement ends; 0 if it completes in time.
 fn lateness(client: &mut Client, sql: &str, timeout: f64) -> f64 {
     let milliseconds = (timeout * 1000.0).ceil();
-    // SET LOCAL, so that the end of the transaction ends the timeout: a statement that resets it could itself time out.
+    // SET LOCAL, so that the end of the transaction ends the timeout: a statement that resets it could itself
+    // time out.
     run_each(
         client,
         &format!("BEGIN; SET LOCAL statement_timeout = {milliseconds}"),

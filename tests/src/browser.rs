@@ -15,10 +15,12 @@ pub struct Opened {
     pub picture: Vec<u8>,
 }
 
-/// What a page's head begins with if it may not run scripts. Chromium's own switch also turns off what writes the document.
+/// What a page's head begins with if it may not run scripts. Chromium's own switch also turns off what writes
+/// the document.
 const NO_SCRIPTS: &str = r#"<head><meta http-equiv="Content-Security-Policy" content="script-src 'none'">"#;
 
-/// The options without which Chromium would not run here. Tests run as root in containers, where its sandbox does not work.
+/// The options without which Chromium would not run here. Tests run as root in containers, where its sandbox
+/// does not work.
 const OPTIONS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -42,7 +44,8 @@ pub fn open(name: &str, page: &str, scripts: bool) -> Opened {
     })
 }
 
-/// Opens a page that is a file of a program. `script` is written to a file, and `url` returns the address for its path.
+/// Opens a page that is a file of a program. `script` is written to a file, and `url` returns the address for
+/// its path.
 pub fn open_with(name: &str, script: &str, url: impl FnOnce(&Path) -> String) -> Opened {
     in_folder(name, |folder| {
         let file = folder.join("script.js");
@@ -63,8 +66,8 @@ fn in_folder(name: &str, url: impl FnOnce(&Path) -> String) -> Opened {
     let run = |profile: &str, what: String| {
         let output = Command::new("chromium")
             .args(OPTIONS)
-            // Time in the page passes at once, as soon as it only waits. It does not wait for what the browser does in other
-            // threads, so there is enough of it.
+            // Time in the page passes at once, as soon as it only waits. It does not wait for what the
+            // browser does in other threads, so there is enough of it.
             .arg("--virtual-time-budget=30000")
             // A profile of its own, as the browser before may still be ending.
             .arg(format!("--user-data-dir={}", folder.join(profile).display()))

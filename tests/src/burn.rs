@@ -4,8 +4,8 @@ use crate::compiled::object;
 use crate::session::value;
 use postgres::Client;
 
-/// Compiles the library into the run folder, and creates `burn(us)` and `burned()` in the session's database. Their declared
-/// cost is nearly zero, so that the planner puts them first in every filter.
+/// Compiles the library into the run folder, and creates `burn(us)` and `burned()` in the session's database.
+/// Their declared cost is nearly zero, so that the planner puts them first in every filter.
 pub fn create(client: &mut Client) {
     let library = object("burn/burn.c");
     client

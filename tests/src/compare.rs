@@ -53,17 +53,19 @@ pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String
     found
 }
 
-/// How many catalogue blocks each process may have hit in addition to the plan's own blocks, because it needed them first.
+/// How many catalogue blocks each process may have hit in addition to the plan's own blocks, because it
+/// needed them first.
 const CATALOGUE_BLOCKS: f64 = 100.0;
 /// How many of these each process may have read, because they were not in shared buffers.
 const CATALOGUE_READS: f64 = 5.0;
 
-/// Returns why a measured run of a plan cannot be like core's runs, if the processes divide the work by chance.
+/// Returns why a measured run of a plan cannot be like core's runs, if the processes divide the work by
+/// chance.
 ///
-/// These rules hold in every run, however the work was divided. At most the leader and its workers took part. The rows of a
-/// node are the same in all runs, or the same in each process that took part. If neither holds in core's runs (a process that
-/// got few rows to group returns fewer groups), they are not more than so many processes can return. A counter is close to core's. A Gather returns
-/// the sum of the rows of its processes.
+/// These rules hold in every run, however the work was divided. At most the leader and its workers took part.
+/// The rows of a node are the same in all runs, or the same in each process that took part. If neither holds
+/// in core's runs (a process that got few rows to group returns fewer groups), they are not more than so many
+/// processes can return. A counter is close to core's. A Gather returns the sum of the rows of its processes.
 pub fn differences_from_runs(
     core: &[Vec<NodeCounts>],
     measured: &[MeasuredNode],
@@ -141,8 +143,8 @@ fn possible_rows(runs: &[&NodeCounts]) -> Option<(f64, f64)> {
     (min <= max).then_some((min, max))
 }
 
-/// Returns the minimum and maximum rows of so many processes, if in core's runs neither all rows nor those of each process are the
-/// same.
+/// Returns the minimum and maximum rows of so many processes, if in core's runs neither all rows nor those of
+/// each process are the same.
 fn varying_rows(runs: &[&NodeCounts], starts: u64) -> Option<(f64, f64)> {
     let of_each = |run: &&NodeCounts| {
         let (min, max) = run.total_rows();
@@ -156,7 +158,8 @@ fn varying_rows(runs: &[&NodeCounts], starts: u64) -> Option<(f64, f64)> {
     (!is_same).then(|| (min, starts as f64 * most.fold(0.0, f64::max)))
 }
 
-/// Returns each measured Gather whose rows differ from those of the node below it, though core's runs allow equality.
+/// Returns each measured Gather whose rows differ from those of the node below it, though core's runs allow
+/// equality.
 fn gather_differences(core: &[Vec<NodeCounts>], measured: &[MeasuredNode]) -> Vec<String> {
     let mut found = Vec::new();
     for (id, pair) in measured.windows(2).enumerate() {

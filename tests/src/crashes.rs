@@ -1,8 +1,8 @@
-//! Records crashes of servers: each leaves a file in RUN/crashes with the name of the test. `scripts/testing.sh` fails if there is any
-//! file.
+//! Records crashes of servers: each leaves a file in RUN/crashes with the name of the test.
+//! `scripts/testing.sh` fails if there is any file.
 //!
-//! A server's folder has the rest: its log, the ids of the processes that the test killed itself (`killed`), and the crashes
-//! that the log does not show any more or never did (`crashes`).
+//! A server's folder has the rest: its log, the ids of the processes that the test killed itself (`killed`),
+//! and the crashes that the log does not show any more or never did (`crashes`).
 
 use crate::environment::environment;
 use std::fs::{self, OpenOptions};
@@ -19,7 +19,8 @@ pub fn note(server: &Path, lines: &[String]) {
     append(&server.join("crashes"), lines);
 }
 
-/// Returns the lines that report crashes of the server in this folder, except those of processes that the test killed.
+/// Returns the lines that report crashes of the server in this folder, except those of processes that the
+/// test killed.
 pub fn crashes(server: &Path) -> Vec<String> {
     let read = |name: &str| {
         let bytes = fs::read(server.join(name)).unwrap_or_default();

@@ -76,7 +76,8 @@ pub fn pg_config(option: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-/// Returns the library as `scripts/build.sh` built it for the server of `PG_CONFIG`, with the profile of `ROWSOURCE_PROFILE`.
+/// Returns the library as `scripts/build.sh` built it for the server of `PG_CONFIG`, with the profile of
+/// `ROWSOURCE_PROFILE`.
 pub fn library() -> PathBuf {
     let output = Command::new("bash")
         .args(["-c", ". scripts/common.sh && library"])
@@ -88,8 +89,8 @@ pub fn library() -> PathBuf {
 }
 
 impl Environment {
-    /// Returns the root of the server's files: that of the private tree (`DESTDIR` of `make install`), or `/` if a package is
-    /// tested.
+    /// Returns the root of the server's files: that of the private tree (`DESTDIR` of `make install`), or `/`
+    /// if a package is tested.
     pub fn tree(&self) -> PathBuf {
         let programs = self.pgbin.to_string_lossy();
         let root = programs
@@ -105,8 +106,9 @@ impl Environment {
         folder.join(format!("{name}.so")).exists()
     }
 
-    /// Returns a command that runs as the servers' account, without environment variables that change the server's output. The
-    /// kernel stops it when the calling thread ends, so nothing outlives an interrupted test.
+    /// Returns a command that runs as the servers' account, without environment variables that change the
+    /// server's output. The kernel stops it when the calling thread ends, so nothing outlives an interrupted
+    /// test.
     pub fn as_server(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "QUIT"]);

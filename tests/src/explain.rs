@@ -44,7 +44,8 @@ pub struct NodeCounts {
     pub init_plan: bool,
     /// EXPLAIN's loops, over all processes.
     pub loops: u64,
-    /// Rows per loop as EXPLAIN prints them: rounded to whole rows before PostgreSQL 18, to two decimals from 18 on.
+    /// Rows per loop as EXPLAIN prints them: rounded to whole rows before PostgreSQL 18, to two decimals from
+    /// 18 on.
     pub rows_per_loop: String,
     /// In the order of [`COUNTERS`].
     pub counters: [i64; COUNTERS.len()],
@@ -55,7 +56,8 @@ pub struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// Returns whether `rows` divided by `loops` prints as core printed it. Core prints only this rounded quotient.
+    /// Returns whether `rows` divided by `loops` prints as core printed it. Core prints only this rounded
+    /// quotient.
     pub fn prints_rows_as(&self, rows: u64) -> bool {
         if self.loops == 0 {
             return rows == 0;
@@ -100,8 +102,8 @@ pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Valu
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
 }
 
-/// Runs the statement and returns how many rows its nodes handled: the rows returned and the rows removed, over all loops,
-/// and one for each loop. Unlike a time, it does not depend on the machine's speed.
+/// Runs the statement and returns how many rows its nodes handled: the rows returned and the rows removed,
+/// over all loops, and one for each loop. Unlike a time, it does not depend on the machine's speed.
 pub fn rows_handled(client: &mut Client, statement: &str) -> f64 {
     let document = explain_json(client, statement, "ANALYZE, TIMING OFF, FORMAT JSON");
     rows_handled_below(&document[0]["Plan"])
@@ -115,7 +117,8 @@ fn rows_handled_below(plan: &Value) -> f64 {
         "Rows Removed by Index Recheck",
     ];
     let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
-    // A loop counts even if it returned no rows, because EXPLAIN rounds their mean (before PostgreSQL 18 to whole rows).
+    // A loop counts even if it returned no rows, because EXPLAIN rounds their mean (before PostgreSQL 18 to
+    // whole rows).
     let own = number("Actual Loops") * (1.0 + ROWS.map(number).iter().sum::<f64>());
     let children = plan["Plans"].as_array().into_iter().flatten();
     own + children.map(rows_handled_below).sum::<f64>()

@@ -1,4 +1,5 @@
-//! Compares what EXPLAIN (ANALYZE) shows of a node besides rows, time and blocks with pg_rowsource's `details`.
+//! Compares what EXPLAIN (ANALYZE) shows of a node besides rows, time and blocks with pg_rowsource's
+//! `details`.
 
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -66,8 +67,9 @@ const FACTS: [(&str, Rule, i32); 41] = [
 /// The fact that no case needs to have: whether a scan waits for a read depends on the system.
 const BY_CHANCE: &str = "I/O Waits";
 
-/// What documents of EXPLAIN must contain somewhere, besides the facts of nodes: a key, or two nested keys, whose value is neither
-/// zero nor empty; or a sort method. PostgreSQL shows no sort that is still in progress.
+/// What documents of EXPLAIN must contain somewhere, besides the facts of nodes: a key, or two nested keys,
+/// whose value is neither zero nor empty; or a sort method. PostgreSQL shows no sort that is still in
+/// progress.
 const IN_DOCUMENTS: [&str; 24] = [
     "Sort Key",
     "Presorted Key",
@@ -101,8 +103,8 @@ const COMPILED: [&str; 2] = ["JIT/Functions", "Timing/Total"];
 /// The sort methods in the order in which `details` joins them.
 const SORT_METHODS: [&str; 4] = ["top-N heapsort", "quicksort", "external sort", "external merge"];
 
-/// Facts that pg_rowsource shows in addition: EXPLAIN shows what a statement changed only for MERGE and ON CONFLICT. Those of WAL
-/// are compared in `explain_function`.
+/// Facts that pg_rowsource shows in addition: EXPLAIN shows what a statement changed only for MERGE and ON
+/// CONFLICT. Those of WAL are compared in `explain_function`.
 const ADDITIONAL: [&str; 5] = [
     "Tuples Inserted",
     "Tuples Updated",

@@ -1,4 +1,5 @@
-//! The worker that samples the sessions for the active session history, and what it takes while many sessions do the same.
+//! The worker that samples the sessions for the active session history, and what it takes while many sessions
+//! do the same.
 
 use crate::Server;
 use crate::busy::Busy;
@@ -57,8 +58,8 @@ pub fn worker(observer: &mut Client) -> u32 {
     value::<i32>(observer, query).unsigned_abs()
 }
 
-/// Returns what the worker takes in this time, while [`SESSIONS`] sessions of the server do something. The server must have room for
-/// them, the extension, and the tables of pgbench.
+/// Returns what the worker takes in this time, while [`SESSIONS`] sessions of the server do something. The
+/// server must have room for them, the extension, and the tables of pgbench.
 pub fn cost(server: &Server, doing: Doing, during: Duration) -> Cost {
     while_doing(server, doing, during, |observer| measured(observer, during))
 }

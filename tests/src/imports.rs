@@ -1,5 +1,5 @@
-//! Reads the imports of the project's own crates from their sources: no two files import each other, directly or
-//! through others, and each folder imports only those that `layers.rs` allows.
+//! Reads the imports of the project's own crates from their sources: no two files import each other, directly
+//! or through others, and each folder imports only those that `layers.rs` allows.
 
 use crate::documents::read;
 use crate::layers::{CRATES, FOUNDATION, Layer};
@@ -202,8 +202,8 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 }
 
-/// Returns the circles: sets of modules that all import each other, directly or through others (strongly connected
-/// components). It compares reachable modules, which is fast enough because the graph is small.
+/// Returns the circles: sets of modules that all import each other, directly or through others (strongly
+/// connected components). It compares reachable modules, which is fast enough because the graph is small.
 fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>> {
     let reachable = |from: &Module| {
         let mut seen = BTreeSet::new();
@@ -281,7 +281,7 @@ fn assert_layers(source: &str, layers: &[Layer], below: &[&str]) {
             module.starts_with(&row) || row.starts_with(&module)
         };
         assert!(
-            rows.iter().any(|row| has_row(&row)),
+            rows.iter().any(has_row),
             "{module} of {source} has no row in tests/src/layers.rs"
         );
     }

@@ -1,5 +1,5 @@
-//! The folders of each crate from the bottom up: what is in them, and which folders they import. `imports.rs` holds
-//! it, and `ARCHITECTURE.md` shows it. A file beside the folders is one of them.
+//! The folders of each crate from the bottom up: what is in them, and which folders they import. `imports.rs`
+//! holds it, and `ARCHITECTURE.md` shows it. A file beside the folders is one of them.
 
 /// A folder, or a file beside the folders.
 pub struct Layer {

@@ -175,8 +175,8 @@ pub fn children_above_parents(nodes: &[MeasuredNode]) -> usize {
     nodes.iter().filter(above).count()
 }
 
-/// Fails unless every time is valid and no node's children together take longer than the node. Only for serial plans: below a
-/// Gather, children run at the same time.
+/// Fails unless every time is valid and no node's children together take longer than the node. Only for
+/// serial plans: below a Gather, children run at the same time.
 pub fn assert_consistent_times(nodes: &[MeasuredNode], what: &str) {
     const ROUNDING_MS: f64 = 1e-6;
     for node in nodes {

@@ -10,8 +10,9 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Creates a namespace in which each of these folders is an empty file system of this many bytes. Needs root and `mount`,
-    /// which the chroots of the other majors lack. So the name of each test that uses it ends in `_needs_mount`.
+    /// Creates a namespace in which each of these folders is an empty file system of this many bytes. Needs
+    /// root and `mount`, which the chroots of the other majors lack. So the name of each test that uses it
+    /// ends in `_needs_mount`.
     pub fn new(folders: &[(&Path, u64)]) -> Mounts {
         let mut script = String::from("set -e\n");
         for (folder, bytes) in folders {

@@ -57,7 +57,8 @@ pub fn create(client: &mut Client) {
     );
 }
 
-/// Creates a procedure that reads the rows of these statements in a loop, after `set`. It fails unless a loop has this many rows.
+/// Creates a procedure that reads the rows of these statements in a loop, after `set`. It fails unless a loop
+/// has this many rows.
 pub fn create_procedure(
     client: &mut Client,
     name: &str,

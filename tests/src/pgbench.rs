@@ -6,7 +6,8 @@ use crate::session::run_each;
 use std::fmt::Display;
 use std::process::Command;
 
-/// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns its output.
+/// Runs pgbench with these arguments in sessions with these settings (as in PGOPTIONS), and returns its
+/// output.
 pub fn pgbench(server: &Server, options: &str, arguments: &[&str]) -> String {
     let environment = environment();
     let output = Command::new(environment.pgbin.join("pgbench"))
@@ -32,7 +33,8 @@ pub fn fill(server: &Server, scale: u32) {
     run_each(&mut server.connect(), "CHECKPOINT");
 }
 
-/// Returns the statements of pgbench's TPC-B script at scale 1, between BEGIN and END, with these expressions as its random numbers.
+/// Returns the statements of pgbench's TPC-B script at scale 1, between BEGIN and END, with these expressions
+/// as its random numbers.
 pub fn tpcb(aid: impl Display, tid: impl Display, delta: impl Display) -> [String; 5] {
     [
         format!("UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid}"),

@@ -1,9 +1,11 @@
-//! Checks the built library: code that an error may leave by a longjmp runs nothing that panics, unwinds or allocates.
+//! Checks the built library: code that an error may leave by a longjmp runs nothing that panics, unwinds or
+//! allocates.
 //!
-//! The roots are every function from src/pg/hot/ and from the wrapper's logic in core, the functions that stand in for
-//! system calls, and the clocks. The check follows all direct calls and jumps inside the library. Calls through the import
-//! table go to PostgreSQL or the C library: only the name of the called function is checked. Calls by address are not
-//! followed: these go to a plan node or a clock, and the clocks are roots.
+//! The roots are every function from src/pg/hot/ and from the wrapper's logic in core, the functions that
+//! stand in for system calls, and the clocks. The check follows all direct calls and jumps inside the
+//! library. Calls through the import table go to PostgreSQL or the C library: only the name of the called
+//! function is checked. Calls by address are not followed: these go to a plan node or a clock, and the clocks
+//! are roots.
 
 use crate::environment::library;
 use std::collections::{BTreeMap, VecDeque};
@@ -123,8 +125,8 @@ fn is_forbidden(name: &str) -> bool {
     fails || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Returns whether an imported function unwinds, ends the process or allocates. The name may end in a version ("@GLIBC_2.2.5")
-/// or in "@plt".
+/// Returns whether an imported function unwinds, ends the process or allocates. The name may end in a version
+/// ("@GLIBC_2.2.5") or in "@plt".
 fn is_forbidden_import(name: &str) -> bool {
     // The first access to a library's thread-local storage allocates it.
     const NAMES: [&str; 8] = [
@@ -141,7 +143,8 @@ fn is_forbidden_import(name: &str) -> bool {
     is_forbidden(base) || NAMES.contains(&base)
 }
 
-/// Follows the calls from the roots on. Returns the names of the functions that it met, and the ways to the forbidden ones.
+/// Follows the calls from the roots on. Returns the names of the functions that it met, and the ways to the
+/// forbidden ones.
 fn follow(functions: &BTreeMap<String, Function>) -> (Vec<&str>, Vec<String>) {
     let mut ways: BTreeMap<&str, String> = BTreeMap::new();
     let mut next: VecDeque<&str> = VecDeque::new();

@@ -130,7 +130,8 @@ pub fn children(pid: u32) -> Vec<u32> {
     task.and_then(|task| task.children().ok()).unwrap_or_default()
 }
 
-/// Returns the command line of a process, which for processes of a server says what they do; empty if it has ended.
+/// Returns the command line of a process, which for processes of a server says what they do; empty if it has
+/// ended.
 pub fn title(pid: u32) -> String {
     let words = process(pid).and_then(|process| process.cmdline().ok());
     words.unwrap_or_default().join(" ")
@@ -146,8 +147,8 @@ pub fn protections(pid: u32, file: &Path) -> Vec<String> {
     of_file.map(|map| map.perms.as_str()).collect()
 }
 
-/// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a segment that no
-/// process has mapped, so let a session read the views first.
+/// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a
+/// segment that no process has mapped, so let a session read the views first.
 pub fn dynamic_shared_memory(postmaster: u32) -> u64 {
     let mut segments: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for pid in children(postmaster) {

@@ -114,8 +114,8 @@ fn safety_texts(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns whether a text about safety says nothing but that the caller promises something: it is one clause that
-/// names the caller.
+/// Returns whether a text about safety says nothing but that the caller promises something: it is one clause
+/// that names the caller.
 fn only_forwards(text: &str) -> bool {
     let text = text.replace(", by the caller's promise", " by the caller's promise");
     let text = text.trim_end_matches('.');

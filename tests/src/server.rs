@@ -20,8 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of the signal KILL.
 const SIGKILL: i32 = 9;
 
-/// Settings that make counters repeatable: no other process writes pages, WAL gets no page images by chance, and neither
-/// plans nor scans depend on earlier statements. A session may time every call for minutes.
+/// Settings that make counters repeatable: no other process writes pages, WAL gets no page images by chance,
+/// and neither plans nor scans depend on earlier statements. A session may time every call for minutes.
 const REPEATABLE: &str = "
     listen_addresses = ''
     fsync = off
@@ -44,7 +44,8 @@ const REPEATABLE: &str = "
     pg_rowsource.max_overhead = 100
 ";
 
-/// The shipped value of the setting that [`REPEATABLE`] changes so that tests see constants. Measurements use this.
+/// The shipped value of the setting that [`REPEATABLE`] changes so that tests see constants. Measurements use
+/// this.
 pub const SHIPPED: &str = "pg_rowsource.keep_constants = off";
 
 /// A running server.
@@ -82,8 +83,8 @@ impl Server {
         server
     }
 
-    /// Starts a server with the configuration that initdb makes, as packages have it, and these lines at its end. ALTER SYSTEM changes it:
-    /// [`Server::launch_as_configured`] starts it again with that.
+    /// Starts a server with the configuration that initdb makes, as packages have it, and these lines at its
+    /// end. ALTER SYSTEM changes it: [`Server::launch_as_configured`] starts it again with that.
     pub fn packaged(name: &str, configured: &str) -> Server {
         let environment = environment();
         let mut server = Server::folder_for(name, &[]);
@@ -126,7 +127,8 @@ impl Server {
         server
     }
 
-    /// Makes the server run in a mount namespace from the next launch on. The namespace must outlive the server.
+    /// Makes the server run in a mount namespace from the next launch on. The namespace must outlive the
+    /// server.
     pub fn run_inside(&mut self, mounts: &Mounts) {
         self.inside = mounts.enter();
     }
@@ -251,7 +253,8 @@ impl Server {
         self.stopped();
     }
 
-    /// Stops the server in the same way, and returns the postmaster's exit status; `None` if it had to be killed.
+    /// Stops the server in the same way, and returns the postmaster's exit status; `None` if it had to be
+    /// killed.
     pub fn stopped(&mut self) -> Option<ExitStatus> {
         self.stopped_by("INT")
     }
@@ -281,8 +284,8 @@ impl Server {
         }
     }
 
-    /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client may still
-    /// connect to the old state.
+    /// Kills a backend, as in a crash, and waits until the postmaster has reinitialized: until then, a client
+    /// may still connect to the old state.
     pub fn crash_a_backend(&self) {
         let mut victim = self.connect();
         let pid: i32 = crate::session::value(&mut victim, "SELECT pg_backend_pid()");
@@ -352,7 +355,8 @@ impl Server {
         self.wait_until_ready();
     }
 
-    /// Fails if a signal killed a process of the server, except those that the test killed, or the log contains a PANIC.
+    /// Fails if a signal killed a process of the server, except those that the test killed, or the log
+    /// contains a PANIC.
     pub fn assert_no_crash(&self) {
         assert_none(&crashes::crashes(&self.folder), &self.log());
     }
@@ -384,8 +388,8 @@ impl Server {
         }
     }
 
-    /// Waits until the postmaster has ended, and returns its exit status. If it does not end, kills it and returns `None`.
-    /// Both that and a signal other than `expected` are crashes. The log does not show them.
+    /// Waits until the postmaster has ended, and returns its exit status. If it does not end, kills it and
+    /// returns `None`. Both that and a signal other than `expected` are crashes. The log does not show them.
     fn wait(&mut self, expected: Option<i32>) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         let deadline = Instant::now() + TIMEOUT;
@@ -413,8 +417,8 @@ impl Server {
 }
 
 impl Server {
-    /// Returns the plans in the store whose nodes' own figures do not add up. There are none if the server does not answer, or has no
-    /// such views.
+    /// Returns the plans in the store whose nodes' own figures do not add up. There are none if the server
+    /// does not answer, or has no such views.
     fn wrong_own_figures(&mut self) -> Vec<own_figures::Figure> {
         let is_running = matches!(self.child.as_mut().map(Child::try_wait), Some(Ok(None)));
         if !is_running || std::thread::panicking() || !self.runner.is_empty() {
@@ -472,8 +476,8 @@ fn wrapped(program: &str, arguments: &[String], command: &Command) -> Command {
     outer
 }
 
-/// Spawns from a thread that never ends. The death signal comes when the spawning thread ends, and a test's thread ends
-/// before the tests that share its server do.
+/// Spawns from a thread that never ends. The death signal comes when the spawning thread ends, and a test's
+/// thread ends before the tests that share its server do.
 fn spawn_from_lasting_thread(mut command: Command) -> Child {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

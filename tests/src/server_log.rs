@@ -21,7 +21,8 @@ impl Server {
             .collect()
     }
 
-    /// Empties the log, if only later lines matter or the earlier errors were intended. Crashes in it still fail the test.
+    /// Empties the log, if only later lines matter or the earlier errors were intended. Crashes in it still
+    /// fail the test.
     pub fn clear_log(&self) {
         let cleared: Vec<String> = crashes::crashes(self.folder());
         let _ = fs::remove_file(self.folder().join("crashes"));
@@ -58,7 +59,8 @@ impl Server {
     }
 }
 
-/// Returns whether a line of the log names the library. That a path does says nothing: any folder may have that name, and spaces.
+/// Returns whether a line of the log names the library. That a path does says nothing: any folder may have
+/// that name, and spaces.
 fn names_library(line: &str) -> bool {
     let quoted = line.split('"').skip(1).step_by(2);
     let words = line.split('"').step_by(2).flat_map(|text| text.split(' '));

@@ -4,7 +4,8 @@ use crate::explain::describe;
 use postgres::error::SqlState;
 use postgres::{Client, SimpleQueryMessage};
 
-/// Runs statements one by one, each in its own transaction (VACUUM requires that). Splits at semicolons outside single quotes.
+/// Runs statements one by one, each in its own transaction (VACUUM requires that). Splits at semicolons
+/// outside single quotes.
 pub fn run_each(client: &mut Client, sql: &str) {
     let mut quoted = false;
     let statements = sql.split(|character| {
@@ -36,14 +37,15 @@ pub fn must_fail(client: &mut Client, sql: &str) -> (SqlState, String) {
     }
 }
 
-/// Cancels what a session runs. For the request of a client, the server sends two signals, and the second may end the next statement.
+/// Cancels what a session runs. For the request of a client, the server sends two signals, and the second may
+/// end the next statement.
 pub fn cancel_backend(observer: &mut Client, pid: i32) {
     let is_sent: bool = value(observer, &format!("SELECT pg_cancel_backend({pid})"));
     assert!(is_sent, "{pid} cannot be cancelled");
 }
 
-/// Runs a statement that must fail because it takes longer than this. The limit ends with its transaction: a SET that ends it
-/// would have to meet it, which a busy machine may prevent.
+/// Runs a statement that must fail because it takes longer than this. The limit ends with its transaction: a
+/// SET that ends it would have to meet it, which a busy machine may prevent.
 pub fn must_time_out(client: &mut Client, milliseconds: u32, sql: &str) {
     run_each(
         client,
@@ -54,8 +56,8 @@ pub fn must_time_out(client: &mut Client, milliseconds: u32, sql: &str) {
     run_each(client, "ROLLBACK");
 }
 
-/// Returns the server's major version, for expected values that differ between majors. A test that does not fit a major says
-/// so in its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
+/// Returns the server's major version, for expected values that differ between majors. A test that does not
+/// fit a major says so in its name (`..._pg18_plus`, `..._before_pg17`), and is skipped there.
 pub fn major(client: &mut Client) -> i32 {
     value(
         client,

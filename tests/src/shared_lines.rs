@@ -1,6 +1,7 @@
-//! Which cache lines of shared memory a session reads and writes. The session's process runs one instruction at a time, and the
-//! operands of each instruction are computed before it runs. So nothing is missed: neither a lock that is taken and released,
-//! nor a write of the value that is already there. What the kernel does in a system call is not seen. A statement takes seconds.
+//! Which cache lines of shared memory a session reads and writes. The session's process runs one instruction
+//! at a time, and the operands of each instruction are computed before it runs. So nothing is missed: neither
+//! a lock that is taken and released, nor a write of the value that is already there. What the kernel does in
+//! a system call is not seen. A statement takes seconds.
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register, UsedMemory,
@@ -113,8 +114,9 @@ impl SharedMemory {
     }
 }
 
-/// Returns the lines of shared memory that the session with this process uses while `statement` runs, which must run a statement
-/// in the session. What the session does before it waits for the next statement belongs to it.
+/// Returns the lines of shared memory that the session with this process uses while `statement` runs, which
+/// must run a statement in the session. What the session does before it waits for the next statement belongs
+/// to it.
 pub fn lines_of(pid: u32, statement: impl FnOnce() + Send) -> Lines {
     let memory = SharedMemory::of(pid);
     let bytes = File::open(format!("/proc/{pid}/mem")).expect("the process's memory");

@@ -1,5 +1,6 @@
-//! How much of a statement's time one function of PostgreSQL takes with all that it calls. The session is stopped at random times,
-//! and its stack tells whether the function runs. So nothing in the statement reads a clock, and no time is a difference of two.
+//! How much of a statement's time one function of PostgreSQL takes with all that it calls. The session is
+//! stopped at random times, and its stack tells whether the function runs. So nothing in the statement reads
+//! a clock, and no time is a difference of two.
 
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
@@ -12,7 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// The calls of the function after which its place in the stack is known. The first one may come from another caller.
+/// The calls of the function after which its place in the stack is known. The first one may come from another
+/// caller.
 const CALLS: usize = 3;
 /// The bytes of the stack that are compared.
 const STACK: usize = 8192;
@@ -103,17 +105,18 @@ impl Place {
         }
     }
 
-    /// Returns whether the function runs. Its caller runs if the return addresses above are the same. As long as the stack does not end
-    /// above it, the last thing that its caller called is the function, if the return address is that one.
+    /// Returns whether the function runs. Its caller runs if the return addresses above are the same. As long
+    /// as the stack does not end above it, the last thing that its caller called is the function, if the
+    /// return address is that one.
     fn is_in(&self, image: &Image, stack_pointer: u64) -> bool {
         let words = image.stack(self.at);
         stack_pointer <= self.at && self.callers.iter().all(|(i, word)| words.get(*i) == Some(word))
     }
 }
 
-/// Samples the session with this process while `statement` runs, which must run a statement in the session. The distance of two
-/// samples is `distance` in the mean. Returns `None` if the server has no such function, or if the statement ends before it has called it
-/// a few times.
+/// Samples the session with this process while `statement` runs, which must run a statement in the session.
+/// The distance of two samples is `distance` in the mean. Returns `None` if the server has no such function,
+/// or if the statement ends before it has called it a few times.
 pub fn samples(
     pid: u32,
     function: &str,

@@ -12,13 +12,15 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns an interval that contains the median of what these values are drawn from in 99 of 100 cases, whatever their distribution:
-/// the values at two places of their order. Fewer than eight values cover it more seldom; then it is from the lowest to the highest.
+/// Returns an interval that contains the median of what these values are drawn from in 99 of 100 cases,
+/// whatever their distribution: the values at two places of their order. Fewer than eight values cover it
+/// more seldom; then it is from the lowest to the highest.
 pub fn interval_of_median(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The probability that at most `below` of the values are below the median is that of so many heads in `count` tosses.
+    // The probability that at most `below` of the values are below the median is that of so many heads in
+    // `count` tosses.
     let mut below = 0;
     let (mut heads, mut tail) = (0.5f64.powi(count as i32), 0.0);
     while tail + heads <= 0.005 {

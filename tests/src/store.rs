@@ -1,4 +1,5 @@
-//! Queries of the store that all sessions share. They run at level basic, so that their own plans are not stored.
+//! Queries of the store that all sessions share. They run at level basic, so that their own plans are not
+//! stored.
 
 use crate::attack::send;
 use crate::server::Server;
@@ -78,9 +79,9 @@ pub fn measured(client: &mut Client, sql: &str) {
     run_each(client, "SET pg_rowsource.statistics_level = 'basic'");
 }
 
-/// Runs a statement once in an empty store, so that nothing is cheaper than its plan: evictions treat all total times below
-/// a millisecond alike. While a busy machine delays it beyond that, the store is emptied and it runs again. The runner must
-/// be at level typical.
+/// Runs a statement once in an empty store, so that nothing is cheaper than its plan: evictions treat all
+/// total times below a millisecond alike. While a busy machine delays it beyond that, the store is emptied
+/// and it runs again. The runner must be at level typical.
 pub fn run_cheaply(reader: &mut Client, runner: &mut Client, statement: &str) {
     const CHEAP_MS: f64 = 1.0;
     let deadline = Instant::now() + TIMEOUT;

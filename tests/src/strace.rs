@@ -147,8 +147,8 @@ fn call(line: &str) -> Option<Call> {
     })
 }
 
-/// Reads a line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`. Returns the file
-/// type, whether it is a read, the requested bytes, the returned bytes, and milliseconds.
+/// Reads a line such as `pread64(17</data/base/pgsql_tmp/pgsql_tmp12.0>, ""..., 8192, 0) = 8192 <0.000012>`.
+/// Returns the file type, whether it is a read, the requested bytes, the returned bytes, and milliseconds.
 fn request(line: &str) -> Option<(usize, bool, i64, i64, f64)> {
     let (call, rest) = line.split_once('(')?;
     let path = &rest[rest.find('<')? + 1..rest.find('>')?];

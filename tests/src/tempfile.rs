@@ -158,7 +158,8 @@ pub fn create_tracer(client: &mut Client) {
     );
 }
 
-/// Returns the requests, bytes and milliseconds that the tracer has seen of this session, of reads and of writes.
+/// Returns the requests, bytes and milliseconds that the tracer has seen of this session, of reads and of
+/// writes.
 pub fn traced(client: &mut Client, filetype: usize) -> [Requests; 2] {
     totals(client, filetype).map(|totals| Requests {
         reqs: totals[0],

@@ -35,8 +35,8 @@ pub fn has_ended(lines: &[String]) -> bool {
     lines.last().is_some_and(|line| line.starts_with("END #0:tim="))
 }
 
-/// Waits until the lines end with that of the trace's end, and returns them. A session that ends writes this line after nobody
-/// can see it any more.
+/// Waits until the lines end with that of the trace's end, and returns them. A session that ends writes this
+/// line after nobody can see it any more.
 pub fn until_ended(lines: impl Fn() -> Vec<String>) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,9 +1,10 @@
 //! Judges comparisons of times: only what stands out from a control passes or fails.
 //!
-//! A machine with other work changes its speed at any moment. So each round also measures the same thing against itself: the control.
-//! A comparison passes where what was measured, and the control's spread on top of it, is within the limit. It fails where it is beyond
-//! the limit by more than that spread. Else it is undecided: this machine cannot tell now. A test says so on a line of its own, which
-//! begins with UNDECIDED; `scripts/testing.sh` counts these tests.
+//! A machine with other work changes its speed at any moment. So each round also measures the same thing
+//! against itself: the control. A comparison passes where what was measured, and the control's spread on top
+//! of it, is within the limit. It fails where it is beyond the limit by more than that spread. Else it is
+//! undecided: this machine cannot tell now. A test says so on a line of its own, which begins with UNDECIDED;
+//! `scripts/testing.sh` counts these tests.
 
 use crate::statistics::{interval_of_median, median};
 use std::ops::RangeInclusive;
@@ -86,8 +87,9 @@ impl Trial {
         median(&self.found)
     }
 
-    /// Returns the lowest and the highest value that the median of what was found may have, as far as this machine can tell: the
-    /// interval that covers it in 99 of 100 cases, widened by how far the control's interval reaches from no effect at all.
+    /// Returns the lowest and the highest value that the median of what was found may have, as far as this
+    /// machine can tell: the interval that covers it in 99 of 100 cases, widened by how far the control's
+    /// interval reaches from no effect at all.
     pub fn interval(&self) -> (f64, f64) {
         let (low, high) = interval_of_median(&self.found);
         let (control_low, control_high) = interval_of_median(&self.control);
@@ -134,8 +136,8 @@ impl Trial {
         )
     }
 
-    /// Measures rounds. If the verdict is not clear then, it measures twice as many, up to the most: who looks after each round finds
-    /// sooner or later what he looks for.
+    /// Measures rounds. If the verdict is not clear then, it measures twice as many, up to the most: who
+    /// looks after each round finds sooner or later what he looks for.
     pub fn run(mut self, rounds: RangeInclusive<usize>, mut round: impl FnMut(usize) -> (f64, f64)) -> Trial {
         let mut next = *rounds.start();
         for number in 0..*rounds.end() {
@@ -151,8 +153,9 @@ impl Trial {
         self
     }
 
-    /// Compares how large two things are, such as the seconds that they take: `measure` returns that of one of them. Each round measures
-    /// the base twice. The order changes, because what runs after a pause is faster, or slower.
+    /// Compares how large two things are, such as the seconds that they take: `measure` returns that of one
+    /// of them. Each round measures the base twice. The order changes, because what runs after a pause is
+    /// faster, or slower.
     pub fn compare(self, rounds: RangeInclusive<usize>, mut measure: impl FnMut(Side) -> f64) -> Trial {
         let is_ratio = self.scale == Scale::Ratio;
         self.run(rounds, |number| {
@@ -200,7 +203,8 @@ impl Verdicts {
         verdict
     }
 
-    /// Ends the test: it fails if a comparison failed, and says if one is undecided. A test without any comparison fails.
+    /// Ends the test: it fails if a comparison failed, and says if one is undecided. A test without any
+    /// comparison fails.
     pub fn finish(self) {
         assert!(self.failed.is_empty(), "{}", self.failed.join("\n"));
         assert!(self.passed + self.undecided.len() > 0, "nothing was compared");

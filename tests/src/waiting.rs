@@ -88,7 +88,8 @@ pub fn hold(
     (client, Lasted { least, most })
 }
 
-/// Cancels a statement of a session that needs the advisory lock 1, which the observer keeps. Returns for how long that waited.
+/// Cancels a statement of a session that needs the advisory lock 1, which the observer keeps. Returns for how
+/// long that waited.
 pub fn cancel(
     observer: &mut Client,
     mut client: Client,

@@ -1,4 +1,5 @@
-//! Brings a session into the state in which a case is compared: caches, local buffers and the sizes of relations.
+//! Brings a session into the state in which a case is compared: caches, local buffers and the sizes of
+//! relations.
 
 use crate::cases::Case;
 use crate::explain::describe;

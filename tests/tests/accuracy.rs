@@ -1,8 +1,9 @@
-//! Compares sampled with known time, on the adversarial plans of design 3.5 (`rowsource_tests::adversarial`). The bound is
-//! loose, because the machine is shared; the pure crate has tight bounds, on a simulated clock.
+//! Compares sampled with known time, on the adversarial plans of design 3.5 (`rowsource_tests::adversarial`).
+//! The bound is loose, because the machine is shared; the pure crate has tight bounds, on a simulated clock.
 //!
-//! The machine may change its speed at any time. So each round measures the true times again: core's times of the statement
-//! without burning, scaled to the time that the measured run took except for burning, by the client's clock.
+//! The machine may change its speed at any time. So each round measures the true times again: core's times of
+//! the statement without burning, scaled to the time that the measured run took except for burning, by the
+//! client's clock.
 
 use postgres::Client;
 use rowsource_tests::adversarial::{CASES, Case, ROWS, at_the_speed_of, create_tables, ratios, with_burning};

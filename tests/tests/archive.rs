@@ -147,6 +147,15 @@ fn errors_say_what_is_missing() {
     let mut client = server.connect();
     run_each(&mut client, TABLE);
     let (queryid, planid) = measured(&mut client, STATEMENT);
+    let (code, message) = must_fail(
+        &mut client,
+        &format!("SELECT rowsource_display_snapshot({queryid})"),
+    );
+    assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(
+        message.starts_with("there is no snapshot HINT: Take one"),
+        "{message}"
+    );
     snapshot(&mut client);
     let mut error = |arguments: &str| {
         let (code, message) = must_fail(
@@ -157,14 +166,14 @@ fn errors_say_what_is_missing() {
     };
     for (arguments, expected) in [
         ("1, snap_id => 7", "there is no snapshot 7"),
-        ("1", "snapshot 1 has no plan for queryid 1, planid any"),
+        ("1", "snapshot 1 has no plan for queryid 1 HINT"),
         (
             "4711, snap_id => 1",
-            "snapshot 1 has no plan for queryid 4711, planid any",
+            "snapshot 1 has no plan for queryid 4711 HINT",
         ),
         (
             "NULL, 815, 1",
-            "snapshot 1 has no plan for queryid any, planid 815",
+            "snapshot 1 has no plan for queryid NULL, planid 815",
         ),
     ] {
         let (code, message) = error(arguments);

@@ -1,5 +1,5 @@
-//! Active session history: what the samples say, compared with exact waits and known states, and how the worker that takes them
-//! behaves.
+//! Active session history: what the samples say, compared with exact waits and known states, and how the
+//! worker that takes them behaves.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -50,8 +50,8 @@ fn shares_agree_with_exact_waits() {
     // Else it takes its samples when the session has given up the processor.
     prefer(worker(&mut observer));
     let before: f64 = value(&mut session, &waited);
-    // It sleeps and computes in turn, in steps that are not in step with the samples. Both times are taken within the work: a SELECT
-    // list is computed from left to right.
+    // It sleeps and computes in turn, in steps that are not in step with the samples. Both times are taken
+    // within the work: a SELECT list is computed from left to right.
     let times = session
         .query_one(
             "SELECT extract(epoch FROM min(began))::float8, extract(epoch FROM max(ended))::float8, count(slept), sum(computed)
@@ -228,7 +228,8 @@ fn a_small_ring_wraps_around_and_times_never_step_back() {
         "ash-wrap",
         &[
             "pg_rowsource.history_size = 128kB",
-            // The ring is overwritten in about a second: a reader gets some of it even if it has to wait for a processor.
+            // The ring is overwritten in about a second: a reader gets some of it even if it has to wait for
+            // a processor.
             "pg_rowsource.history_frequency = 100",
         ],
     );
@@ -479,7 +480,8 @@ fn a_snapshot_keeps_the_samples_of_one_moment_in_ten() {
     assert_eq!((twice, unknown), (0, 0));
     // The other one may have found nothing new.
     assert!((snapshots..=snapshots + 1).contains(&ids), "{ids} snapshots");
-    // The plan is stored when the statement has ended, so its node has no name yet; the queries for the samples have one.
+    // The plan is stored when the statement has ended, so its node has no name yet; the queries for the
+    // samples have one.
     println!("{kept} of {all} moments kept, {named} named");
     let (expected, sigma) = (all as f64 / 10.0, (all as f64 * 0.09).sqrt());
     assert!(

@@ -1,4 +1,5 @@
-//! What the worker costs that samples the sessions, while 100 of them are idle, asleep, waiting for a lock, or run short statements.
+//! What the worker costs that samples the sessions, while 100 of them are idle, asleep, waiting for a lock,
+//! or run short statements.
 
 use rowsource_tests::history::{Doing, SESSIONS, measured, while_doing, worker};
 use rowsource_tests::pgbench::fill;

@@ -33,7 +33,8 @@ fn until_sampled(observer: &mut Client, pid: i32, condition: &str) {
     );
 }
 
-/// The pile-up: an ALTER TABLE behind a transaction that is idle, and a statement behind both that has no plan yet.
+/// The pile-up: an ALTER TABLE behind a transaction that is idle, and a statement behind both that has no
+/// plan yet.
 #[test]
 fn a_pile_up_has_names() {
     let server = server("ash-pile-up");

@@ -1,4 +1,5 @@
-//! Active session history on a server that has not preloaded the library: from 17 on, a function starts the worker.
+//! Active session history on a server that has not preloaded the library: from 17 on, a function starts the
+//! worker.
 
 use postgres::Client;
 use postgres::error::SqlState;

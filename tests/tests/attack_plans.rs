@@ -125,8 +125,8 @@ fn lists_of_constants_take_little_memory() {
     pair.assert_store("IN list");
 }
 
-/// Returns a loop over statements with different plans and queryids: they differ in which of 16 columns are plain, as the bits
-/// of the numbers say. Each statement is a UNION ALL of `joins` joins.
+/// Returns a loop over statements with different plans and queryids: they differ in which of 16 columns are
+/// plain, as the bits of the numbers say. Each statement is a UNION ALL of `joins` joins.
 fn distinct(numbers: Range<usize>, joins: usize) -> String {
     let Range { start, end } = numbers;
     format!(
@@ -251,7 +251,8 @@ fn nested_functions_take_little_memory() {
     pair.assert_store("nested functions");
 }
 
-/// Each cursor is a suspended statement, and all of them continue in turn. `store_callgrind.rs` counts what that costs.
+/// Each cursor is a suspended statement, and all of them continue in turn. `store_callgrind.rs` counts what
+/// that costs.
 #[test]
 fn open_cursors_take_little_memory() {
     const CURSORS: usize = 5_000;

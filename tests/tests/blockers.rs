@@ -30,7 +30,8 @@ fn shown(client: &mut Client, columns: &str) -> Vec<String> {
     rows.into_iter().map(line).collect()
 }
 
-/// An ALTER TABLE waits for a session that is idle in its transaction, and all who come then wait for the ALTER TABLE.
+/// An ALTER TABLE waits for a session that is idle in its transaction, and all who come then wait for the
+/// ALTER TABLE.
 #[test]
 fn a_pile_up_behind_an_idle_transaction_is_a_tree() {
     let server = server("blockers");
@@ -117,7 +118,8 @@ fn a_pile_up_behind_an_idle_transaction_is_a_tree() {
     drop((alter, readers));
 }
 
-/// Who waits for a row's lock waits for a transaction, but the relation is known; and a prepared transaction has no session.
+/// Who waits for a row's lock waits for a transaction, but the relation is known; and a prepared transaction
+/// has no session.
 #[test]
 fn rows_and_prepared_transactions_are_named() {
     let server = server("blockers-rows");
@@ -173,11 +175,12 @@ fn the_past_is_a_tree_with_times() {
     run_each(&mut idle, "COMMIT");
     until_blocked(&mut observer, 0);
     let columns = "root_pid, blocked_sessions, depth, pid, coalesce(blocking_pid::text, '-') AS blocker, usename, datname,
-                   application_name, coalesce(wait_event, '-') AS event, coalesce(relation, '-') AS relation, query";
+                   application_name, coalesce(wait_event, '-') AS event, coalesce(mode, '-') AS mode, coalesce(relation, '-') AS relation, query";
     let found = texts(
         &mut observer,
-        &format!("SELECT {columns} FROM rowsource_blockers(interval '1 min')"),
+        &format!("SELECT {columns} FROM rowsource_blockers(interval '1 min') WHERE root_pid = {root}"),
     );
+    // A moment in which one wait has ended already, and the other has not, is a tree of its own.
     let found: Vec<String> = found
         .into_iter()
         .map(|row| {
@@ -191,18 +194,18 @@ fn the_past_is_a_tree_with_times() {
         format!("{root} | 2 | {depth} | {id} | {blocker} | postgres | postgres | {rest}")
     };
     let expected = [
-        line(0, root, "-", "report | - | - | SELECT count(*) FROM t"),
+        line(0, root, "-", "report | - | - | - | SELECT count(*) FROM t"),
         line(
             1,
             alter.pid,
             &root.to_string(),
-            "rowsource-tests | relation | t | ALTER TABLE on t",
+            "rowsource-tests | relation | AccessExclusiveLock | t | ALTER TABLE on t",
         ),
         line(
             2,
             reader.pid,
             &alter.pid.to_string(),
-            "rowsource-tests | relation | t | ",
+            "rowsource-tests | relation | AccessShareLock | t | ",
         ),
     ];
     assert_eq!(found.len(), 3, "{found:#?}");
@@ -214,7 +217,7 @@ fn the_past_is_a_tree_with_times() {
         "SELECT min(first_seen_at) > '{began}' AND max(last_seen_at) < clock_timestamp() AND bool_and(last_seen_at >= first_seen_at)
                 AND max(wait_time) < 1000 * extract(epoch FROM clock_timestamp() - '{began}')
                 AND abs(sum(wait_time) - max(blocked_time)) < 0.001 AND min(samples) > 0
-           FROM rowsource_blockers('5 min') WHERE depth > 0"
+           FROM rowsource_blockers('5 min') WHERE depth > 0 AND root_pid = {root}"
     );
     assert_eq!(texts(&mut observer, &sums), [[Some("t".to_owned())]]);
     assert!(
@@ -224,6 +227,36 @@ fn the_past_is_a_tree_with_times() {
         )
         .is_empty()
     );
+
+    // A snapshot keeps the trees, in any session's snapshot once.
+    run_each(
+        &mut observer,
+        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
+    );
+    let stored = texts(
+        &mut observer,
+        &format!(
+            "SELECT {columns} FROM rowsource_snapshot_blockers WHERE root_pid = {root} ORDER BY snap_id, depth"
+        ),
+    );
+    let stored: Vec<String> = stored
+        .into_iter()
+        .map(|row| row.into_iter().flatten().collect::<Vec<_>>().join(" | "))
+        .collect();
+    assert_eq!(stored.len(), 3, "{stored:#?}");
+    for (stored, expected) in stored.iter().zip(&expected) {
+        assert!(stored.starts_with(expected), "{stored}\n{expected}");
+    }
+    // A relation is known by its OID. When it is gone, its name is, too.
+    run_each(&mut observer, "DROP TABLE t");
+    let gone = "SELECT DISTINCT relation FROM rowsource_blockers('5 min') WHERE relation IS NOT NULL";
+    let gone = texts(&mut observer, gone)
+        .remove(0)
+        .remove(0)
+        .expect("a relation");
+    assert!(gone.starts_with("a relation that is gone (OID "), "{gone}");
+    let kept = "SELECT DISTINCT relation FROM rowsource_snapshot_blockers WHERE relation IS NOT NULL";
+    assert_eq!(texts(&mut observer, kept), [[Some("t".to_owned())]]);
 
     // Who may not see the samples of others sees nothing of them.
     let mut other = server.try_connect("other").expect("a session");

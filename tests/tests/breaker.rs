@@ -1,5 +1,5 @@
-//! The breaker: a session stops measuring if that takes more than `max_overhead` percent of the executor's time for a minute. The
-//! clock's readings take a known time here. All times are those that this clock shows.
+//! The breaker: a session stops measuring if that takes more than `max_overhead` percent of the executor's
+//! time for a minute. The clock's readings take a known time here. All times are those that this clock shows.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -100,7 +100,8 @@ fn stops(name: &str, clock: &str, cheap_for: f64) -> f64 {
     after
 }
 
-/// Checks what the session, the views of others and the log say, and that the session goes on if it is allowed to.
+/// Checks what the session, the views of others and the log say, and that the session goes on if it is
+/// allowed to.
 fn is_said(server: &Server, stopped: &mut Client, other: &mut Client) {
     const CALLS: &str =
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE '%n WHERE id%'";

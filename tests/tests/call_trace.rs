@@ -50,7 +50,8 @@ fn listing(client: &mut Client, statement: &str) -> Vec<Line> {
         .collect()
 }
 
-/// Fails unless calls are nested, and times agree. Returns the number of calls that are in progress at the end.
+/// Fails unless calls are nested, and times agree. Returns the number of calls that are in progress at the
+/// end.
 fn check_nesting(lines: &[Line]) {
     let mut open: Vec<&Line> = Vec::new();
     let mut before = 0.0;
@@ -78,7 +79,8 @@ fn check_nesting(lines: &[Line]) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Returns how many rows each node returned per loop, rounded, and how many loops there were, as EXPLAIN counts them.
+/// Returns how many rows each node returned per loop, rounded, and how many loops there were, as EXPLAIN
+/// counts them.
 fn rows_by_explain(client: &mut Client, statement: &str) -> Vec<(f64, f64)> {
     fn visit(node: &serde_json::Value, found: &mut Vec<(f64, f64)>) {
         let number = |key: &str| node[key].as_f64().expect("a number");
@@ -327,7 +329,8 @@ fn the_statement_runs_with_the_callers_rights() {
     assert_eq!(code.code(), "25006");
 }
 
-/// What a statement changes is rolled back, also by functions, unless it shall be kept. A transaction goes on either way.
+/// What a statement changes is rolled back, also by functions, unless it shall be kept. A transaction goes on
+/// either way.
 #[test]
 fn what_the_statement_changes_is_rolled_back() {
     let server = server("call-trace-rollback");
@@ -363,8 +366,8 @@ fn what_the_statement_changes_is_rolled_back() {
     assert_eq!(count(&mut client), 991);
 }
 
-/// Of a parallel plan, it lists the calls of this process. Also if the statement is measured otherwise, a rule makes two of
-/// it, or it is huge.
+/// Of a parallel plan, it lists the calls of this process. Also if the statement is measured otherwise, a
+/// rule makes two of it, or it is huge.
 #[test]
 fn plans_of_all_kinds_can_be_listed() {
     let server = server("call-trace-plans");

@@ -1,5 +1,5 @@
-//! CALL, DO and other utility statements that run statements have rows of their own. So each nested statement has a caller that
-//! is stored, and the times of the statements that clients sent add up to all time.
+//! CALL, DO and other utility statements that run statements have rows of their own. So each nested statement
+//! has a caller that is stored, and the times of the statements that clients sent add up to all time.
 
 use postgres::Client;
 use rowsource_tests::Server;

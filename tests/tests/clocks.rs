@@ -16,7 +16,8 @@ const STATEMENTS: [&str; 3] = [
     "SELECT count(*) FROM a JOIN b ON b.id = a.g",
 ];
 
-/// 1,000 rows of 100 us each. The scan reads no other rows, so it takes little more time than it burns, on a busy machine too.
+/// 1,000 rows of 100 us each. The scan reads no other rows, so it takes little more time than it burns, on a
+/// busy machine too.
 const BURNING: &str = "SELECT count(*) FROM b WHERE burn(100)";
 
 /// The maximum readings of the clock besides the timed calls of a node: at beats, and at a node's start.

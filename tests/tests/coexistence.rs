@@ -1,4 +1,5 @@
-//! Runs together with pg_stat_statements and auto_explain, loaded before and after them: each library measures correctly.
+//! Runs together with pg_stat_statements and auto_explain, loaded before and after them: each library
+//! measures correctly.
 
 use rowsource_tests::explain::core_counts;
 use rowsource_tests::session::{run_each, value};

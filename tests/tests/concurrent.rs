@@ -59,7 +59,8 @@ fn many_sessions_measure_at_once() {
         ],
     );
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
-    // Each session has its own table and so its own plan: a plan's last values are those of the session that ran it last.
+    // Each session has its own table and so its own plan: a plan's last values are those of the session that
+    // ran it last.
     for session in 0..8 {
         let table = format!(
             "CREATE TABLE n{session} AS SELECT i AS id FROM generate_series(1, 5000) i; VACUUM ANALYZE n{session}"

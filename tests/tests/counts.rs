@@ -1,5 +1,5 @@
-//! Executions that only hit and change shared buffers are summed up as counts, and their statistics are computed when somebody reads
-//! them. What the views show of them is what they show of others.
+//! Executions that only hit and change shared buffers are summed up as counts, and their statistics are
+//! computed when somebody reads them. What the views show of them is what they show of others.
 
 use postgres::{Client, Statement};
 use rowsource_tests::session::{run_each, value};
@@ -162,8 +162,8 @@ const CHANGES: [&str; 7] = [
     "SELECT grp FROM $t WHERE id = $1 FOR UPDATE",
 ];
 
-/// Creates a table with `groups` groups and an index on these if `has_index`, and prepares the statements on it. `$t` is the table. They
-/// are measured from then on, with this frequency.
+/// Creates a table with `groups` groups and an index on these if `has_index`, and prepares the statements on
+/// it. `$t` is the table. They are measured from then on, with this frequency.
 fn prepare_on(
     runner: &mut Client,
     table: &str,
@@ -307,7 +307,8 @@ fn changes_are_those_of_executions_without_counts() {
     server.assert_no_crash();
 }
 
-/// Before its first row, an index scan computes the keys that depend on parameters, and PostgreSQL starts it again.
+/// Before its first row, an index scan computes the keys that depend on parameters, and PostgreSQL starts it
+/// again.
 #[test]
 fn scans_with_computed_keys_start_once() {
     let server = basic_server("counts-keys", &BY_INDEX);
@@ -338,7 +339,8 @@ fn scans_with_computed_keys_start_once() {
     server.assert_no_crash();
 }
 
-/// Statements whose scans use a bitmap. Core measures the index scans, and some nodes make so many calls that not all are timed.
+/// Statements whose scans use a bitmap. Core measures the index scans, and some nodes make so many calls that
+/// not all are timed.
 const BITMAPS: [&str; 4] = [
     "SELECT id FROM $t WHERE grp = $1",
     "SELECT id FROM $t WHERE grp = $1 OR id < 40 + $1",
@@ -388,7 +390,8 @@ fn bitmap_scans_are_those_of_executions_without_counts() {
         reset(&mut reader, table);
         run_all(&mut runner, &statements, 1..50);
         run_each(&mut runner, "SET pg_rowsource.statistics_level = 'basic'");
-        // From 19 on, joins of tables with the same aliases have the same queryid, so the next round resets these, too.
+        // From 19 on, joins of tables with the same aliases have the same queryid, so the next round resets
+        // these, too.
         shown.push(scans_of(&mut reader, table));
     }
     let [counted, computed] = &shown[..] else {

@@ -1,4 +1,5 @@
-//! The daily views and the names in the wide ones: dropped users and databases, masked statements, nodes of parallel plans.
+//! The daily views and the names in the wide ones: dropped users and databases, masked statements, nodes of
+//! parallel plans.
 
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::basic_server;

@@ -1,5 +1,6 @@
-//! The examples of README and of the book: every block of SQL runs on a real server, and its output is compared as far as it is
-//! the same in each run. The reference of the views is compared with the server's catalog.
+//! The examples of README and of the book: every block of SQL runs on a real server, and its output is
+//! compared as far as it is the same in each run. The reference of the views is compared with the server's
+//! catalog.
 
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use rowsource_tests::Server;
@@ -167,7 +168,8 @@ fn queries_of_psql(script: &str) -> Result<Vec<&str>, String> {
     Ok(queries)
 }
 
-/// Runs the queries of a shell script. Each must return a row. The ids 4711 and 815 stand for those of the session's last statement.
+/// Runs the queries of a shell script. Each must return a row. The ids 4711 and 815 stand for those of the
+/// session's last statement.
 fn run_script(client: &mut Client, script: &str) -> Result<(), String> {
     for sql in queries_of_psql(script)? {
         let mut sql = sql.to_owned();

@@ -2,13 +2,13 @@
 //! BUFFERS, WAL), and `pg_rowsource.explain` changes nothing in EXPLAIN's output but times.
 //!
 //! Each side of a comparison is a session of its own. Both did exactly the same before (same settings, newly
-//! created tables, same warm-up), so caches, local buffers and relation sizes are equal, and the counters must be
-//! equal too.
+//! created tables, same warm-up), so caches, local buffers and relation sizes are equal, and the counters
+//! must be equal too.
 //!
-//! A parallel plan divides its work by chance, and some counters depend on it (a worker that found no work never
-//! looks up a function). So such a plan is compared three times. If the leader does all of the work, or one worker
-//! does, everything must be equal. If the processes divide it freely, each of several runs must meet the rules that
-//! hold in every run (`differences_from_runs`).
+//! A parallel plan divides its work by chance, and some counters depend on it (a worker that found no work
+//! never looks up a function). So such a plan is compared three times. If the leader does all of the work, or
+//! one worker does, everything must be equal. If the processes divide it freely, each of several runs must
+//! meet the rules that hold in every run (`differences_from_runs`).
 
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::explain::{self, all_options, explain_json, nodes_of};
@@ -54,8 +54,8 @@ const PARALLEL: &[Mode] = &[
     },
 ];
 
-/// Returns whether core is compared with itself, as requested in the environment. This shows whether a case's counters are
-/// repeatable.
+/// Returns whether core is compared with itself, as requested in the environment. This shows whether a case's
+/// counters are repeatable.
 fn self_test() -> bool {
     std::env::var_os("ROWSOURCE_SELF_TEST").is_some()
 }
@@ -103,8 +103,8 @@ fn measured_counts(server: &Server, case: &Case, mode: Mode) -> Vec<MeasuredNode
     measure(&mut measuring_session(server, case, mode), case.statement)
 }
 
-/// Repeats a run that should use one process, until only one did all of the work. If a worker ends early, another one can
-/// start in its place.
+/// Repeats a run that should use one process, until only one did all of the work. If a worker ends early,
+/// another one can start in its place.
 fn by_one_process<T>(mode: Mode, run: impl Fn() -> T, starts: impl Fn(&T) -> Vec<(String, u64)>) -> T {
     const TRIES: usize = 20;
     let one = |ran: &T| {
@@ -130,9 +130,9 @@ fn measured_starts(nodes: &[MeasuredNode]) -> Vec<(String, u64)> {
     starts.collect()
 }
 
-/// Returns the differences between pg_rowsource's runs and core's. If the work is divided by chance, it compares several
-/// runs, and runs core again as long as something differs. If one process should do all, the server may have had no
-/// free worker: then a new pair is compared, at most twice.
+/// Returns the differences between pg_rowsource's runs and core's. If the work is divided by chance, it
+/// compares several runs, and runs core again as long as something differs. If one process should do all, the
+/// server may have had no free worker: then a new pair is compared, at most twice.
 fn compare<C, O>(
     case: &Case,
     core: impl Fn(Mode) -> C,

@@ -1,4 +1,5 @@
-//! The planner's estimates are compared with the rows of each execution, if the execution says something about them.
+//! The planner's estimates are compared with the rows of each execution, if the execution says something
+//! about them.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -320,7 +321,8 @@ fn nodes_that_may_stop_early_say_nothing() {
     }
 }
 
-/// Most executions had more rows than expected, and the worst one had fewer: then no direction is named beside its factor.
+/// Most executions had more rows than expected, and the worst one had fewer: then no direction is named
+/// beside its factor.
 #[test]
 fn the_verdict_fits_the_factor() {
     let server = server("estimates-verdict");
@@ -454,7 +456,8 @@ fn parallel_scans_are_compared_with_the_estimate_of_all_processes() {
             "{what}: {nodes:#?}"
         );
         assert!((scan.expected - 9_990.0).abs() < 20.0, "{what}: {nodes:#?}");
-        // Partial aggregates, a Gather Merge and an Append have the number of rows that follows from the processes that ran.
+        // Partial aggregates, a Gather Merge and an Append have the number of rows that follows from the
+        // processes that ran.
         for statement in [
             "SELECT count(*) FROM skewed",
             "SELECT k, count(*) FROM skewed GROUP BY k",

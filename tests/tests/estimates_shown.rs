@@ -1,6 +1,6 @@
-//! The planner's rows, costs and widths that are shown are those of the executions that are shown, and not of the one that was
-//! described. Rows of all executions are known, costs and widths only of the session's last statement: else they are left out if they
-//! differ.
+//! The planner's rows, costs and widths that are shown are those of the executions that are shown, and not of
+//! the one that was described. Rows of all executions are known, costs and widths only of the session's last
+//! statement: else they are left out if they differ.
 
 use postgres::Client;
 use rowsource_tests::Server;

@@ -1,4 +1,5 @@
-//! Executions that are kept whole: of each plan the slowest one, and the last ones that failed and were cancelled.
+//! Executions that are kept whole: of each plan the slowest one, and the last ones that failed and were
+//! cancelled.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -29,8 +30,9 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before. Of two executions that a
-/// test compares, the slower one sleeps 500 ms longer, because a busy machine may delay the other one.
+/// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before. Of two
+/// executions that a test compares, the slower one sleeps 500 ms longer, because a busy machine may delay the
+/// other one.
 fn run(client: &mut Client, rows: u32, ms: u32) {
     run_each(client, &format!("EXECUTE q ({rows}, 0.001 * {ms}, 1)"));
 }
@@ -326,8 +328,8 @@ fn kept_executions_take_little_memory() {
     let server = server("exemplar-memory");
     let mut client = session(&server);
     let mut reader = server.connect();
-    // An execution of more than 1 ms is kept: of the first one, which fills caches, or of one that a busy machine delays. Then
-    // the store is emptied, and it runs again.
+    // An execution of more than 1 ms is kept: of the first one, which fills caches, or of one that a busy
+    // machine delays. Then the store is emptied, and it runs again.
     let deadline = Instant::now() + TIMEOUT;
     loop {
         run_each(&mut client, "SELECT rowsource_reset()");

@@ -131,7 +131,8 @@ fn wrong_uses_fail_and_leave_nothing_behind_pg18_plus() {
     assert_eq!(value::<String>(&mut client, SETTINGS), before);
 }
 
-/// Returns the frequency and the timed calls of the scan in the session's last statement, which was a real execution.
+/// Returns the frequency and the timed calls of the scan in the session's last statement, which was a real
+/// execution.
 fn last_timed(client: &mut Client) -> (i32, i64) {
     let row = client
         .query_one(

@@ -24,8 +24,8 @@ fn measured_session(server: &Server, statements: &[&str]) -> Client {
     client
 }
 
-/// The title and the number of boxes are the same with scripts and without, and nothing is fetched. Nodes without a time have no
-/// box.
+/// The title and the number of boxes are the same with scripts and without, and nothing is fetched. Nodes
+/// without a time have no box.
 fn assert_opens(name: &str, page: &str, title: &str, nodes: usize) {
     for scripts in [true, false] {
         let opened = browser::open(&format!("{name}-{scripts}"), page, scripts);
@@ -130,4 +130,43 @@ fn a_page_shows_one_execution_or_all() {
     }
     let (_, message) = must_fail(&mut client, "SELECT rowsource_html(1, 2)");
     assert!(message.starts_with("no plan is kept for queryid 1, planid 2"));
+}
+
+/// The picture says the times that the table says, and a spill has its own colour in the bar of the sort.
+#[test]
+fn the_picture_and_the_table_agree() {
+    let server = Server::preloaded("html-agree", &["jit = off", "work_mem = '64kB'"]);
+    let sort = "SELECT count(*) FROM (SELECT i, repeat('x', 100) FROM generate_series(1, 50000) i ORDER BY i DESC OFFSET 0) s";
+    let mut client = measured_session(&server, &[sort]);
+    let rows = texts(&mut client, "SELECT rowsource_html()");
+    let page = rows[0][0].as_deref().expect("a page");
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut lines = page.lines().filter(|line| line.starts_with('|')).map(cells);
+    let heading = lines.next().expect("a table");
+    let place = heading
+        .iter()
+        .position(|name| name == "A-Time ms")
+        .expect("times");
+    let mut operations = Vec::new();
+    for row in lines.take_while(|row| row.len() == heading.len()) {
+        let title = format!("<title>{}: {}, own time ", row[0], row[1]);
+        let title = page
+            .split(&title)
+            .nth(1)
+            .unwrap_or_else(|| panic!("no {title} in {page}"));
+        let title = title.split("</title>").next().unwrap_or("");
+        assert!(
+            title.contains(&format!("A-Time {} ms", row[place])),
+            "{row:?}: {title}"
+        );
+        if row[1] == "Sort" {
+            assert!(title.contains("; temporary files "), "{title}");
+        }
+        operations.push(row[1].clone());
+    }
+    assert!(operations.contains(&"Sort".to_owned()), "{operations:?}");
+    assert!(page.contains("<rect class=\"temp\" "), "{page}");
 }

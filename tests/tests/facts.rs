@@ -1,5 +1,6 @@
-//! The views keep what EXPLAIN (ANALYZE) shows of a node besides rows, time and blocks: of the last execution and of all of
-//! them, also of statements that did not complete. `equality` compares every such fact with core's.
+//! The views keep what EXPLAIN (ANALYZE) shows of a node besides rows, time and blocks: of the last execution
+//! and of all of them, also of statements that did not complete. `equality` compares every such fact with
+//! core's.
 
 use postgres::Client;
 use rowsource_tests::Server;

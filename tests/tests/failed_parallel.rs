@@ -94,8 +94,8 @@ fn node<'a>(nodes: &'a [MeasuredNode], operation: &str) -> &'a MeasuredNode {
     found.unwrap_or_else(|| panic!("no {operation}: {nodes:#?}"))
 }
 
-/// Returns the nodes of the statement that has just failed, and fails unless the parts of its workers are as many, and add up to
-/// the rows of each node that only they ran.
+/// Returns the nodes of the statement that has just failed, and fails unless the parts of its workers are as
+/// many, and add up to the rows of each node that only they ran.
 fn failed(client: &mut Client, workers: usize) -> Vec<MeasuredNode> {
     run_each(client, "SET pg_rowsource.statistics_level = basic");
     let (_, _, outcome) = last(client).expect("a last statement");
@@ -182,7 +182,8 @@ fn a_cancelled_statement_has_done_what_was_seen_before() {
                 )
             })
             .collect();
-        // Of an aggregate that waits, and of starts that have ended, all is known too. A Gather that has ended before is not seen.
+        // Of an aggregate that waits, and of starts that have ended, all is known too. A Gather that has
+        // ended before is not seen.
         for (seen, recorded) in seen.iter().zip(&recorded) {
             assert!(
                 seen.1 <= recorded.1 && seen.2 <= recorded.2 && seen.3 <= recorded.3,
@@ -399,7 +400,8 @@ fn a_statement_inside_a_parallel_one_changes_nothing_of_it() {
     server.assert_no_crash();
 }
 
-/// A statement that fails again and again while its workers run, at any moment: what is kept is never more than there is.
+/// A statement that fails again and again while its workers run, at any moment: what is kept is never more
+/// than there is.
 #[test]
 fn no_moment_counts_twice() {
     let server = server("failed-parallel-moments");

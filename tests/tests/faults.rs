@@ -20,7 +20,8 @@ fn pid(client: &mut Client) -> u32 {
     value::<i32>(client, "SELECT pg_backend_pid()") as u32
 }
 
-/// In a session with a full address space, malloc and palloc fail at many places. Any outcome but a crash is accepted.
+/// In a session with a full address space, malloc and palloc fail at many places. Any outcome but a crash is
+/// accepted.
 #[test]
 fn a_session_without_memory_does_not_crash() {
     let server = keeping("faults-memory", &[]);
@@ -87,8 +88,8 @@ fn a_session_without_memory_does_not_crash() {
     assert_measures(&mut server.connect(), 1);
 }
 
-/// Runs statements in a session that may take `more` bytes than it has, and lifts the limit again. Returns how many failed. A
-/// lost session fails the test.
+/// Runs statements in a session that may take `more` bytes than it has, and lifts the limit again. Returns
+/// how many failed. A lost session fails the test.
 fn run_limited(server: &Server, client: &mut Client, more: u64, statements: &[&str]) -> usize {
     let pid = pid(client);
     process::limit_address_space(pid, Some(process::address_space(pid) + more));
@@ -368,7 +369,8 @@ fn stopped_sessions_do_not_block_others() {
     let mut cancelled_after: Vec<f64> = Vec::new();
     std::thread::scope(|scope| {
         for (_, client) in &mut writers {
-            // Short statements inside one statement, so that most of the time is spent in the executor and the library.
+            // Short statements inside one statement, so that most of the time is spent in the executor and
+            // the library.
             scope.spawn(|| {
                 let _ = client.batch_execute(
                     "DO $$BEGIN LOOP PERFORM 1; PERFORM 1, 2; PERFORM 1, 2, 3; EXECUTE 'SELECT ' || (random() * 1000)::int; END LOOP; END$$",

@@ -1,4 +1,5 @@
-//! Kills sessions, leaders and workers while they record and others read: after the recovery everything works.
+//! Kills sessions, leaders and workers while they record and others read: after the recovery everything
+//! works.
 
 use postgres::Client;
 use rowsource_tests::attack::{send, wait_until};
@@ -124,7 +125,8 @@ fn the_server_recovers_from_kills_while_recording() {
                 "SELECT coalesce((SELECT pid FROM pg_stat_activity WHERE {condition} AND state = 'active'
                      AND pid <> pg_backend_pid() LIMIT 1), 0)"
             );
-            // A worker may end before the signal reaches it: then the next one is tried. The crash ends the session.
+            // A worker may end before the signal reaches it: then the next one is tried. The crash ends the
+            // session.
             wait_until(what, Duration::from_secs(60), || {
                 let pid = client
                     .query_one(&victim, &[])

@@ -228,7 +228,8 @@ fn little_shared_memory_needs_mount() {
     assert_measures(&mut reader, 1);
 }
 
-/// If the file system of pg_stat is full, the server stops cleanly, logs one line, and leaves no incomplete file.
+/// If the file system of pg_stat is full, the server stops cleanly, logs one line, and leaves no incomplete
+/// file.
 #[test]
 fn no_room_for_the_file_needs_mount() {
     let mut server = keeping("faults-disk", &[]);

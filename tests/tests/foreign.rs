@@ -172,8 +172,8 @@ fn other_hooks_do_not_run() {
     server.assert_no_crash();
 }
 
-/// A new search path is computed by whoever needs it first. That asks object_access_hook for each schema, so it
-/// is not the library.
+/// A new search path is computed by whoever needs it first. That asks object_access_hook for each schema, so
+/// it is not the library.
 #[test]
 fn the_search_path_is_left_to_the_statement() {
     let server = probed("foreign-path");

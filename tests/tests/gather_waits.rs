@@ -3,7 +3,8 @@
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts};
 
-/// A Limit stops the outer Gather, and waits for its workers. The Gather of the InitPlan has ended long before.
+/// A Limit stops the outer Gather, and waits for its workers. The Gather of the InitPlan has ended long
+/// before.
 #[test]
 fn waits_for_workers_belong_to_their_gather() {
     let server = Server::preloaded(

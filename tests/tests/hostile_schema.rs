@@ -1,5 +1,5 @@
-//! A role that may create objects in the extension's schema gains nothing: no expression of the script finds its
-//! operators, functions, aggregates, casts, types or sequences.
+//! A role that may create objects in the extension's schema gains nothing: no expression of the script finds
+//! its operators, functions, aggregates, casts, types or sequences.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -13,8 +13,9 @@ const TYPES: &str = "ARRAY['text', 'name', 'bool', '\"char\"', 'int2', 'int4', '
     'timestamptz', 'timestamp', 'date', 'interval', 'inet', 'json', 'jsonb', 'text[]', 'int8[]', 'float8[]', 'anyelement', 'anynonarray',
     'anycompatible', 'anyarray']";
 
-/// Creates hostile twins, as the role `joe`, in the first schema of the path. `names` are the words and operators of the scripts.
-/// A twin has arguments that no function or operator of PostgreSQL takes exactly, so that it would be the better match.
+/// Creates hostile twins, as the role `joe`, in the first schema of the path. `names` are the words and
+/// operators of the scripts. A twin has arguments that no function or operator of PostgreSQL takes exactly,
+/// so that it would be the better match.
 const CREATE_TWINS: &str = "
 DO $do$
 DECLARE
@@ -97,8 +98,8 @@ BEGIN
     RAISE NOTICE '% twins', made;
 END $do$";
 
-/// Creates twins of the extension's own functions, from a database that has it: with each argument of each type, and without those that
-/// have a default.
+/// Creates twins of the extension's own functions, from a database that has it: with each argument of each
+/// type, and without those that have a default.
 const LIST_OWN: &str = "
 SELECT format('CREATE OR REPLACE FUNCTION %I(%s) RETURNS %s LANGUAGE plpgsql AS %L', p.proname,
               concat_ws(', ', arguments.list, (
@@ -123,7 +124,8 @@ SELECT format('CREATE OR REPLACE FUNCTION %I(%s) RETURNS %s LANGUAGE plpgsql AS 
                SELECT string_agg(format_type(o.proargtypes[i], NULL), ', ' ORDER BY i) FROM generate_series(0, o.pronargs - 1) i))
        AND d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_rowsource')";
 
-/// What the extension's objects, the rules of its views among them, need that neither PostgreSQL nor the extension made.
+/// What the extension's objects, the rules of its views among them, need that neither PostgreSQL nor the
+/// extension made.
 const NEEDED_OF_OTHERS: &str = "
 WITH RECURSIVE member AS (
     SELECT d.classid, d.objid FROM pg_depend d
@@ -145,7 +147,8 @@ fn scripts() -> String {
         .collect()
 }
 
-/// Returns the words and the operators of the scripts, as an array in SQL. Where operators stand together, each is one.
+/// Returns the words and the operators of the scripts, as an array in SQL. Where operators stand together,
+/// each is one.
 fn names() -> String {
     let scripts = scripts();
     let mut names: Vec<&str> = scripts

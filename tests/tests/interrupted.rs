@@ -1,5 +1,5 @@
-//! Statements are cancelled or terminated at any moment: their statistics stay consistent, and say that they were
-//! cancelled.
+//! Statements are cancelled or terminated at any moment: their statistics stay consistent, and say that they
+//! were cancelled.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -63,7 +63,8 @@ const BLOCKS: &str = "CREATE VIEW blocks AS
            temp_blks_read + temp_blks_written AS temp
     FROM pg_stat_rowsource";
 
-/// Fails unless the statistics are consistent: no child above its parent, no more blocks than the tables have.
+/// Fails unless the statistics are consistent: no child above its parent, no more blocks than the tables
+/// have.
 fn assert_adds_up(observer: &mut Client, what: &str) {
     assert_eq!(above_parents(observer), Vec::<String>::new(), "{what}");
     let calls: i64 = value(

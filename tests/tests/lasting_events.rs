@@ -1,4 +1,5 @@
-//! From 17 on, extensions have wait events of their own, and PostgreSQL gives them numbers while it runs. What is stored keeps their names.
+//! From 17 on, extensions have wait events of their own, and PostgreSQL gives them numbers while it runs.
+//! What is stored keeps their names.
 
 use postgres::Client;
 use rowsource_tests::Server;

@@ -394,6 +394,35 @@ fn parallel_workers_are_seen() {
     busy.cancel(&mut observer);
 }
 
+/// PostgreSQL tells workers the queryid of what the client sent, also if a function runs their statement.
+#[test]
+fn parallel_workers_of_a_statement_in_a_function_belong_to_it() {
+    let server = server("live-parallel-nested");
+    let mut observer = server.connect();
+    run_each(
+        &mut observer,
+        "CREATE FUNCTION counted() RETURNS bigint LANGUAGE plpgsql AS
+           'BEGIN PERFORM count(*) FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL; RETURN 1; END'",
+    );
+    let sql =
+        "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+               SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off;
+               SELECT counted()";
+    let busy = Busy::run(server.connect(), sql);
+    for shown in ["pg_stat_rowsource_live", "rowsource_ash"] {
+        until(
+            &mut observer,
+            &format!(
+                "SELECT count(*) > 0 FROM {shown} WHERE leader_pid = {pid} AND wait_event = 'PgSleep' AND NOT toplevel
+                   AND operation = 'Parallel Seq Scan' AND object_name = 't'
+                   AND queryid = (SELECT queryid FROM pg_stat_rowsource_live WHERE pid = {pid} AND operation = 'Gather')",
+                pid = busy.pid
+            ),
+        );
+    }
+    busy.cancel(&mut observer);
+}
+
 /// PostgreSQL removes the wrapper of a Parallel Hash Join in the leader, until the Gather's first call ends. Its blocks were counted twice
 /// then, and its call seemed to have begun when the machine started.
 #[test]

@@ -428,8 +428,8 @@ fn blocks_pass_between_many_sessions() {
                 }
             });
         }
-        // These hold what they have in cursors until they are terminated. Their statements are others: from 18 on, a
-        // cursor has the queryid of its query.
+        // These hold what they have in cursors until they are terminated. Their statements are others: from
+        // 18 on, a cursor has the queryid of its query.
         for session in 0..4 {
             scope.spawn(move || {
                 while goes_on() {

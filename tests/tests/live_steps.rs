@@ -1,4 +1,5 @@
-//! The times of a statement that runs: they only grow, also if the reader is interrupted while it looks, and what is not known is NULL.
+//! The times of a statement that runs: they only grow, also if the reader is interrupted while it looks, and
+//! what is not known is NULL.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,7 +85,8 @@ fn times_grow_for_an_interrupted_reader() {
     assert!(back < STEP, "a time was {back} ms shorter than before");
 }
 
-/// If the system does not map the page of a session's state onto shared memory, nobody sees which call is in progress.
+/// If the system does not map the page of a session's state onto shared memory, nobody sees which call is in
+/// progress.
 #[test]
 fn what_is_not_known_of_a_call_in_progress_has_no_time() {
     let object = object("no_mremap/no_mremap.c");

@@ -1,4 +1,5 @@
-//! Readers at full speed see no absurd figure, and disturb nobody, while sessions begin, run, are terminated and killed.
+//! Readers at full speed see no absurd figure, and disturb nobody, while sessions begin, run, are terminated
+//! and killed.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -8,7 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Short and long statements, of plans with 1 to 40 nodes; `{}` makes texts differ, so that plans are evicted.
+/// Short and long statements, of plans with 1 to 40 nodes; `{}` makes texts differ, so that plans are
+/// evicted.
 const STATEMENTS: [&str; 7] = [
     "SELECT id FROM t WHERE id = {}",
     "SELECT count(*) FROM t WHERE id % 7 <> {}",

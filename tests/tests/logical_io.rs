@@ -31,7 +31,8 @@ fn gets(client: &mut Client, arguments: &str) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
-/// Returns core's counters of hits and reads of a relation, from the statements that this session has finished.
+/// Returns core's counters of hits and reads of a relation, from the statements that this session has
+/// finished.
 fn counted_by_core(client: &mut Client, sql: &str) -> (i64, i64) {
     let plan = &explain_json(client, sql, "ANALYZE, BUFFERS, FORMAT JSON")[0]["Plan"];
     let of = |key: &str| plan[key].as_i64().expect("a counter");

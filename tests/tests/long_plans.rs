@@ -81,8 +81,8 @@ fn long_constants_are_shortened_and_restored() {
         ),
         (format!("SELECT * FROM t ORDER BY b || {long}"), String::new()),
     ] {
-        // A session describes a plan that is new to it, whatever that costs. It describes other literals of a plan that it knows
-        // only if its budget allows that, so a slow machine would decide.
+        // A session describes a plan that is new to it, whatever that costs. It describes other literals of a
+        // plan that it knows only if its budget allows that, so a slow machine would decide.
         let mut client = server.session();
         run(&mut client, "SET pg_rowsource.statistics_level = typical");
         run(&mut client, &statement);
@@ -259,7 +259,8 @@ fn long_conditions_keep_little() {
     {
         run(&mut client, &statement(*size));
         run(&mut client, "SELECT rowsource_reset()");
-        // What is kept of each grows each time. The C library sometimes keeps what was freed, because something small lies behind it.
+        // What is kept of each grows each time. The C library sometimes keeps what was freed, because
+        // something small lies behind it.
         let grows = (0..3).map(|_| {
             let before = resident_kb(&mut client);
             run(&mut client, &statement(*size));

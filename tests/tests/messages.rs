@@ -1,4 +1,5 @@
-//! What users are told: the same mistake is the same error everywhere, what a call did not do is a notice, and both name what helps.
+//! What users are told: the same mistake is the same error everywhere, what a call did not do is a notice,
+//! and both name what helps.
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -300,7 +301,8 @@ fn settings_say_how_they_are_set() {
     assert_eq!(value::<i64>(&mut client, nested), 1);
 }
 
-/// PostgreSQL itself refuses what is not granted, and gives no hint. So the comment of each object names the grant, and it helps.
+/// PostgreSQL itself refuses what is not granted, and gives no hint. So the comment of each object names the
+/// grant, and it helps.
 #[test]
 fn comments_name_the_grants_that_help() {
     let server = basic_server("messages-grants", &[]);

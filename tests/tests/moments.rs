@@ -1,4 +1,5 @@
-//! Moments as text: `from_time` and `to_time` of all functions are timestamps, times of today, or intervals ago.
+//! Moments as text: `from_time` and `to_time` of all functions are timestamps, times of today, or intervals
+//! ago.
 
 use postgres::Client;
 use rowsource_tests::explain::first_column;

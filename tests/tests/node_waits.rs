@@ -9,7 +9,8 @@ use rowsource_tests::waiting::{Lasted, cancel, hold, pid, until, until_waiting};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Waits of a plan for one event: the node's operation ("" outside of the nodes), their number and their milliseconds.
+/// Waits of a plan for one event: the node's operation ("" outside of the nodes), their number and their
+/// milliseconds.
 type Row = (String, i64, f64);
 
 fn server(name: &str, settings: &[&str]) -> Server {
@@ -60,8 +61,8 @@ fn assert_one(rows: &[Row], node: &str, lasted: Lasted) {
     assert!(lasted.contains(*total), "{rows:?}, {lasted:?}");
 }
 
-/// Fails if a node or a statement waited longer than it ran, or if the rows of the views do not add up. (A Gather also waits for
-/// its workers to end after its last call.)
+/// Fails if a node or a statement waited longer than it ran, or if the rows of the views do not add up. (A
+/// Gather also waits for its workers to end after its last call.)
 fn assert_sums_agree(observer: &mut Client) {
     let wrong = texts(
         observer,

@@ -19,7 +19,8 @@ fn displays_show_waits() {
         "SET pg_rowsource.statistics_level = basic; CREATE TABLE t AS SELECT i AS id, 0 AS v FROM generate_series(1, 1000) i;
          VACUUM ANALYZE t; SET pg_rowsource.statistics_level = typical",
     );
-    // Returns how many milliseconds the session itself has counted, because a busy machine makes a sleep longer.
+    // Returns how many milliseconds the session itself has counted, because a busy machine makes a sleep
+    // longer.
     let run = |client: &mut Client, seconds: f64| {
         let slept = "SELECT coalesce(sum(wait_time), 0)::float8 FROM pg_stat_rowsource_session_waits
                       WHERE pid = pg_backend_pid() AND wait_event = 'PgSleep'";

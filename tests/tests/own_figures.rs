@@ -1,5 +1,5 @@
-//! What a node did itself, without its inputs and without the InitPlans, CTEs and subplans that it called: the sum over a plan's nodes is
-//! what its executions did.
+//! What a node did itself, without its inputs and without the InitPlans, CTEs and subplans that it called:
+//! the sum over a plan's nodes is what its executions did.
 
 use postgres::Client;
 use rowsource_tests::Server;

@@ -1,5 +1,5 @@
-//! The session's last statement shows its own text and literals, though another one with the same queryid ran just before it, and
-//! PostgreSQL has copied its text to the same place.
+//! The session's last statement shows its own text and literals, though another one with the same queryid ran
+//! just before it, and PostgreSQL has copied its text to the same place.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -34,7 +34,8 @@ fn display(client: &mut Client) -> String {
         .join("\n")
 }
 
-/// Each EXECUTE copies its text, often to where the text of the statement before was. Nothing is parsed between the two.
+/// Each EXECUTE copies its text, often to where the text of the statement before was. Nothing is parsed
+/// between the two.
 #[test]
 fn an_executed_statement_shows_its_own_text() {
     let server = server("own-text-execute");
@@ -60,8 +61,8 @@ fn an_executed_statement_shows_its_own_text() {
     }
 }
 
-/// The same holds for cursors of a procedure, and for named statements of the protocol, whether their plans are generic or made for each
-/// execution.
+/// The same holds for cursors of a procedure, and for named statements of the protocol, whether their plans
+/// are generic or made for each execution.
 #[test]
 fn a_cursor_and_a_named_statement_show_their_own_text() {
     let server = server("own-text-copies");

@@ -59,7 +59,8 @@ fn lookups(name: &str, libraries: &str, settings: &[&str]) -> Lookups {
     }
 }
 
-/// pgaudit writes its line while the executor starts, in both orders. That is the processor time of Execute; Fetch is as before.
+/// pgaudit writes its line while the executor starts, in both orders. That is the processor time of Execute;
+/// Fetch is as before.
 #[test]
 fn the_cost_of_auditing_shows_in_execute_needs_pgaudit() {
     const AUDIT: &[&str] = &["pgaudit.log = 'read'"];

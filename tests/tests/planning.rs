@@ -1,5 +1,5 @@
-//! The planner's times, and generic and custom plans: `plans`, `..._plan_time`, `generic_plan_calls` and `custom_plan_calls` of
-//! `pg_stat_rowsource_plans`.
+//! The planner's times, and generic and custom plans: `plans`, `..._plan_time`, `generic_plan_calls` and
+//! `custom_plan_calls` of `pg_stat_rowsource_plans`.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -24,7 +24,8 @@ fn session(server: &Server) -> Client {
     client
 }
 
-/// Returns plans, calls, and the total, minimal, maximal and mean time of planning of the statement with this text.
+/// Returns plans, calls, and the total, minimal, maximal and mean time of planning of the statement with this
+/// text.
 fn planned(client: &mut Client, text: &str) -> (i64, i64, [f64; 4]) {
     let sql = format!(
         "SELECT sum(plans)::bigint, sum(calls)::bigint, sum(total_plan_time), min(min_plan_time), max(max_plan_time), max(mean_plan_time)
@@ -144,8 +145,8 @@ fn failed_and_nested_planning_does_no_harm() {
     assert_eq!((plans, calls), (1, 1));
 }
 
-/// Planning reads the catalogue the first time that a session needs a table. Each execution takes over what was read since the
-/// one before, as it does with the time.
+/// Planning reads the catalogue the first time that a session needs a table. Each execution takes over what
+/// was read since the one before, as it does with the time.
 #[test]
 fn blocks_that_planning_used_are_counted() {
     let server = Server::preloaded("planning-blocks", &[]);
@@ -182,7 +183,8 @@ fn blocks_that_planning_used_are_counted() {
     server.assert_no_crash();
 }
 
-/// Returns how often the statement with this text ran with a generic plan, with a custom plan, and with any plan.
+/// Returns how often the statement with this text ran with a generic plan, with a custom plan, and with any
+/// plan.
 fn origins(client: &mut Client, text: &str) -> [i64; 3] {
     let sql = format!(
         "SELECT sum(generic_plan_calls)::bigint, sum(custom_plan_calls)::bigint, sum(calls)::bigint

@@ -1,4 +1,5 @@
-//! A session takes the description of a plan from the store if another session has run the plan before. What it shows is its own.
+//! A session takes the description of a plan from the store if another session has run the plan before. What
+//! it shows is its own.
 
 use postgres::Client;
 use rowsource_tests::Server;

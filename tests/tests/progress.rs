@@ -1,4 +1,5 @@
-//! How far statements are, as other sessions see it, compared with known truths. A filter sleeps in a known row.
+//! How far statements are, as other sessions see it, compared with known truths. A filter sleeps in a known
+//! row.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -110,7 +111,8 @@ fn seen_waiting(server: &Server, observer: &mut Client, sql: &str, event: &str) 
     progress
 }
 
-/// Runs a statement that sleeps where `STOP` is, for several values of it. Fails if the lower bound ever falls.
+/// Runs a statement that sleeps where `STOP` is, for several values of it. Fails if the lower bound ever
+/// falls.
 fn seen_at(server: &Server, observer: &mut Client, sql: &str, stops: &[i64]) -> Vec<Progress> {
     let mut all: Vec<Progress> = Vec::new();
     for stop in stops {
@@ -210,7 +212,8 @@ fn a_scan_does_not_need_statistics() {
     }
 }
 
-/// Its new blocks are not read. The reader does not know which ones are new, so the bounds must not depend on it.
+/// Its new blocks are not read. The reader does not know which ones are new, so the bounds must not depend on
+/// it.
 #[test]
 fn a_table_may_grow_while_it_is_scanned() {
     let server = server("progress-growing");

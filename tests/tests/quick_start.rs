@@ -1,4 +1,5 @@
-//! The README's quick start on a server that somebody has: with the configuration of a package, and with another library preloaded.
+//! The README's quick start on a server that somebody has: with the configuration of a package, and with
+//! another library preloaded.
 
 use rowsource_tests::Server;
 use rowsource_tests::documents::{blocks, read};
@@ -42,7 +43,8 @@ fn run(server: &Server, line: &str) -> String {
     printed
 }
 
-/// Follows README on a server with these lines in its configuration. Fails unless it loads these libraries then, and measures.
+/// Follows README on a server with these lines in its configuration. Fails unless it loads these libraries
+/// then, and measures.
 fn follow(name: &str, configured: &str, expected: &str) {
     let mut server = Server::packaged(name, configured);
     let mut ran = 0;

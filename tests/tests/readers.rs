@@ -1,5 +1,6 @@
-//! Programs that people read plans with read ours: pev2 and speedscope in a browser, and the parsers dataxplan, pgplan and
-//! plananalyze. `tests/readers` has their versions. Where they cannot be installed, these tests are skipped.
+//! Programs that people read plans with read ours: pev2 and speedscope in a browser, and the parsers
+//! dataxplan, pgplan and plananalyze. `tests/readers` has their versions. Where they cannot be installed,
+//! these tests are skipped.
 
 use postgres::Client;
 use rowsource_tests::environment::environment;
@@ -97,7 +98,8 @@ fn in_speedscope(client: &mut Client, name: &str, call: &str) -> browser::Opened
         )
         .expect("a profile")
         .get(0);
-    // The picture is a canvas. The view "Sandwich" lists the frames. Its tab is there when the profile is read.
+    // The picture is a canvas. The view "Sandwich" lists the frames. Its tab is there when the profile is
+    // read.
     let script = format!(
         "speedscope.loadFileFromBase64('plan.json', '{file}');
          const search = setInterval(() => {{ for (const tab of document.querySelectorAll('div'))

@@ -1,4 +1,5 @@
-//! Runs pg_regress over sql/*.sql and expected/*.out, as `make installcheck` does, on a server with default settings.
+//! Runs pg_regress over sql/*.sql and expected/*.out, as `make installcheck` does, on a server with default
+//! settings.
 
 use rowsource_tests::Server;
 use rowsource_tests::environment::{environment, pg_config};

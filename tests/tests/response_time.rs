@@ -1,5 +1,6 @@
-//! How long clients wait for statements: before the executor runs, in it, and for the commit. The parts do not overlap, so they are
-//! never more than what the client measures, and each is at least as long as what was waited for in it.
+//! How long clients wait for statements: before the executor runs, in it, and for the commit. The parts do
+//! not overlap, so they are never more than what the client measures, and each is at least as long as what
+//! was waited for in it.
 
 use postgres::Client;
 use postgres::types::ToSql;
@@ -62,8 +63,8 @@ impl Times {
     }
 }
 
-/// Runs something in a session that must wait for the table t, which another one keeps that long. Returns the session, and how long
-/// it ran.
+/// Runs something in a session that must wait for the table t, which another one keeps that long. Returns the
+/// session, and how long it ran.
 fn while_locked(
     observer: &mut Client,
     mut client: Client,
@@ -88,8 +89,8 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Fails unless a time is at least as long as what was waited for, and at most as long as the client waited. Clocks may differ a
-/// little.
+/// Fails unless a time is at least as long as what was waited for, and at most as long as the client waited.
+/// Clocks may differ a little.
 fn assert_between(time: f64, at_most: f64) {
     assert!(
         (0.99 * ms(HELD)..1.01 * at_most + 1.0).contains(&time),
@@ -292,7 +293,8 @@ fn a_slow_commit_belongs_to_its_statement_or_to_commit() {
     assert!(number(&line, "commit") >= 0.99 * ms(HELD), "{line}");
 }
 
-/// The commit of a statement is recorded with the next execution of its plan, or when a statement of another plan starts.
+/// The commit of a statement is recorded with the next execution of its plan, or when a statement of another
+/// plan starts.
 #[test]
 fn commits_of_a_repeated_statement_add_up() {
     const INSERTS: &str = "%INSERT INTO plain%";
@@ -402,7 +404,8 @@ fn unmeasured_statements_of_the_same_message_are_in_no_other() {
     }
 }
 
-/// Executes prepared statements that sleep, each with a parameter, without waiting for the results of those before.
+/// Executes prepared statements that sleep, each with a parameter, without waiting for the results of those
+/// before.
 async fn pipeline(server: &Server, seconds: &[f64]) -> Duration {
     let mut config = tokio_postgres::Config::new();
     config

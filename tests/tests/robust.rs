@@ -119,7 +119,8 @@ const ROUND: [(&str, bool); 19] = [
     ),
     ("EXECUTE p(10)", false),
     ("SELECT inner_statements(20)", false),
-    // The timeout ends with the transaction: on a slow machine it would end the statement that resets it, too.
+    // The timeout ends with the transaction: on a slow machine it would end the statement that resets it,
+    // too.
     (
         "BEGIN; SET LOCAL statement_timeout = '1ms'; SELECT count(*) FROM n WHERE pg_sleep(1) IS NULL",
         true,
@@ -142,8 +143,8 @@ const ROUND: [(&str, bool); 19] = [
     ),
 ];
 
-/// Returns the growth of a session's private memory in bytes while it runs this many statements. This includes Rust's heap,
-/// which PostgreSQL's memory contexts do not show.
+/// Returns the growth of a session's private memory in bytes while it runs this many statements. This
+/// includes Rust's heap, which PostgreSQL's memory contexts do not show.
 fn growth(server: &Server, settings: &str, statements: usize) -> i64 {
     let mut client = server.connect();
     client

@@ -1,5 +1,5 @@
-//! What a session takes more with the library: its private memory, and what it has in shared memory. docs/operation.md lists the
-//! figures with their reasons. If a figure falls, lower the limit here.
+//! What a session takes more with the library: its private memory, and what it has in shared memory.
+//! docs/operation.md lists the figures with their reasons. If a figure falls, lower the limit here.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -16,7 +16,8 @@ const UNMEASURED: Limits = Limits {
     private: 64.0,
     dynamic: 0.0,
 };
-// Shared memory differs by up to 50 kB from run to run, because the system maps pages around one that is touched.
+// Shared memory differs by up to 50 kB from run to run, because the system maps pages around one that is
+// touched.
 const ONE_PLAN: Limits = Limits {
     private: 200.0,
     dynamic: 80.0,
@@ -34,7 +35,8 @@ fn table(client: &mut Client) {
     );
 }
 
-/// Returns the kilobytes of new sessions: private and dynamic shared memory that they have touched, each after so many of its plans.
+/// Returns the kilobytes of new sessions: private and dynamic shared memory that they have touched, each
+/// after so many of its plans.
 fn kilobytes(library: &str, level: &str, plans: usize) -> [f64; 2] {
     const SESSIONS: usize = 8;
     let settings = [

@@ -1,5 +1,5 @@
-//! Sessions that run known plans must not write to the same cache lines of shared memory, except for those that PostgreSQL itself
-//! writes. With many cores, each such line would make them wait for each other.
+//! Sessions that run known plans must not write to the same cache lines of shared memory, except for those
+//! that PostgreSQL itself writes. With many cores, each such line would make them wait for each other.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -8,8 +8,8 @@ use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::shared_lines::{Line, Lines, Segment, SharedMemory, lines_of};
 use std::collections::BTreeSet;
 
-/// Plans of one to five nodes. Their nodes lie in memory of different sizes. Executions of plans with more than eight nodes always
-/// go to the store.
+/// Plans of one to five nodes. Their nodes lie in memory of different sizes. Executions of plans with more
+/// than eight nodes always go to the store.
 const PLANS: [&str; 4] = [
     "SELECT v FROM t WHERE id = $1",
     "SELECT count(*) FROM t WHERE v < $1",
@@ -60,12 +60,13 @@ struct Shared {
     is_of_library: bool,
 }
 
-/// Runs the plans in two sessions of a server with a library. Returns the lines that one of them writes and the other one uses.
+/// Runs the plans in two sessions of a server with a library. Returns the lines that one of them writes and
+/// the other one uses.
 fn shared(library: &str) -> Vec<Shared> {
     let folder = format!("lines-{}", if library.is_empty() { "nothing" } else { library });
     let preload = format!("shared_preload_libraries = '{library}'");
-    // A session writes to the store once a second, and when an execution of more than a millisecond is the slowest one. Here,
-    // a statement takes seconds.
+    // A session writes to the store once a second, and when an execution of more than a millisecond is the
+    // slowest one. Here, a statement takes seconds.
     let server = Server::overridden(
         &folder,
         &[

@@ -182,7 +182,8 @@ fn a_slow_foreign_server_is_waited_for() {
     });
 }
 
-/// A connection to a server that accepts it and never answers ends after its own timeout, and one that answers late is waited for.
+/// A connection to a server that accepts it and never answers ends after its own timeout, and one that
+/// answers late is waited for.
 #[test]
 fn dblink_waits_as_long_as_it_should() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -263,7 +264,8 @@ fn a_session_that_computes_never_sleeps() {
     });
 }
 
-/// The system calls of a session say the same of a scan of half a minute: no signal arrives. One that the test sends does.
+/// The system calls of a session say the same of a scan of half a minute: no signal arrives. One that the
+/// test sends does.
 #[test]
 fn strace_sees_no_signal_in_a_scan_of_half_a_minute_long() {
     const LASTS: Duration = Duration::from_secs(30);

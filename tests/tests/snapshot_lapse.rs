@@ -35,7 +35,15 @@ fn step(client: &mut Client, number: i64) {
     );
     if number % 40 == 0 {
         // As autovacuum does.
-        for part in ["s", "_tempfile_io", "_waits", "_ash", "_plans", "_descriptions"] {
+        for part in [
+            "s",
+            "_tempfile_io",
+            "_waits",
+            "_ash",
+            "_blockers",
+            "_plans",
+            "_descriptions",
+        ] {
             run_each(client, &format!("VACUUM rowsource_snapshot{part}"));
         }
     }

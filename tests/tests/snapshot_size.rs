@@ -11,7 +11,7 @@ const COUNTED: &str = "SELECT sum(bytes)::bigint FROM rowsource_snapshots";
 const REMOVED: &str = "SELECT snapshots_removed FROM rowsource_info()";
 const VACUUM: &str =
     "VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans; VACUUM rowsource_snapshot_descriptions;
-    VACUUM rowsource_snapshot_waits; VACUUM rowsource_snapshot_ash; VACUUM rowsource_snapshot_tempfile_io";
+    VACUUM rowsource_snapshot_waits; VACUUM rowsource_snapshot_ash; VACUUM rowsource_snapshot_blockers; VACUUM rowsource_snapshot_tempfile_io";
 const LOGGED: &str = "pg_rowsource deletes the oldest snapshots";
 
 fn snapshot(client: &mut Client) -> i64 {

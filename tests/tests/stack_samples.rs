@@ -1,4 +1,5 @@
-//! The samples of the stack, which tell the bench the true time of scans: a scan that takes all of the time, and one that takes little.
+//! The samples of the stack, which tell the bench the true time of scans: a scan that takes all of the time,
+//! and one that takes little.
 
 use rowsource_tests::Server;
 use rowsource_tests::burn;

@@ -1,5 +1,5 @@
-//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures, histograms, and the
-//! identity of plans.
+//! The store that all sessions share, as other sessions see it: totals, last values, spread, failures,
+//! histograms, and the identity of plans.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -249,7 +249,8 @@ fn a_plan_keeps_its_identity() {
         (first.calls, &*first.query),
         (3, "SELECT pad FROM t WHERE id = 17")
     );
-    // A generic prepared statement by protocol has another queryid (a parameter is not a constant) and the same planid.
+    // A generic prepared statement by protocol has another queryid (a parameter is not a constant) and the
+    // same planid.
     measured(
         &mut client,
         "PREPARE p(int) AS SELECT pad FROM t WHERE id = $1; EXECUTE p(20); SET plan_cache_mode = force_generic_plan;

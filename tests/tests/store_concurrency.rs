@@ -1,5 +1,5 @@
-//! Many sessions at once: totals are exact. With resets, evictions, readers and killed sessions, nothing fails, and only
-//! what was reset or evicted is lost.
+//! Many sessions at once: totals are exact. With resets, evictions, readers and killed sessions, nothing
+//! fails, and only what was reset or evicted is lost.
 
 use rowsource_tests::Server;
 use rowsource_tests::process;
@@ -40,7 +40,8 @@ fn totals_add_up_exactly() {
                 let mut reader = server.connect();
                 while running.load(Relaxed) {
                     everything(&mut reader);
-                    // A copy never contains half an update: every execution returns one row from the aggregate.
+                    // A copy never contains half an update: every execution returns one row from the
+                    // aggregate.
                     let torn: i64 = value(
                         &mut reader,
                         "SELECT count(*) FROM pg_stat_rowsource
@@ -251,7 +252,8 @@ fn pending_executions_are_seen_at_once_and_never_lost() {
     assert!(info(&mut reader, "evictions") > longer_ago);
     run_each(&mut runner, STATEMENT);
     assert_eq!(calls(&mut reader), 1);
-    // More plans than the session's buffer has slots, and the session ends with pending executions. All plans have room.
+    // More plans than the session's buffer has slots, and the session ends with pending executions. All plans
+    // have room.
     run_each(&mut reader, "SELECT rowsource_reset()");
     for round in 0..10 {
         for columns in 1..30 {

@@ -1,5 +1,5 @@
-//! Plans survive a clean restart with `save`, but not without it, and not a crash. A damaged file only costs one line in the
-//! log.
+//! Plans survive a clean restart with `save`, but not without it, and not a crash. A damaged file only costs
+//! one line in the log.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -137,7 +137,8 @@ fn a_smaller_store_keeps_the_plans_used_last() {
     let statement = |i: usize| format!("SELECT {} 'plan {i:03}' FROM t", "id, ".repeat(i));
     let all: Vec<String> = (1..=150).map(statement).collect();
     measured(&mut client, &all.join(";"));
-    // Plans that took less than a millisecond are worth the same. One that a busy machine delayed is worth more, and may stay.
+    // Plans that took less than a millisecond are worth the same. One that a busy machine delayed is worth
+    // more, and may stay.
     let quick: Vec<&String> = all
         .iter()
         .filter(|statement| only_kept(&mut client, statement).total_time < 1.0)

@@ -39,7 +39,8 @@ fn the_plans_used_last_stay() {
     assert_eq!(only_kept(&mut reader, "SELECT id FROM hot").calls, PLANS as i64);
     let kept_now = kept(&mut reader, "%different%");
     assert_eq!(kept_now.len() as i64, plans - 1);
-    // Plans that took less than a millisecond are equal, so their age decides. An older plan that took longer may stay.
+    // Plans that took less than a millisecond are equal, so their age decides. An older plan that took longer
+    // may stay.
     let newest: HashSet<String> = (PLANS + 2 - plans as usize..=PLANS).map(different).collect();
     let quick: Vec<&str> = kept_now
         .iter()

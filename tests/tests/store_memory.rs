@@ -36,7 +36,8 @@ fn the_store_keeps_to_its_limit_and_reuses_memory() {
     table(&mut runner);
     let mapped = || process::dynamic_shared_memory(server.postmaster()) as i64;
     measure_all(&mut runner);
-    // The blocks of statements that run are reused, but never given back. Those of the largest statements are there first.
+    // The blocks of statements that run are reused, but never given back. Those of the largest statements are
+    // there first.
     for conditions in 40..50 {
         run_each(&mut runner, &different(59, conditions));
     }
@@ -84,7 +85,8 @@ fn the_store_keeps_to_its_limit_and_reuses_memory() {
     assert_eq!(info(&mut reader, "truncated"), 0);
     run_each(&mut runner, &different(1, 1));
     assert_eq!(only_kept(&mut reader, &different(1, 1)).calls, 1);
-    // PostgreSQL's allocator keeps a segment while it has the last block of some size. What it keeps is used again.
+    // PostgreSQL's allocator keeps a segment while it has the last block of some size. What it keeps is used
+    // again.
     run_each(&mut reader, "ALTER SYSTEM SET pg_rowsource.max_memory = '4MB'");
     run_each(&mut reader, "SELECT pg_reload_conf()");
     let deadline = Instant::now() + Duration::from_secs(60);

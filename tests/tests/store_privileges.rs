@@ -175,7 +175,8 @@ fn set_role_and_security_definer() {
     );
     assert_eq!(owner, "regress_b");
 
-    // A statement inside a SECURITY DEFINER function belongs to the function's owner; the caller sees nothing of it.
+    // A statement inside a SECURITY DEFINER function belongs to the function's owner; the caller sees nothing
+    // of it.
     run_each(
         &mut client,
         "CREATE FUNCTION definer() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS

@@ -1,5 +1,5 @@
-//! The store on a hot standby, in read-only transactions, in several databases with several encodings, and while the
-//! extension is dropped and created again.
+//! The store on a hot standby, in read-only transactions, in several databases with several encodings, and
+//! while the extension is dropped and created again.
 
 use postgres::Client;
 use rowsource_tests::Server;

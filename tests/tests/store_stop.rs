@@ -54,7 +54,8 @@ struct Runs {
     finished: [i64; STATEMENTS.len()],
 }
 
-/// Runs the statements until told to end, or until the server ends the session. Counts what all sessions finish.
+/// Runs the statements until told to end, or until the server ends the session. Counts what all sessions
+/// finish.
 fn run_until(client: &mut Client, has_ended: &AtomicBool, all_finished: &AtomicI64) -> Runs {
     let mut runs = Runs::default();
     for at in (0..STATEMENTS.len()).cycle() {

@@ -1,4 +1,5 @@
-//! The sums of a statement in pg_stat_rowsource_plans: they are those of pg_stat_statements, column by column.
+//! The sums of a statement in pg_stat_rowsource_plans: they are those of pg_stat_statements, column by
+//! column.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -76,8 +77,8 @@ const STATEMENTS: [(&str, &str); 18] = [
     ("no rows", "SELECT grp FROM t WHERE id = -1"),
 ];
 
-/// Returns the columns of pg_stat_statements that both views have. Before PostgreSQL 17, it calls the times of shared blocks
-/// otherwise, and has none of local blocks.
+/// Returns the columns of pg_stat_statements that both views have. Before PostgreSQL 17, it calls the times
+/// of shared blocks otherwise, and has none of local blocks.
 fn columns(major: i32) -> Vec<(String, String)> {
     let same = |name: &str| (name.to_string(), name.to_string());
     let blocks = ["shared", "local"].into_iter().flat_map(|kind| {
@@ -173,7 +174,8 @@ fn the_sums_of_a_statement_are_those_of_pg_stat_statements() {
             used[i] += number(&wanted[i]);
         }
     }
-    // Each column was compared with a value other than zero, except the time of writes, which another process may do.
+    // Each column was compared with a value other than zero, except the time of writes, which another process
+    // may do.
     for (column, used) in ours.iter().zip(used) {
         let may_be_zero = column == &"shared_blk_write_time";
         assert!(used > 0.0 || may_be_zero, "{column} is always zero");

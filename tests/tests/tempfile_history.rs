@@ -138,6 +138,28 @@ fn intervals_add_up() {
     assert_eq!(cells(&all, "temp table")[1], "0");
 }
 
+/// Processes without a database, and databases that share one set of counters, have a row each.
+#[test]
+fn rows_without_a_database_have_their_own_intervals() {
+    let server = server("history-shared");
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "INSERT INTO rowsource_snapshots (snap_id) VALUES (1001), (1002);
+         INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, filetype, small_reads, source, stats_reset)
+         SELECT 1000 + i, datid, 'work file', i * coalesce(nullif(datid, 0), 100)::bigint, 'request', '2026-01-01'
+           FROM generate_series(1, 2) i, unnest(ARRAY[0, NULL]::oid[]) datid;
+         UPDATE rowsource_snapshot_tempfile_io SET small_reads = small_reads * 7 WHERE datid IS NULL",
+    );
+    let intervals =
+        "SELECT datid, small_reads FROM rowsource_interval_tempfile_io WHERE snap_id = 1002 ORDER BY datid";
+    let row = |datid: Option<&str>, reads: &str| vec![datid.map(str::to_owned), Some(reads.to_owned())];
+    assert_eq!(
+        texts(&mut client, intervals),
+        [row(Some("0"), "100"), row(None, "700")]
+    );
+}
+
 #[test]
 fn resets_restarts_and_crashes_give_no_negative_numbers() {
     let mut server = server("history-resets");
@@ -186,6 +208,36 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
     assert!(
         (rate * seconds - (7 * once.small_read.reqs) as f64).abs() < 0.06 * seconds,
         "{all:#?}"
+    );
+}
+
+/// A session that loaded the library by itself shows the counters of core, which do not time requests here.
+#[test]
+fn what_was_not_timed_has_no_time() {
+    let settings = [
+        "session_preload_libraries = 'pg_rowsource'",
+        "track_io_timing = off",
+        "work_mem = '1MB'",
+        "jit = off",
+        "max_parallel_workers_per_gather = 0",
+    ];
+    let server = Server::start("history-untimed", &settings);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE EXTENSION pg_rowsource");
+    for statement in [SNAPSHOT, SORT, SNAPSHOT] {
+        run_each(&mut client, statement);
+    }
+    let shown = texts(
+        &mut client,
+        "SELECT source, small_writes > 50, small_write_time, small_write_mean_time FROM rowsource_interval_tempfile_io
+         WHERE small_writes > 0",
+    );
+    let some = |text: &str| Some(text.to_string());
+    assert_eq!(shown, [[some("counter"), some("t"), None, None]]);
+    let report = report(&mut client, "");
+    assert!(
+        cells(&report, "work file").ends_with(&[String::new(), String::new()]),
+        "{report:#?}"
     );
 }
 
@@ -301,7 +353,15 @@ fn a_dump_has_the_extension_and_no_history() {
         );
         // Its tables can be copied, the one to which the others refer first.
         run_each(&mut restored, "TRUNCATE rowsource_snapshots CASCADE");
-        for part in ["s", "_tempfile_io", "_waits", "_ash", "_plans", "_descriptions"] {
+        for part in [
+            "s",
+            "_tempfile_io",
+            "_waits",
+            "_ash",
+            "_blockers",
+            "_plans",
+            "_descriptions",
+        ] {
             let table = format!("rowsource_snapshot{part}");
             let mut rows = Vec::new();
             let copied = client.copy_out(&format!("COPY {table} TO STDOUT"));

@@ -1,4 +1,5 @@
-//! The counters after crashes and restarts, by database, in parallel, after a reset; and the privileges for them.
+//! The counters after crashes and restarts, by database, in parallel, after a reset; and the privileges for
+//! them.
 
 use postgres::Client;
 use rowsource_tests::Server;

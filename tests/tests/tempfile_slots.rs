@@ -1,5 +1,5 @@
-//! The server's import table: it is patched once, keeps its protection, and works with other libraries that patch it. It is
-//! not changed if it is not as expected.
+//! The server's import table: it is patched once, keeps its protection, and works with other libraries that
+//! patch it. It is not changed if it is not as expected.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -23,7 +23,8 @@ const SORT: &str = "SELECT count(*) FROM (SELECT i, repeat('x', 50) FROM generat
 const TABLE: &str =
     "CREATE TEMPORARY TABLE gtt AS SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i";
 
-/// Returns the blocks that core counts for a statement: work files read and written, temporary tables read and written.
+/// Returns the blocks that core counts for a statement: work files read and written, temporary tables read
+/// and written.
 fn blocks(client: &mut Client, statement: &str) -> [i64; 4] {
     let plan = texts(
         client,
@@ -40,7 +41,8 @@ fn blocks(client: &mut Client, statement: &str) -> [i64; 4] {
     .map(|name| plan[0]["Plan"][name].as_i64().expect("a count"))
 }
 
-/// Returns the counts that correspond to core's blocks: requests to work files, and blocks of temporary tables.
+/// Returns the counts that correspond to core's blocks: requests to work files, and blocks of temporary
+/// tables.
 fn requests(io: &[Io; 2]) -> [i64; 4] {
     [
         io[0].reads().reqs,
@@ -192,7 +194,8 @@ fn a_program_without_known_import_slots_is_not_changed() {
     assert_eq!(requests(&counted), core);
 }
 
-/// Fails unless the view shows core's counters, as blocks. This is so in a server or session without interposition.
+/// Fails unless the view shows core's counters, as blocks. This is so in a server or session without
+/// interposition.
 fn assert_falls_back(server: &Server) {
     let mut client = server.connect();
     run_each(&mut client, "LOAD 'pg_rowsource'");

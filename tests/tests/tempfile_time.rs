@@ -116,8 +116,9 @@ struct Service {
     by_core: Option<f64>,
 }
 
-/// Runs a statement, and returns what its reads and its writes took, where they are enough to tell. Fails unless the library counted the
-/// requests that the trace saw, and its time lies between that of the trace and that of core.
+/// Runs a statement, and returns what its reads and its writes took, where they are enough to tell. Fails
+/// unless the library counted the requests that the trace saw, and its time lies between that of the trace
+/// and that of core.
 fn service(
     observer: &mut Client,
     client: &mut Client,
@@ -171,8 +172,9 @@ fn reading_the_clock() -> f64 {
     began.elapsed().as_secs_f64() * 1e3 / f64::from(READINGS)
 }
 
-/// Each round runs a statement twice. The control compares the two, so it shows how often other work runs between two readings of the
-/// clocks. Between the library's readings are those of the trace, and between those of core are the library's: a slow clock must not fail.
+/// Each round runs a statement twice. The control compares the two, so it shows how often other work runs
+/// between two readings of the clocks. Between the library's readings are those of the trace, and between
+/// those of core are the library's: a slow clock must not fail.
 #[test]
 fn service_time_is_close_to_that_of_a_trace_and_that_of_core_timing() {
     const ALL: [(&str, usize); 4] = [(SORT, 0), (JOIN, 0), (FILL, 1), (SCAN, 1)];
@@ -308,7 +310,8 @@ fn a_slow_disk_is_in_the_histogram() {
 /// Scans of an ordinary table that does not fit into shared buffers: each block is a request.
 #[test]
 fn ordinary_requests_are_not_slowed_release() {
-    /// The most instructions of a request that is counted as a wait. The request itself takes at least a microsecond.
+    /// The most instructions of a request that is counted as a wait. The request itself takes at least a
+    /// microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
     /// The most that measuring adds to the scan of a block that is read: its 15 rows, and a wait of the node.
     const MAX_MEASURED: f64 = 545.0;

@@ -28,8 +28,8 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Waits until all processes that the server has started since have ended: until then they may add counts. Workers for
-/// asynchronous requests stay.
+/// Waits until all processes that the server has started since have ended: until then they may add counts.
+/// Workers for asynchronous requests stay.
 fn until_ended(server: &Server, before: &[u32]) {
     let is_awaited = |pid: &u32| !before.contains(pid) && !process::title(*pid).contains("io worker");
     wait_until("the sessions end", Duration::from_secs(60), || {

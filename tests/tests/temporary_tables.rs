@@ -1,4 +1,5 @@
-//! Statements on temporary tables of the same name and columns share a plan, though each table has its own OID.
+//! Statements on temporary tables of the same name and columns share a plan, though each table has its own
+//! OID.
 
 use postgres::Client;
 use rowsource_tests::session::{run_each, value};

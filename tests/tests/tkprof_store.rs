@@ -1,4 +1,5 @@
-//! The report of the SQL trace from the store: its numbers are those of the views, and it shows nobody more than they do.
+//! The report of the SQL trace from the store: its numbers are those of the views, and it shows nobody more
+//! than they do.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -252,7 +253,8 @@ fn the_longest_come_first() {
     let part = section(&tkprof_store(&mut client, ""), "DECLARE c");
     let line = "Blocks, starts and times of row sources are those of 1 of 2 executions. The others counted rows only, or were never fetched from.";
     assert!(part.contains(&line.to_owned()), "{part:#?}");
-    // Executions at sampfreq 0 count blocks without times. The store does not know how many these are: the head says so.
+    // Executions at sampfreq 0 count blocks without times. The store does not know how many these are: the
+    // head says so.
     run_each(
         &mut client,
         "SELECT rowsource_reset(); SELECT 7 AS untimed, pg_sleep(0.2); SET pg_rowsource.sampfreq = 0;

@@ -23,7 +23,8 @@ fn server(name: &str, settings: &[&str]) -> Server {
     server
 }
 
-/// Replaces what differs between runs, machines and majors. Removes what is missing in some of them, because it is 0.
+/// Replaces what differs between runs, machines and majors. Removes what is missing in some of them, because
+/// it is 0.
 fn normalised(line: &str) -> String {
     const VARIES: [&str; 7] = ["e", "tim", "plh", "time", "cost", "queryid", "uid"];
     const MAY_BE_ZERO: [&str; 6] = ["c", "p", "cr", "cu", "pr", "pw"];
@@ -454,9 +455,11 @@ fn events_are_nested() {
     assert!(count("Timeout PgSleep") >= 1, "{slices:?}");
     let mut open: Vec<&(i64, i64, String)> = Vec::new();
     for slice in &slices {
-        // Waits have a clock of their own, so one may seem to end some microseconds after the next call has begun.
+        // Waits have a clock of their own, so one may seem to end some microseconds after the next call has
+        // begun.
         open.retain(|outer| outer.1 > slice.0 + CLOCKS_DIFFER_US);
-        // Nodes and waits are placed with a precision of a microsecond, and a node's place in its call is a guess.
+        // Nodes and waits are placed with a precision of a microsecond, and a node's place in its call is a
+        // guess.
         let is_node = |slice: &(i64, i64, String)| {
             slice.2.contains("Scan")
                 || slice.2.contains("Join")

@@ -1,5 +1,5 @@
-//! What a session does for its client between the calls of the planner and the executor: it parses statements, binds values, ends
-//! transactions, and waits.
+//! What a session does for its client between the calls of the planner and the executor: it parses
+//! statements, binds values, ends transactions, and waits.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -34,7 +34,8 @@ fn summary(report: &[String]) -> Vec<f64> {
     seconds.collect()
 }
 
-/// Returns how often and how long a statement waited for a lock of a relation, and what the other statement did.
+/// Returns how often and how long a statement waited for a lock of a relation, and what the other statement
+/// did.
 fn locked(report: &[String], waiting: &str, harmless: &str) -> (f64, f64) {
     let waited = section(report, waiting);
     let line = waited
@@ -50,8 +51,8 @@ fn locked(report: &[String], waiting: &str, harmless: &str) -> (f64, f64) {
     )
 }
 
-/// A statement waits for the lock of its table while it is parsed, before the trace knows which statement it is. A prepared one waits
-/// while it is bound.
+/// A statement waits for the lock of its table while it is parsed, before the trace knows which statement it
+/// is. A prepared one waits while it is bound.
 #[test]
 fn a_wait_for_a_lock_is_that_of_the_statement_that_waits() {
     let server = server("trace-between-lock");

@@ -1,6 +1,7 @@
-//! What a trace costs, in instructions, and what a statement without a trace pays for the possibility: where one of its calls begins,
-//! it compares a word with zero. Where the statement begins, it compares the number of the list of targets with the one that it has
-//! seen. On this kind of processor, that is two and four instructions.
+//! What a trace costs, in instructions, and what a statement without a trace pays for the possibility: where
+//! one of its calls begins, it compares a word with zero. Where the statement begins, it compares the number
+//! of the list of targets with the one that it has seen. On this kind of processor, that is two and four
+//! instructions.
 #![cfg(target_arch = "x86_64")]
 
 use rowsource_tests::callgrind::{CountedServer, create_tables, executions};
@@ -93,8 +94,9 @@ fn an_untraced_statement_pays_less_than_20_instructions_release() {
     }
 }
 
-/// A traced session executes at most this many times the instructions of one that is measured in the same way and not traced: "a traced
-/// session at sampfreq 128 loses at most 5 % on the OLTP-like workload". The original lost 90 %.
+/// A traced session executes at most this many times the instructions of one that is measured in the same way
+/// and not traced: "a traced session at sampfreq 128 loses at most 5 % on the OLTP-like workload". The
+/// original lost 90 %.
 const MAX_RATIO: f64 = 1.05;
 
 /// Only the sessions of a running server are traced, so all of its processes run under callgrind.

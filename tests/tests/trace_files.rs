@@ -73,7 +73,8 @@ fn a_killed_session_leaves_a_readable_file() {
     );
 }
 
-/// A session is killed inside a statement that has written a part of its lines. They are whole, and the report has them.
+/// A session is killed inside a statement that has written a part of its lines. They are whole, and the
+/// report has them.
 #[test]
 fn a_session_killed_in_a_statement_leaves_a_readable_file() {
     const EXECUTED: i64 = 3_000;
@@ -268,7 +269,8 @@ fn all_files_together_have_a_limit() {
     run_each(&mut client, "SET pg_rowsource.trace_max_file_size = '64kB'");
     run_each(&mut client, "SELECT rowsource_trace_start()");
     assert!(!of_dead(1).exists());
-    // A session keeps two files, so that only several sessions reach the limit. All begin before: then none can.
+    // A session keeps two files, so that only several sessions reach the limit. All begin before: then none
+    // can.
     let mut others: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for other in &mut others {
         run_each(
@@ -276,7 +278,8 @@ fn all_files_together_have_a_limit() {
             "SET pg_rowsource.trace_max_file_size = '64kB'; SELECT rowsource_trace_start()",
         );
     }
-    // A file of a session that runs makes no room. It is seen when the sum of those that are known reaches the limit.
+    // A file of a session that runs makes no room. It is seen when the sum of those that are known reaches
+    // the limit.
     let running = folder.join(format!("{}_1_1.trc", server.postmaster()));
     fs::write(&running, vec![b'x'; 300_000]).expect("a file");
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -432,8 +435,8 @@ fn many_small_files_cost_little() {
     server.assert_no_crash();
 }
 
-/// After somebody has emptied the file of a running session, it begins with the next line. If a part of the lines can be written,
-/// that part is taken back.
+/// After somebody has emptied the file of a running session, it begins with the next line. If a part of the
+/// lines can be written, that part is taken back.
 #[test]
 fn an_emptied_file_has_whole_lines() {
     let server = server("trace-emptied", &[]);

@@ -48,7 +48,8 @@ fn waited(server: &Server, [lock, needs, event]: [&str; 3]) -> (Vec<String>, Vec
     (lines, report)
 }
 
-/// Another session has changed the row. The wait is for its transaction; the table is that of the node that waits.
+/// Another session has changed the row. The wait is for its transaction; the table is that of the node that
+/// waits.
 #[test]
 fn a_row_lock_names_the_transaction_and_the_table() {
     let server = server("trace-object-row", &[]);
@@ -270,7 +271,8 @@ fn closed_files_are_forgotten() {
     let mut client = server.connect();
     start(&mut client, "");
     for i in 0..200 {
-        // Two of them are different statements, also where the query has a queryid of its own: the report lists 20 objects of each.
+        // Two of them are different statements, also where the query has a queryid of its own: the report
+        // lists 20 objects of each.
         let more = match i {
             7 => ", i AS b",
             8 => ", i AS b, i AS c",

@@ -31,7 +31,8 @@ async fn in_flight<T>(futures: Vec<Waiting<'_, T>>) -> Vec<T> {
     waiting.into_iter().filter_map(|(_, result)| result).collect()
 }
 
-/// Returns the number of rows that each of two portals returned for each call, and the name of the trace's file.
+/// Returns the number of rows that each of two portals returned for each call, and the name of the trace's
+/// file.
 async fn run(server: &Server) -> (Vec<usize>, String) {
     let mut config = tokio_postgres::Config::new();
     config

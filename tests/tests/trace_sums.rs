@@ -1,4 +1,5 @@
-//! What the lines of a trace add up to: the figures of the views, the totals of the report, and the elapsed time.
+//! What the lines of a trace add up to: the figures of the views, the totals of the report, and the elapsed
+//! time.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -59,7 +60,8 @@ fn figures(part: &[String], word: &str) -> Figures {
     figures
 }
 
-/// Blocks, rows and elapsed times of a statement are those of its plan in the views, also if it is nested and its blocks are read from disk.
+/// Blocks, rows and elapsed times of a statement are those of its plan in the views, also if it is nested and
+/// its blocks are read from disk.
 #[test]
 fn blocks_and_times_are_those_of_the_views() {
     let server = cold_server("trace-sums-views", &[]);
@@ -104,8 +106,8 @@ fn blocks_and_times_are_those_of_the_views() {
         assert_eq!((fetches.len(), view[0]), (calls, calls as f64), "{text}");
         assert_eq!(traced, view[1..5], "{text}");
         assert_eq!((view[2] > 0.0, view[4] > 0.0), (true, has_dirtied), "{text}");
-        // Each reads a clock of its own at the beginning and at the end of a run. Both have all that the statements slept, and the
-        // calls that the trace lists have no more than the session.
+        // Each reads a clock of its own at the beginning and at the end of a run. Both have all that the
+        // statements slept, and the calls that the trace lists have no more than the session.
         let (us, ms) = (sum("e") as f64, view[5]);
         let most_ms = took.elapsed().as_secs_f64() * 1e3;
         for found in [us / 1e3, ms] {
@@ -134,7 +136,8 @@ fn blocks_and_times_are_those_of_the_views() {
     server.assert_no_crash();
 }
 
-/// Each call has its own stamps at each level: calls of a level follow each other, and nested calls are inside the call of their caller.
+/// Each call has its own stamps at each level: calls of a level follow each other, and nested calls are
+/// inside the call of their caller.
 #[test]
 fn nested_calls_have_their_own_stamps() {
     let server = cold_server("trace-sums-stamps", &[]);
@@ -155,7 +158,8 @@ fn nested_calls_have_their_own_stamps() {
          DO 'DECLARE n int; BEGIN FOR i IN 1..200 LOOP SELECT v + inner_one(i) INTO n FROM t WHERE id = i; END LOOP; END'",
     );
     let lines = stopped(&server, &mut client);
-    // By level: when the last call ended, and the span of the calls that were nested in the next call of the level above.
+    // By level: when the last call ended, and the span of the calls that were nested in the next call of the
+    // level above.
     let mut ended: Vec<i64> = Vec::new();
     let mut nested: Vec<Option<(i64, i64)>> = Vec::new();
     let mut compared = [0; 3];
@@ -225,7 +229,8 @@ fn every_wait_has_a_line() {
         ["BEGIN; LOCK TABLE t", "SELECT count(*) FROM t", "relation"],
         Duration::from_millis(30),
     );
-    // The lines of the end of a transaction, which may wait to give the lock back, are written with the next statement.
+    // The lines of the end of a transaction, which may wait to give the lock back, are written with the next
+    // statement.
     run_each(&mut client, "SELECT 1");
     let after = waits_of(&mut observer, id);
     let lines = lines(&server, &file);
@@ -274,7 +279,8 @@ fn every_wait_has_a_line() {
     server.assert_no_crash();
 }
 
-/// Computing between two statements of a function is in no call. It is `not in any` before the next statement.
+/// Computing between two statements of a function is in no call. It is `not in any` before the next
+/// statement.
 #[test]
 fn time_between_statements_is_not_in_any() {
     let server = cold_server("trace-sums-hidden", &[]);
@@ -314,7 +320,8 @@ fn time_between_statements_is_not_in_any() {
     server.assert_no_crash();
 }
 
-/// Returns how long the session was in no call before it closed lookups, and in the calls that closed them, in seconds.
+/// Returns how long the session was in no call before it closed lookups, and in the calls that closed them,
+/// in seconds.
 fn closed(name: &str, libraries: &str) -> [f64; 2] {
     let preload = format!("shared_preload_libraries = '{libraries}'");
     let server = Server::start(name, &[preload.as_str(), "jit = off"]);
@@ -355,7 +362,8 @@ fn the_work_of_other_hooks_shows() {
 
 const PHASES: [&str; 5] = ["Parse ", "Plan ", "Execute ", "Fetch ", "Close "];
 
-/// The totals of the statements of clients, and those of the statements that they called, are the sums of their sections.
+/// The totals of the statements of clients, and those of the statements that they called, are the sums of
+/// their sections.
 #[test]
 fn totals_are_the_sums_of_the_statements() {
     let server = cold_server("trace-sums-totals", &[]);
@@ -440,7 +448,8 @@ fn statements_are_sorted_by_each_word() {
     server.assert_no_crash();
 }
 
-/// "Where do the other 14 seconds go": the calls of a lookup, and what is in none of them, add up to the time of the loop.
+/// "Where do the other 14 seconds go": the calls of a lookup, and what is in none of them, add up to the time
+/// of the loop.
 #[test]
 fn the_parts_of_a_lookup_are_its_elapsed_time() {
     const LOOKUPS: u32 = 10_000;
@@ -482,7 +491,8 @@ fn the_parts_of_a_lookup_are_its_elapsed_time() {
         "CALL {} s, from the first to the last call {span} s, in calls {} s, in none {} s",
         call[2], total[2], total[7]
     );
-    // What is in none may be before the first lookup, too. The rest of the CALL is there, and after the last one.
+    // What is in none may be before the first lookup, too. The rest of the CALL is there, and after the last
+    // one.
     assert!(
         span > 0.0 && span - 1e-3 < parts && parts < call[2] + 1e-3,
         "{parts} s of {span} s, {} s in all",

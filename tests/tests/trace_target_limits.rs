@@ -216,7 +216,8 @@ fn a_kill_ends_all_targets() {
     server.assert_no_crash();
 }
 
-/// Without shared memory, other sessions cannot be traced. From 17 on, there is some for each session that has loaded the library.
+/// Without shared memory, other sessions cannot be traced. From 17 on, there is some for each session that
+/// has loaded the library.
 #[test]
 fn a_library_that_was_not_preloaded_says_so() {
     let server = Server::start("targets-loaded", &["jit = off"]);

@@ -11,7 +11,8 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// A value of more than a megabyte is not printed. Neither are the values after it, if they exceed that together.
+/// A value of more than a megabyte is not printed. Neither are the values after it, if they exceed that
+/// together.
 #[test]
 fn large_values_are_not_printed() {
     let server = server("trace-large");
@@ -84,8 +85,8 @@ fn open_cursors_have_their_text() {
     server.assert_no_crash();
 }
 
-/// A query inside a utility statement or a function is run, fetched and closed under its own text, also if PostgreSQL gave it no
-/// queryid, and whatever is measured.
+/// A query inside a utility statement or a function is run, fetched and closed under its own text, also if
+/// PostgreSQL gave it no queryid, and whatever is measured.
 #[test]
 fn queries_without_queryid_have_their_text() {
     let server = server("trace-utilities");

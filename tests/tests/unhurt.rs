@@ -1,4 +1,5 @@
-//! An error in the library's own work does not affect the user's statement: it continues, and so does measuring.
+//! An error in the library's own work does not affect the user's statement: it continues, and so does
+//! measuring.
 
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -115,7 +116,8 @@ fn assert_cancellable(client: &mut Client, after: &str) {
 fn a_plan_that_cannot_be_kept_leaves_the_session_cancellable() {
     let server = server("not-kept");
     let mut client = server.session();
-    // Statistics are recorded when a statement ends, when a transaction is rolled back, and when an error ends both.
+    // Statistics are recorded when a statement ends, when a transaction is rolled back, and when an error
+    // ends both.
     for (statement, fails) in [
         ("SELECT id, 0 FROM n LIMIT 1", false),
         (

@@ -1,11 +1,12 @@
-//! One vocabulary: the objects of the extension have one word and one type for each thing, units in the comments, and arguments in one
-//! order.
+//! One vocabulary: the objects of the extension have one word and one type for each thing, units in the
+//! comments, and arguments in one order.
 
 use rowsource_tests::Server;
 use rowsource_tests::surface::{Object, declared};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parts of names that are not used, because another word means the same. A moment that ends in `_at` may have them.
+/// Parts of names that are not used, because another word means the same. A moment that ends in `_at` may
+/// have them.
 const SYNONYMS: [(&str, &str); 19] = [
     ("dbid", "datid"),
     ("database", "datname"),

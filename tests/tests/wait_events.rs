@@ -142,7 +142,8 @@ fn a_cancelled_wait_ends() {
     );
     assert_eq!(waits(&mut observer, id, "advisory"), after);
     assert_eq!(waits(&mut observer, id, "PgSleep").count, 1);
-    // The next wait for the same event is another one, also if the session does not wait for its client in between.
+    // The next wait for the same event is another one, also if the session does not wait for its client in
+    // between.
     run_each(&mut client, "SET statement_timeout = '1s'");
     client
         .batch_execute(
@@ -430,8 +431,9 @@ fn counts_are_those_of_a_trace() {
     if major(&mut client) < 18 {
         assert_eq!(counted[0], traced[0], "requests to files");
     }
-    // The statement before the first reading, and the last wait for the client, are in the trace only. A call that an old
-    // signal of the latch ends belongs to the wait after it. The process then reads the latch's descriptor.
+    // The statement before the first reading, and the last wait for the client, are in the trace only. A call
+    // that an old signal of the latch ends belongs to the wait after it. The process then reads the latch's
+    // descriptor.
     let missing = traced[0] + traced[1] - counted[0] - counted[1];
     let woken = calls(&summary, &["read"]);
     assert!((0..=3 + woken).contains(&missing), "{traced:?}, {counted:?}");
@@ -521,8 +523,8 @@ fn a_report_shows_what_sessions_waited_for() {
     assert_eq!(cells(&all, "PgSleep")[2], "3");
 }
 
-/// PostgreSQL looks for a deadlock after a while: then the wait counts, and its time so far. The rest of its time follows at its end, which
-/// is after a snapshot here.
+/// PostgreSQL looks for a deadlock after a while: then the wait counts, and its time so far. The rest of its
+/// time follows at its end, which is after a snapshot here.
 #[test]
 fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
     let server = server("waits-crossing");

@@ -20,8 +20,8 @@ struct Times {
     waits: f64,
     /// The time that the calls in which it waited took, which a library around them has measured.
     calls: f64,
-    /// The processor time outside of the calls in which it waited. What the kernel computes inside such a call, such as a copy of
-    /// a block from its cache, is part of the wait.
+    /// The processor time outside of the calls in which it waited. What the kernel computes inside such a
+    /// call, such as a copy of a block from its cache, is part of the wait.
     cpu: f64,
     /// The processor time inside of these calls.
     cpu_of_waits: f64,

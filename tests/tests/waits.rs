@@ -49,7 +49,8 @@ fn pid(client: &mut Client) -> i32 {
     value(client, "SELECT pg_backend_pid()")
 }
 
-/// Runs a statement that waits at its 2,000th row, long after sampling began. Fails if the session wakes up often.
+/// Runs a statement that waits at its 2,000th row, long after sampling began. Fails if the session wakes up
+/// often.
 fn assert_sleeps_inside(server: &Server, waiting: &str, event: &str) {
     let mut observer = server.session();
     run_each(&mut observer, "SELECT pg_advisory_lock(1)");
@@ -158,7 +159,8 @@ fn long_calls_are_found_after_a_wait() {
         assert_consistent_times(&nodes, "after a wait");
         let scan_ms = nodes[1].total_ms.expect("a time") - SLEPT_MS;
         println!("sampfreq {sampfreq}: the scan {scan_ms:.0} ms, of which {burned_ms:.0} ms burned");
-        // Other work makes calls longer, and may end while the timer waits: so not all that burned is in the estimate.
+        // Other work makes calls longer, and may end while the timer waits: so not all that burned is in the
+        // estimate.
         assert!(
             scan_ms > 0.5 * burned_ms,
             "the scan {scan_ms} ms, of which {burned_ms} ms burned: {nodes:#?}"

@@ -1,10 +1,12 @@
-//! From 18 on, sessions read in several ways (`io_method`). What they wait for that belongs to the nodes that read.
+//! From 18 on, sessions read in several ways (`io_method`). What they wait for that belongs to the nodes that
+//! read.
 
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
 
-/// What a node waited for blocks: its operation, how many it read, the event, the waits, and their milliseconds and its own.
+/// What a node waited for blocks: its operation, how many it read, the event, the waits, and their
+/// milliseconds and its own.
 #[derive(Debug)]
 struct Row {
     operation: String,
@@ -77,7 +79,8 @@ fn cold_reads_belong_to_the_nodes_that_read_pg18_plus() {
         let rows = rows(&mut observer);
         println!("{method}: {rows:#?}");
         for row in rows.iter().filter(|row| !row.operation.is_empty()) {
-            // A request reads one block or several. With io_uring a request is a wait when it is made, and another one until it ends.
+            // A request reads one block or several. With io_uring a request is a wait when it is made, and
+            // another one until it ends.
             assert!(
                 (1..=2 * row.blocks).contains(&row.waits),
                 "{method}: a node that read {} blocks: {row:?}",

@@ -1,4 +1,5 @@
-//! Waits are those that strace sees. It also makes the disk slow, so that it is known how long a wait must last.
+//! Waits are those that strace sees. It also makes the disk slow, so that it is known how long a wait must
+//! last.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -69,7 +70,8 @@ fn of_session<const EVENTS: usize>(observer: &mut Client, pid: i32, events: [&st
     })
 }
 
-/// Returns what plans of statements like this one waited for WAL to be flushed, by the operation of the node ("" outside).
+/// Returns what plans of statements like this one waited for WAL to be flushed, by the operation of the node
+/// ("" outside).
 fn flushes(observer: &mut Client, like: &str) -> Vec<(String, i64, f64)> {
     let rows = observer.query(
         "SELECT coalesce(n.operation, ''), w.waits, w.wait_time FROM pg_stat_rowsource_waits w
@@ -104,8 +106,8 @@ fn a_slow_flush_is_where_it_was() {
     let (mut observer, mut client) = (server.connect(), server.connect());
     let id = pid(&mut client);
     run_each(&mut client, "SELECT 1 FROM big WHERE id = 1");
-    // From here on no page of the catalog has changes that a node would have to flush before it can use its buffer. From 19 on
-    // a reader prunes pages.
+    // From here on no page of the catalog has changes that a node would have to flush before it can use its
+    // buffer. From 19 on a reader prunes pages.
     run_each(&mut observer, "VACUUM; CHECKPOINT");
     let trace = SessionTrace::start(id as u32, &[("fdatasync", FLUSH)]);
     let [(before, _)] = of_session(&mut observer, id, ["WALSync"]);
@@ -235,7 +237,8 @@ fn waits_are_those_of_a_trace() {
         of(&["fdatasync"]),
         of(&["epoll_wait"]),
     ];
-    // A call that an old signal of the latch ends belongs to the wait after it. The process then reads the latch's descriptor.
+    // A call that an old signal of the latch ends belongs to the wait after it. The process then reads the
+    // latch's descriptor.
     let (woken, _) = of(&["read"]);
     for (at, event) in EVENTS.iter().enumerate() {
         let counted = (after[at].0 - before[at].0, after[at].1 - before[at].1);

@@ -1,4 +1,5 @@
-//! What the active session history costs: the worker that samples 100 sessions, and sessions that run short statements.
+//! What the active session history costs: the worker that samples 100 sessions, and sessions that run short
+//! statements.
 
 use crate::measure::context::ExperimentContext;
 use crate::measure::cpu;

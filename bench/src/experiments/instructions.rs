@@ -1,4 +1,5 @@
-//! Instructions counted by callgrind. The counts are the same in each run, so a regression shows without noise.
+//! Instructions counted by callgrind. The counts are the same in each run, so a regression shows without
+//! noise.
 
 use crate::measure::context::ExperimentContext;
 use crate::model::number::{count, difference};
@@ -57,8 +58,8 @@ struct Counted<'a> {
     statements: &'a [&'a str],
 }
 
-/// Fills pgbench's tables as at scale 1, but with a hundredth of the accounts, and prepares the statements of its transaction. They use
-/// indexes, as they do in large tables.
+/// Fills pgbench's tables as at scale 1, but with a hundredth of the accounts, and prepares the statements of
+/// its transaction. They use indexes, as they do in large tables.
 fn tpcb_set_up() -> String {
     let mut set_up =
         ";\n\nTRUNCATE pgbench_branches, pgbench_tellers, pgbench_accounts, pgbench_history;\n\n\

@@ -1,5 +1,5 @@
-//! A million lookups of single rows by primary key in a PL/pgSQL loop. In the original, auditing code that audited
-//! nothing made such lookups slow. Here pgaudit is loaded and audits nothing.
+//! A million lookups of single rows by primary key in a PL/pgSQL loop. In the original, auditing code that
+//! audited nothing made such lookups slow. Here pgaudit is loaded and audits nothing.
 
 use crate::measure::context::ExperimentContext;
 use crate::measure::phases::{self, Phases};
@@ -64,8 +64,8 @@ struct Run {
     shown: Option<Shown>,
 }
 
-/// What the views show of the lookups, if they were measured: executions, and the milliseconds of the statement and
-/// of its node.
+/// What the views show of the lookups, if they were measured: executions, and the milliseconds of the
+/// statement and of its node.
 #[derive(Clone, Copy)]
 struct Shown {
     calls: f64,
@@ -243,7 +243,8 @@ fn one(session: &mut Session, variant: &Variant, call: &str) -> Run {
     }
 }
 
-/// Counts the instructions of one lookup by phase. Stops the servers. Returns what pgaudit adds, if it was counted.
+/// Counts the instructions of one lookup by phase. Stops the servers. Returns what pgaudit adds, if it was
+/// counted.
 fn by_phase(context: &mut ExperimentContext, variants: &[Variant], servers: &mut [Server]) -> Option<Phases> {
     let mut columns = vec![""];
     columns.extend(phases::NAMES);

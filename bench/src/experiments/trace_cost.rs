@@ -1,4 +1,5 @@
-//! What the SQL trace costs the original's OLTP-like procedure. In the original, a trace took 90 % more, at each frequency.
+//! What the SQL trace costs the original's OLTP-like procedure. In the original, a trace took 90 % more, at
+//! each frequency.
 
 use super::workloads::procedures::create;
 use crate::measure::context::ExperimentContext;
@@ -21,11 +22,13 @@ const SETTINGS: [&str; 6] = [
     "plan_cache_mode = force_generic_plan",
 ];
 
-/// A way to run the procedure: its name, how its statements are measured, and the arguments of the trace's start.
+/// A way to run the procedure: its name, how its statements are measured, and the arguments of the trace's
+/// start.
 type Variant = (&'static str, &'static str, Option<&'static str>);
 const BASIC: &str = "SET pg_rowsource.statistics_level = basic";
 const MEASURED: &str = "SET pg_rowsource.track = 'all'; SET pg_rowsource.statistics_level = typical";
-/// The first one is what the others are compared with: a trace measures, and so does the session without a trace.
+/// The first one is what the others are compared with: a trace measures, and so does the session without a
+/// trace.
 const VARIANTS: [Variant; 4] = [
     ("measured, not traced", MEASURED, None),
     ("neither measured nor traced", BASIC, None),

@@ -1,5 +1,5 @@
-//! The WAL volume of bulk inserts: node by node from the view, and from the position of the WAL. The original measures
-//! the redo of the same inserts.
+//! The WAL volume of bulk inserts: node by node from the view, and from the position of the WAL. The original
+//! measures the redo of the same inserts.
 
 use crate::measure::context::ExperimentContext;
 use crate::model::number::count;
@@ -14,7 +14,8 @@ const WAL_PAGE: f64 = 8192.0;
 const WAL_HEADER: f64 = 24.0;
 /// The longest padding of a record. Records begin at multiples of eight bytes.
 const PADDING: f64 = 7.0;
-/// The position is that of the whole server: the background writer may log the running transactions meanwhile.
+/// The position is that of the whole server: the background writer may log the running transactions
+/// meanwhile.
 const SLACK: f64 = 4096.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -205,7 +206,8 @@ pub fn run(context: &mut ExperimentContext) {
     }
 }
 
-/// Writes the file that COPY reads. A row has about 100 bytes; in the original a row takes about 120 bytes of redo.
+/// Writes the file that COPY reads. A row has about 100 bytes; in the original a row takes about 120 bytes of
+/// redo.
 fn write_rows(client: &mut Client, rows: u64, file: &Path) {
     run_each(
         client,
@@ -263,8 +265,8 @@ impl Case {
         if self.how != How::CreateAs && !self.same_transaction {
             run_each(client, &create);
         }
-        // Whoever plans a statement reads catalogs, and prunes their pages if there are dead rows. After a checkpoint each of these
-        // pages goes into the WAL as a whole, and that is no node's.
+        // Whoever plans a statement reads catalogs, and prunes their pages if there are dead rows. After a
+        // checkpoint each of these pages goes into the WAL as a whole, and that is no node's.
         run_each(client, "VACUUM; CHECKPOINT; SELECT rowsource_reset(); BEGIN");
         if self.how != How::CreateAs && self.same_transaction {
             run_each(client, &create);

@@ -1,5 +1,5 @@
-//! The context that an experiment runs in: how much work it does, where it reports progress, and the record that it
-//! fills.
+//! The context that an experiment runs in: how much work it does, where it reports progress, and the record
+//! that it fills.
 
 use super::machine;
 use super::progress::Progress;
@@ -70,7 +70,8 @@ impl<'a> ExperimentContext<'a> {
         self.record.settings.insert(name.to_string(), value.to_string());
     }
 
-    /// Records the settings of the server's configuration file, except those that name folders of this machine.
+    /// Records the settings of the server's configuration file, except those that name folders of this
+    /// machine.
     pub fn server(&mut self, server: &Server) {
         let rows = texts(
             &mut server.connect(),

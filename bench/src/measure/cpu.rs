@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// The longest wait for a process to fall asleep after its answer has arrived.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
-/// Returns the seconds of CPU that a process has used. Waits until it sleeps, because before that the kernel's count
-/// is behind by up to one tick.
+/// Returns the seconds of CPU that a process has used. Waits until it sleeps, because before that the
+/// kernel's count is behind by up to one tick.
 pub fn seconds_of(pid: u32) -> f64 {
     let process = process(pid);
     let deadline = Instant::now() + MAX_WAIT;
@@ -52,7 +52,8 @@ pub fn children(pid: u32) -> usize {
         .map_or(0, |pids| pids.len())
 }
 
-/// Waits until a postmaster has at most this many children. The kernel adds a child's CPU time when the child is gone.
+/// Waits until a postmaster has at most this many children. The kernel adds a child's CPU time when the child
+/// is gone.
 pub fn wait_for_children(postmaster: u32, most: usize) {
     const LONGEST: Duration = Duration::from_secs(2);
     let deadline = Instant::now() + LONGEST;

@@ -1,5 +1,5 @@
-//! What experiments measure with: their context, sessions, CPU time, instruction counts, interleaved rounds, and the
-//! tables that several experiments share.
+//! What experiments measure with: their context, sessions, CPU time, instruction counts, interleaved rounds,
+//! and the tables that several experiments share.
 
 pub mod context;
 pub mod cpu;

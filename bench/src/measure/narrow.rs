@@ -79,8 +79,8 @@ impl Run {
     }
 }
 
-/// Returns the clock readings of a scan that times every call: two for each row and for the end of the scan, and four
-/// for the aggregate's row and end.
+/// Returns the clock readings of a scan that times every call: two for each row and for the end of the scan,
+/// and four for the aggregate's row and end.
 pub fn readings_of_every_call(rows: u64) -> u64 {
     2 * (rows + 1) + 4
 }

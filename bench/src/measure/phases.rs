@@ -1,5 +1,6 @@
-//! Counts a statement's instructions by phase with callgrind. The phases are the executor's four entry functions,
-//! which call the hooks of every extension, and everything else. The statement runs in a PL/pgSQL loop.
+//! Counts a statement's instructions by phase with callgrind. The phases are the executor's four entry
+//! functions, which call the hooks of every extension, and everything else. The statement runs in a PL/pgSQL
+//! loop.
 
 use rowsource_tests::callgrind::profile;
 use std::path::Path;
@@ -32,9 +33,9 @@ impl Phases {
 
 /// Counts the instructions of one loop of `body`, in a backend over this data with these settings.
 ///
-/// `body` is a PL/pgSQL statement that may use `i` and the variables of `declare`. `before` holds statements that run
-/// first; an empty line ends each. PL/pgSQL fetches the rows of a cursor by tens after a BEGIN in `before`, and one by
-/// one without it, since the loop itself could then COMMIT.
+/// `body` is a PL/pgSQL statement that may use `i` and the variables of `declare`. `before` holds statements
+/// that run first; an empty line ends each. PL/pgSQL fetches the rows of a cursor by tens after a BEGIN in
+/// `before`, and one by one without it, since the loop itself could then COMMIT.
 pub fn of_one(data: &Path, settings: &[&str], before: &str, declare: &str, body: &str) -> Phases {
     let count = |loops: u32| {
         let script = format!(

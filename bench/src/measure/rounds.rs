@@ -1,5 +1,5 @@
-//! Interleaved comparisons. Every variant runs once a round, so that other work on the machine disturbs all of them
-//! alike. Each is compared with the base of the same round.
+//! Interleaved comparisons. Every variant runs once a round, so that other work on the machine disturbs all
+//! of them alike. Each is compared with the base of the same round.
 
 use super::context::ExperimentContext;
 use crate::model::spread::{Spread, ratio};
@@ -18,8 +18,8 @@ impl<T> Series<T> {
     }
 }
 
-/// Runs each variant once a round. The order changes from round to round, so that no variant always follows the same
-/// one. Discards a first round, which warms caches and plans.
+/// Runs each variant once a round. The order changes from round to round, so that no variant always follows
+/// the same one. Discards a first round, which warms caches and plans.
 pub fn interleave<T>(
     context: &ExperimentContext,
     what: &str,

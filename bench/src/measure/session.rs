@@ -65,8 +65,8 @@ impl Session {
         }
     }
 
-    /// Runs a statement, and samples how much of its time a function of PostgreSQL takes with all that it calls. Returns `None` if
-    /// the server has no such function.
+    /// Runs a statement, and samples how much of its time a function of PostgreSQL takes with all that it
+    /// calls. Returns `None` if the server has no such function.
     pub fn sample(&mut self, sql: &str, function: &str, distance: Duration) -> Option<Samples> {
         let client = &mut self.client;
         samples(self.pid, function, distance, || {

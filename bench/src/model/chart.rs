@@ -23,8 +23,8 @@ pub struct BarSeries {
 }
 
 impl BarSeries {
-    /// Makes a series for each variant but the first. The first is the base of the ratios; `groups` hold the ratios
-    /// of all variants.
+    /// Makes a series for each variant but the first. The first is the base of the ratios; `groups` hold the
+    /// ratios of all variants.
     pub fn except_base(names: &[String], groups: &[Vec<Spread>]) -> Vec<BarSeries> {
         let others = names.iter().enumerate().skip(1);
         others

@@ -79,9 +79,9 @@ impl Goal {
         self
     }
 
-    /// Compares the range of the rounds with the goal. The goal is met if the whole range meets it, and missed if the
-    /// whole range misses it. It is undecided if the range reaches over a bound of the goal. A value that is not a
-    /// number misses every goal.
+    /// Compares the range of the rounds with the goal. The goal is met if the whole range meets it, and
+    /// missed if the whole range misses it. It is undecided if the range reaches over a bound of the goal. A
+    /// value that is not a number misses every goal.
     pub fn judge(&self, found: &Spread) -> Verdict {
         let is_range = found.low <= found.median && found.median <= found.high;
         if !is_range {

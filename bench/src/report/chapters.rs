@@ -1,7 +1,8 @@
 //! The figures of the book: tables and single values of the records, between marks in its chapters.
 //!
-//! `<!-- bench EXPERIMENT: TITLE -->` is followed by the first table of the experiment whose title begins so, and
-//! `<!-- end -->`. `; rows: A | B` chooses some rows. `; cell: ROW | COLUMN` is one value, within a sentence.
+//! `<!-- bench EXPERIMENT: TITLE -->` is followed by the first table of the experiment whose title begins so,
+//! and `<!-- end -->`. `; rows: A | B` chooses some rows. `; cell: ROW | COLUMN` is one value, within a
+//! sentence.
 
 use super::{files, table};
 use crate::model::record::Record;

@@ -1,4 +1,5 @@
-//! The report: README.md and plots beside the records, and the figures of the book, made from the records alone.
+//! The report: README.md and plots beside the records, and the figures of the book, made from the records
+//! alone.
 
 mod chapters;
 pub mod files;
@@ -13,8 +14,8 @@ use std::path::Path;
 /// The folder whose records are those of the book.
 pub const RESULTS: &str = "bench/results";
 
-/// Writes the report of a folder of records, and the figures of the book if they are its own. `order` lists the experiments as the
-/// report shows them.
+/// Writes the report of a folder of records, and the figures of the book if they are its own. `order` lists
+/// the experiments as the report shows them.
 pub fn write<'a>(folder: &Path, order: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let records = load(folder, order)?;
     for chart in records.iter().flat_map(|record| &record.plots) {

@@ -1,4 +1,5 @@
-//! What kind of command a text is. Of a command without a plan, samples have only that: its text may hold a password.
+//! What kind of command a text is. Of a command without a plan, samples have only that: its text may hold a
+//! password.
 
 /// The longest name of a command has this many words: REFRESH MATERIALIZED VIEW.
 const WORDS: usize = 3;
@@ -14,7 +15,8 @@ const LEFT_OUT: [&str; 8] = [
     "REPLACE",
 ];
 
-/// Returns the names that the command with this text may have, the most likely ones first; none if it is not one command.
+/// Returns the names that the command with this text may have, the most likely ones first; none if it is not
+/// one command.
 pub fn command_names(text: &[u8]) -> Vec<String> {
     let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
     if !text[end..].iter().skip(1).all(u8::is_ascii_whitespace) {

@@ -1,7 +1,8 @@
 //! Active session history: samples of the running sessions in a ring of shared memory.
 //!
 //! * `sample` is a sample, and the words in which the ring stores it;
-//! * `ring` is the protocol of the ring: one writer, and readers that drop what the writer overwrites meanwhile;
+//! * `ring` is the protocol of the ring: one writer, and readers that drop what the writer overwrites
+//!   meanwhile;
 //! * `names` stores the names of applications once;
 //! * `turns` lets many candidates have their turn, few at a time;
 //! * `command` tells what kind of command a text is;

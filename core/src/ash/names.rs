@@ -1,8 +1,8 @@
 //! The names of applications, which the ring stores once for each role.
 //!
-//! A name is known by its number, from 1 on. If all places are taken, the role with the most of them makes room: a
-//! new name replaces the one of it that was used least recently. A place knows from which record on it has its
-//! name, so an older record does not get another application's name.
+//! A name is known by its number, from 1 on. If all places are taken, the role with the most of them makes
+//! room: a new name replaces the one of it that was used least recently. A place knows from which record on
+//! it has its name, so an older record does not get another application's name.
 
 use crate::room::crowded;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -56,8 +56,8 @@ fn words(name: &[u8; NAME_BYTES]) -> [u64; WORDS] {
     })
 }
 
-/// Returns the number of a name of a role's session for a record that is about to be written; 0 for an empty one.
-/// `hint` is the number that it probably has. Only the writer may call this.
+/// Returns the number of a name of a role's session for a record that is about to be written; 0 for an empty
+/// one. `hint` is the number that it probably has. Only the writer may call this.
 pub(super) fn number(
     places: &[Place; PLACES],
     hint: u16,

@@ -1,10 +1,12 @@
 //! The ring: one process writes it, any number of processes read it, and nobody waits for anybody.
 //!
-//! A record has the number of the record that it holds, which is 0 while the writer changes it. A reader copies a record and then
-//! looks at the number again: if it has changed, the copy is dropped. The numbers start at 1 and never repeat.
+//! A record has the number of the record that it holds, which is 0 while the writer changes it. A reader
+//! copies a record and then looks at the number again: if it has changed, the copy is dropped. The numbers
+//! start at 1 and never repeat.
 //!
-//! Beside the samples, the ring has a record once a second of how many times the sessions were sampled. From these follows how many
-//! sessions were active on average, also if the sampling frequency changed or sampling was off for a while.
+//! Beside the samples, the ring has a record once a second of how many times the sessions were sampled. From
+//! these follows how many sessions were active on average, also if the sampling frequency changed or sampling
+//! was off for a while.
 
 use super::names::{self, NAME_BYTES, PLACES, Place};
 use super::sample::{Sample, WORDS};
@@ -110,8 +112,8 @@ impl<'a> Ring<'a> {
         self.write(sample.words());
     }
 
-    /// Returns the number of the application's name of a role's session, for the next sample. `hint` is the number
-    /// that it probably has. Only the one writer may call this.
+    /// Returns the number of the application's name of a role's session, for the next sample. `hint` is the
+    /// number that it probably has. Only the one writer may call this.
     pub fn number_of(&self, hint: u16, userid: u32, name: &[u8; NAME_BYTES]) -> u16 {
         let record = self.header.written.load(Relaxed) + 1;
         names::number(&self.header.names, hint, userid, name, record)
@@ -122,8 +124,8 @@ impl<'a> Ring<'a> {
         names::name(&self.header.names, sample.application, record)
     }
 
-    /// Notes that the sessions were sampled at a time. `previous` is the time before, unless sampling has just begun. Only the one
-    /// writer may call this.
+    /// Notes that the sessions were sampled at a time. `previous` is the time before, unless sampling has
+    /// just begun. Only the one writer may call this.
     pub fn tick(&self, at: i64, previous: Option<i64>) {
         let header = self.header;
         if header.ticks.load(Relaxed) == 0 || previous.is_none() {
@@ -181,7 +183,8 @@ impl<'a> Ring<'a> {
         (before == number && record.number.load(Relaxed) == number).then_some(words)
     }
 
-    /// Visits what the ring holds, the oldest first. Returns how many records were dropped, because the writer overwrote them.
+    /// Visits what the ring holds, the oldest first. Returns how many records were dropped, because the
+    /// writer overwrote them.
     pub fn each(&self, mut visit: impl FnMut(Entry)) -> u64 {
         let header = self.header;
         let (since, ticks) = (

@@ -1,6 +1,7 @@
 //! A sample of a session, and the words in which the ring stores it.
 
 use crate::model::PlanKey;
+use crate::waits::CLASS;
 
 /// A sample of an active session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Sample {
     pub node: Option<u16>,
     /// The event that the process waits for; 0 if it does not wait.
     pub wait_event: u32,
+    /// The mode in which it waits to lock, if it waits for a heavyweight lock; 0 if that is not known.
+    pub lock_mode: u8,
     /// The process that it waits for, if it waits for a heavyweight lock. 0 is a prepared transaction.
     pub blocker: Option<i32>,
     /// It is not active, or that does not matter: another process waits for it. The queryid is that of its last statement.
@@ -38,6 +41,10 @@ pub const MAX_BACKEND_TYPE: u8 = 0x1F;
 pub const MAX_NODE: u16 = 0xFFE;
 const NO_NODE: u64 = 0xFFF;
 const NO_BLOCKER: i32 = -1;
+/// The class of waits for heavyweight locks. Their numbers have room for the mode.
+const LOCK: u32 = 0x0300_0000;
+const MODE_SHIFT: u32 = 16;
+const MODE: u32 = 0xFF << MODE_SHIFT;
 
 /// The words of a sample.
 pub(super) const WORDS: usize = 7;
@@ -71,13 +78,17 @@ impl Sample {
             planid => planid as u64,
         };
         let rest = rest | u64::from(self.key.planid == 0) << 62;
+        let wait_event = match self.wait_event & CLASS {
+            LOCK => self.wait_event & !MODE | u32::from(self.lock_mode) << MODE_SHIFT,
+            _ => self.wait_event,
+        };
         [
             self.at as u64,
             pair(self.pid as u32, self.leader.unwrap_or(0) as u32),
             pair(self.key.userid, self.key.datid),
             self.key.queryid as u64,
             plan,
-            pair(self.wait_event, self.blocker.unwrap_or(NO_BLOCKER) as u32),
+            pair(wait_event, self.blocker.unwrap_or(NO_BLOCKER) as u32),
             rest,
         ]
     }
@@ -88,6 +99,10 @@ impl Sample {
         let (planid, command) = match rest >> 62 & 1 {
             0 => (plan, (0, 0)),
             _ => (0, ((plan >> 32) as u32, plan as u32)),
+        };
+        let (wait_event, lock_mode) = match wait as u32 {
+            event if event & CLASS == LOCK => (event & !MODE, (event >> MODE_SHIFT) as u8),
+            event => (event, 0),
         };
         let (leader, blocker) = ((pids >> 32) as i32, (wait >> 32) as i32);
         let node = rest >> 32 & 0xFFF;
@@ -106,7 +121,8 @@ impl Sample {
             is_other_role: rest >> 60 & 1 == 1,
             application: (rest >> 44) as u16 & 0x3FF,
             node: (node != NO_NODE).then_some(node as u16),
-            wait_event: wait as u32,
+            wait_event,
+            lock_mode,
             blocker: (blocker != NO_BLOCKER).then_some(blocker),
             is_blocker: rest >> 61 & 1 == 1,
             command,
@@ -135,7 +151,8 @@ pub(super) mod tests {
             is_other_role: i.is_multiple_of(5),
             application: n as u16 & 0x3FF,
             node: (!i.is_multiple_of(4)).then_some((n >> 20) as u16 % (MAX_NODE + 1)),
-            wait_event: (n >> 5) as u32,
+            wait_event: ((n >> 5) as u32 & !CLASS) | 0x0500_0000,
+            lock_mode: 0,
             blocker: i.is_multiple_of(7).then_some((n >> 33) as i32),
             is_blocker: i.is_multiple_of(11),
             command: (0, 0),
@@ -154,6 +171,12 @@ pub(super) mod tests {
             ..sample(3)
         };
         assert_eq!(Sample::of(without_plan.words()), without_plan);
+        let locking = Sample {
+            wait_event: LOCK | 9,
+            lock_mode: 8,
+            ..sample(3)
+        };
+        assert_eq!(Sample::of(locking.words()), locking);
         // A node of a higher number is left out, and damages nothing else.
         let high = Sample {
             node: Some(MAX_NODE + 1),

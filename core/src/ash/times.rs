@@ -17,7 +17,8 @@ impl SampleTimes {
         }
     }
 
-    /// Returns the time of the next sample. `clock` is the time of day, `monotonic_us` the reading of a clock that never steps back.
+    /// Returns the time of the next sample. `clock` is the time of day, `monotonic_us` the reading of a clock
+    /// that never steps back.
     pub fn next(&mut self, clock: i64, monotonic_us: i64) -> i64 {
         let at = match self.last {
             Some((last, then)) if clock < last => last + monotonic_us.saturating_sub(then).max(0) / 2,
@@ -28,8 +29,8 @@ impl SampleTimes {
     }
 }
 
-/// Chooses the moments of the samples: a random one in each period. So work that repeats in step with the samples is neither
-/// missed nor seen too often, and the number of samples in a long time is exact.
+/// Chooses the moments of the samples: a random one in each period. So work that repeats in step with the
+/// samples is neither missed nor seen too often, and the number of samples in a long time is exact.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
     period_us: i64,
@@ -46,8 +47,8 @@ impl Moments {
         }
     }
 
-    /// Returns when to take the next sample, from a random number. Periods that have passed are left out: missed samples are not
-    /// made up for.
+    /// Returns when to take the next sample, from a random number. Periods that have passed are left out:
+    /// missed samples are not made up for.
     pub fn next(&mut self, now_us: i64, random: u64) -> i64 {
         if now_us - self.next_period >= self.period_us {
             self.next_period = now_us;

@@ -1,7 +1,7 @@
 //! Chooses who may do what only few may do at a time.
 
-/// Lets candidates have their turn one after the other: who comes late in the order is not left out. In each round, the candidates ask
-/// in about the same order.
+/// Lets candidates have their turn one after the other: who comes late in the order is not left out. In each
+/// round, the candidates ask in about the same order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
     /// How many more may have their turn in this round.

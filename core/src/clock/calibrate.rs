@@ -1,19 +1,19 @@
 //! Measures how fast a counter ticks, against a clock in nanoseconds.
 //!
-//! Both are read together at the start and at the end of a window. The frequency is the ratio of the two differences.
-//! "Together" means that the counter is read between two readings of the clock. The error of its time is at most half the
-//! gap between these two, so the error of the result has a known bound. One long window is better than the mean of many
-//! short ones, so the window doubles until the bound is small enough.
+//! Both are read together at the start and at the end of a window. The frequency is the ratio of the two
+//! differences. "Together" means that the counter is read between two readings of the clock. The error of its
+//! time is at most half the gap between these two, so the error of the result has a known bound. One long
+//! window is better than the mean of many short ones, so the window doubles until the bound is small enough.
 
 use std::time::Duration;
 
 use super::scale::elapsed;
 
-/// The number of attempts to read both. The attempt with the smallest gap is used. With 16 attempts, which take one or two
-/// microseconds, it is unlikely that all of them are preempted or miss the caches.
+/// The number of attempts to read both. The attempt with the smallest gap is used. With 16 attempts, which
+/// take one or two microseconds, it is unlikely that all of them are preempted or miss the caches.
 const PAIR_TRIES: u32 = 16;
-/// The relative error at which a measurement is good enough: 10 us per second. NTP may slew the system clock by fifty times
-/// as much.
+/// The relative error at which a measurement is good enough: 10 us per second. NTP may slew the system clock
+/// by fifty times as much.
 pub(super) const TARGET_ERROR: f64 = 10e-6;
 /// The first window of a full calibration.
 pub(super) const FIRST_WINDOW: Duration = Duration::from_millis(2);
@@ -50,8 +50,8 @@ pub(super) struct Bench<Ticks, Clock, Pause> {
 }
 
 impl<Ticks: FnMut() -> u64, Clock: FnMut() -> u64, Pause: FnMut(Duration)> Bench<Ticks, Clock, Pause> {
-    /// Measures over windows that grow from `first` until the error is at most `target`, but not beyond [`MAX_WINDOW`].
-    /// Returns `None` if the counter or the clock stood still or stepped back.
+    /// Measures over windows that grow from `first` until the error is at most `target`, but not beyond
+    /// [`MAX_WINDOW`]. Returns `None` if the counter or the clock stood still or stepped back.
     pub(super) fn measure(&mut self, first: Duration, target: f64) -> Option<Measured> {
         let start = self.pair();
         let (mut window, mut passed, mut best) = (first, Duration::ZERO, None);

@@ -8,7 +8,8 @@ use super::tsc;
 
 /// The number of pairs of readings in one round.
 const PAIRS: usize = 8;
-/// The largest number of rounds. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle half.
+/// The largest number of rounds. With [`PAIRS`] this makes 64 empty intervals: enough for a stable middle
+/// half.
 const ROUNDS: usize = 8;
 /// The smallest number of rounds, also for a slow clock. With three, one may be preempted.
 const MIN_ROUNDS: usize = 3;
@@ -18,23 +19,27 @@ const BUDGET_NS: f64 = 35_000.0;
 /// The cost of reading a clock, in this process and on this CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// The difference between two readings in a row, in raw ticks. It is subtracted from every timed interval.
+    /// The difference between two readings in a row, in raw ticks. It is subtracted from every timed
+    /// interval.
     pub empty_interval_ticks: u64,
     /// The time of one reading in nanoseconds. This is what a timer call costs the statement.
     pub reading_ns: f64,
 }
 
-/// Measures the cost of reading `source`, which must be [usable](Source::usable). It takes at most about 50 us, because
-/// slow clocks get fewer rounds. A backend does this once per source, when it first needs the source.
+/// Measures the cost of reading `source`, which must be [usable](Source::usable). It takes at most about 50
+/// us, because slow clocks get fewer rounds. A backend does this once per source, when it first needs the
+/// source.
 ///
 /// The TSC's frequency should be known before; see [`source::prepare`].
 ///
-/// As on the hot path, the TSC is read inline, and other clocks are read through the pointer of [`Source::read_fn`].
+/// As on the hot path, the TSC is read inline, and other clocks are read through the pointer of
+/// [`Source::read_fn`].
 pub fn measure_costs(source: Source) -> Cost {
     measure_with(source, tsc::read)
 }
 
-/// Does the same for readings that wait for all that was executed before. Of the clocks, only the TSC has others.
+/// Does the same for readings that wait for all that was executed before. Of the clocks, only the TSC has
+/// others.
 pub fn measure_costs_in_order(source: Source) -> Cost {
     measure_with(source, tsc::read_in_order)
 }
@@ -58,8 +63,8 @@ fn measure(
     let mut intervals = [0u64; PAIRS * ROUNDS];
     let mut readings = [0f64; ROUNDS];
     let (begun, mut rounds) = (clock(), 0);
-    // The first round only fills the caches, and the second one overwrites its results. It takes 0.2 to 4 us. The first
-    // readings miss the caches and take 10 to 100 times as long.
+    // The first round only fills the caches, and the second one overwrites its results. It takes 0.2 to 4 us.
+    // The first readings miss the caches and take 10 to 100 times as long.
     for round in 0..=ROUNDS {
         rounds = round.saturating_sub(1);
         let slots = &mut intervals[rounds * PAIRS..][..PAIRS];
@@ -83,8 +88,9 @@ fn measure(
     }
 }
 
-/// Returns the mean of the middle half. It is as robust as the median, but also resolves values between the ticks of a
-/// clock: an interval of 25.6 ns is read as 25 or 26, an interval of 15 ns on a clock of 40 ns as 0 or 40.
+/// Returns the mean of the middle half. It is as robust as the median, but also resolves values between the
+/// ticks of a clock: an interval of 25.6 ns is read as 25 or 26, an interval of 15 ns on a clock of 40 ns as
+/// 0 or 40.
 fn middle_mean(values: &mut [u64]) -> f64 {
     values.sort_unstable();
     let quarter = values.len() / 4;

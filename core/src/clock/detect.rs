@@ -1,8 +1,9 @@
 //! Detects which clocks this machine has, and whether its TSC can be trusted.
 //!
-//! The rule for the TSC is that of PostgreSQL 19 for `auto`. The CPU must have RDTSCP and an invariant TSC. In addition,
-//! the CPU must have the `TSC_ADJUST` register, with which the kernel synchronises the CPUs' counters. Otherwise the kernel
-//! itself must use the TSC as its clock source, because then it has checked the TSC since it booted.
+//! The rule for the TSC is that of PostgreSQL 19 for `auto`. The CPU must have RDTSCP and an invariant TSC.
+//! In addition, the CPU must have the `TSC_ADJUST` register, with which the kernel synchronises the CPUs'
+//! counters. Otherwise the kernel itself must use the TSC as its clock source, because then it has checked
+//! the TSC since it booted.
 
 use std::sync::OnceLock;
 
@@ -27,7 +28,8 @@ pub enum Unusable {
         /// The clock that the kernel uses instead; `unknown` if it does not say.
         clock_source: String,
     },
-    /// CPUID does not state the frequency, and it cannot be measured: the TSC or the system clock does not move.
+    /// CPUID does not state the frequency, and it cannot be measured: the TSC or the system clock does not
+    /// move.
     #[error("the frequency of the TSC is unknown")]
     NoFrequency,
     /// The operating system does not have this clock, or a sandbox forbids it.
@@ -35,8 +37,8 @@ pub enum Unusable {
     NotOffered,
 }
 
-/// Whether the TSC can be used. This is checked only once, because CPUID is slow in a virtual machine (each leaf is an exit
-/// to the hypervisor), and the kernel's clock source must be read from a file.
+/// Whether the TSC can be used. This is checked only once, because CPUID is slow in a virtual machine (each
+/// leaf is an exit to the hypervisor), and the kernel's clock source must be read from a file.
 static TSC: OnceLock<Result<(), Unusable>> = OnceLock::new();
 
 /// Returns whether the TSC can be used. Only the first call checks it.
@@ -111,8 +113,8 @@ fn features() -> Option<Features> {
     None
 }
 
-/// Returns the clock that the kernel uses now. (`available_clocksource` lists an untrusted TSC too.) Returns `None` on
-/// other operating systems, and in containers without `/sys`.
+/// Returns the clock that the kernel uses now. (`available_clocksource` lists an untrusted TSC too.) Returns
+/// `None` on other operating systems, and in containers without `/sys`.
 fn clock_source() -> Option<String> {
     let text =
         std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;

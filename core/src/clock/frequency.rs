@@ -1,11 +1,11 @@
-//! Finds the TSC's frequency. The hypervisor or the CPU states it, and the system clock confirms it. Otherwise it is
-//! measured.
+//! Finds the TSC's frequency. The hypervisor or the CPU states it, and the system clock confirms it.
+//! Otherwise it is measured.
 //!
-//! The hypervisor's leaf 0x40000010 (KVM, VMware) comes first, because under a hypervisor the CPU's own leaves may be those
-//! of another host. CPUID 0x15 with a crystal frequency comes next. A stated frequency is checked for a millisecond. If its
-//! error is above [`MAX_DISAGREEMENT`], the measured frequency is used. If none is stated, the frequency is measured for
-//! some milliseconds. CPUID 0x16, the base frequency in whole MHz, is used only if the system clock is too inaccurate for a
-//! measurement.
+//! The hypervisor's leaf 0x40000010 (KVM, VMware) comes first, because under a hypervisor the CPU's own
+//! leaves may be those of another host. CPUID 0x15 with a crystal frequency comes next. A stated frequency is
+//! checked for a millisecond. If its error is above [`MAX_DISAGREEMENT`], the measured frequency is used. If
+//! none is stated, the frequency is measured for some milliseconds. CPUID 0x16, the base frequency in whole
+//! MHz, is used only if the system clock is too inaccurate for a measurement.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -15,9 +15,9 @@ use super::calibrate::{Bench, FIRST_WINDOW, Measured, TARGET_ERROR};
 use super::detect::{self, Unusable};
 use super::{system, tsc};
 
-/// The largest relative difference between the stated and the measured frequency at which the stated one is used. NTP may
-/// slew the system clock by half of this, so a correct statement is never rejected. In displayed times this error is not
-/// noticeable.
+/// The largest relative difference between the stated and the measured frequency at which the stated one is
+/// used. NTP may slew the system clock by half of this, so a correct statement is never rejected. In
+/// displayed times this error is not noticeable.
 const MAX_DISAGREEMENT: f64 = 1e-3;
 /// How long a stated frequency is checked. This suffices for an error of 50 ppm on usual machines.
 const CHECK_WINDOW: Duration = Duration::from_millis(1);
@@ -70,7 +70,8 @@ impl fmt::Display for Origin {
 /// The frequency. It is found once, and child processes inherit it.
 static FREQUENCY: OnceLock<Frequency> = OnceLock::new();
 
-/// Returns the TSC's frequency. The first call finds it, which takes some milliseconds: see [`prepare`](super::prepare).
+/// Returns the TSC's frequency. The first call finds it, which takes some milliseconds: see
+/// [`prepare`](super::prepare).
 pub fn frequency() -> Frequency {
     *FREQUENCY.get_or_init(|| {
         if detect::tsc().is_err() {

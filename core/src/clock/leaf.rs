@@ -14,7 +14,8 @@ pub(super) trait Clock {
 
     /// Reads the clock, in raw ticks. Returns 0 if the machine does not have it. Only a usable clock is read.
     ///
-    /// It must not allocate, lock or panic, because signal handlers and frames that a longjmp crosses call it.
+    /// It must not allocate, lock or panic, because signal handlers and frames that a longjmp crosses call
+    /// it.
     fn read() -> u64;
 
     /// Returns whether this machine has the clock, and whether it can be trusted.

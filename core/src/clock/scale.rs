@@ -7,8 +7,9 @@ const NS_PER_MS: f64 = 1e6;
 
 /// The length of one raw tick of a clock.
 ///
-/// A double holds 53 bits. Intervals of up to a month of TSC ticks convert without loss, and sums of any length to 16
-/// digits. The conversion is one multiplication. It is done when statistics are computed, not per call.
+/// A double holds 53 bits. Intervals of up to a month of TSC ticks convert without loss, and sums of any
+/// length to 16 digits. The conversion is one multiplication. It is done when statistics are computed, not
+/// per call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     ns_per_tick: f64,
@@ -18,8 +19,8 @@ impl Scale {
     /// The scale of a clock whose raw tick is a nanosecond.
     pub const NANOSECOND: Scale = Scale { ns_per_tick: 1.0 };
 
-    /// Returns the scale of a counter with a frequency of `hz`. If that is not a positive number, the scale is a
-    /// nanosecond.
+    /// Returns the scale of a counter with a frequency of `hz`. If that is not a positive number, the scale
+    /// is a nanosecond.
     pub fn of_frequency(hz: f64) -> Scale {
         if hz.is_finite() && hz > 0.0 {
             Scale {
@@ -55,8 +56,8 @@ impl Scale {
 
 /// Returns the ticks from `start` to `end`, or `None` if the clock stepped back between the two readings.
 ///
-/// All readings are subtracted here. The subtraction cannot wrap, so a step back never becomes a huge time. Callers count
-/// `None` as zero time and as one backward step.
+/// All readings are subtracted here. The subtraction cannot wrap, so a step back never becomes a huge time.
+/// Callers count `None` as zero time and as one backward step.
 #[inline(always)]
 pub const fn elapsed(start: u64, end: u64) -> Option<u64> {
     end.checked_sub(start)

@@ -47,10 +47,11 @@ macro_rules! clocks {
                 }
             }
 
-            /// Returns the function that reads the clock. It may be called only for a [usable](Self::usable) source.
+            /// Returns the function that reads the clock. It may be called only for a [usable](Self::usable)
+            /// source.
             ///
-            /// It does not allocate, lock or panic, so it may be called in a signal handler and in a frame that a
-            /// longjmp crosses.
+            /// It does not allocate, lock or panic, so it may be called in a signal handler and in a frame
+            /// that a longjmp crosses.
             pub const fn read_fn(self) -> fn() -> u64 {
                 match self {
                     $(Source::$name => <$clock as Clock>::read,)+
@@ -127,8 +128,9 @@ pub fn auto() -> Source {
 
 /// Checks whether the TSC can be used, and finds its frequency, which takes long.
 ///
-/// The postmaster calls this, and backends inherit the result by fork. At `LOAD` it costs the session 1 to 5 ms (70 ms on
-/// the noisiest machine). Later calls cost nothing. Without this call, the first function that needs the result is slow.
+/// The postmaster calls this, and backends inherit the result by fork. At `LOAD` it costs the session 1 to 5
+/// ms (70 ms on the noisiest machine). Later calls cost nothing. Without this call, the first function that
+/// needs the result is slow.
 pub fn prepare() {
     frequency();
 }

@@ -27,8 +27,8 @@ pub struct Survey {
 
 /// Reads `source` `calls` times in a tight loop, and once before as the start.
 ///
-/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can check for
-/// interrupts. It may unwind. Its time is not counted.
+/// `between` is called after every [`SURVEY_CHUNK`] readings except the last ones, so that the caller can
+/// check for interrupts. It may unwind. Its time is not counted.
 pub fn survey(source: Source, calls: u32, between: impl FnMut()) -> Survey {
     let usable = source.usable();
     let steps = match usable {
@@ -71,8 +71,8 @@ fn observe(
 ) -> Steps {
     let mut steps = Steps::default();
     let (mut last, mut left) = (read(), calls);
-    // The smallest step minus one. A step of 0 wraps to the largest value, so it is never the minimum. This takes one
-    // comparison instead of two, in a loop that takes only nanoseconds.
+    // The smallest step minus one. A step of 0 wraps to the largest value, so it is never the minimum. This
+    // takes one comparison instead of two, in a loop that takes only nanoseconds.
     let mut smallest_less_one = u64::MAX;
     while left > 0 {
         let chunk = left.min(SURVEY_CHUNK);

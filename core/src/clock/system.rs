@@ -1,6 +1,7 @@
 //! The operating system's monotonic clock, in nanoseconds since an arbitrary start.
 //!
-//! Reading it does not allocate, lock or panic, because signal handlers and frames that a longjmp crosses read it.
+//! Reading it does not allocate, lock or panic, because signal handlers and frames that a longjmp crosses
+//! read it.
 #![allow(unsafe_code)]
 
 /// Nanoseconds in a second.

@@ -10,10 +10,11 @@ const MAX_PLANS: u32 = 8 * 1024;
 /// The number of bits that a plan sets.
 const BITS_PER_PLAN: u64 = 4;
 
-/// A Bloom filter of the plans that were evicted last: it knows all of the last 8,192, and up to as many before them.
+/// A Bloom filter of the plans that were evicted last: it knows all of the last 8,192, and up to as many
+/// before them.
 ///
-/// A plan that comes again is worth keeping, even if each of its executions finds it evicted. The filter has two generations.
-/// When the current one is full, the older one is cleared and becomes the current one.
+/// A plan that comes again is worth keeping, even if each of its executions finds it evicted. The filter has
+/// two generations. When the current one is full, the older one is cleared and becomes the current one.
 ///
 /// Zero bytes are an empty filter. Several processes may read it while one changes it.
 #[repr(C)]

@@ -68,8 +68,8 @@ impl Store {
     }
 }
 
-/// A temporary table in each transaction makes a new plan each time. A few reports cost most, and statements of an application
-/// run all the time.
+/// A temporary table in each transaction makes a new plan each time. A few reports cost most, and statements
+/// of an application run all the time.
 #[test]
 fn plans_that_cost_most_survive_a_new_plan_in_each_transaction() {
     let mut store = Store::new(5_000);
@@ -88,8 +88,8 @@ fn plans_that_cost_most_survive_a_new_plan_in_each_transaction() {
     for (i, report) in reports.enumerate() {
         assert_eq!(store.calls(report), if i < 10 { 1 } else { 2 }, "report {i}");
     }
-    // The statements of the application stay, although each of them takes a hundredth of the time of a transaction. Some were
-    // evicted before they ran the second or third time.
+    // The statements of the application stay, although each of them takes a hundredth of the time of a
+    // transaction. Some were evicted before they ran the second or third time.
     let executions = |key| store.calls(key);
     let fewest = (3_000_000..3_002_000u64).map(executions).min();
     assert!(fewest >= Some(transactions / 2_000 - 3), "{fewest:?}");
@@ -113,8 +113,8 @@ fn plans_that_run_once_take_little_room_from_others() {
     assert!((850..=950).contains(&left), "{left} of 1,000 left");
 }
 
-/// There are more plans than room, and each comes again after longer than a plan that ran once stays. The doorkeeper lets those
-/// in that come again.
+/// There are more plans than room, and each comes again after longer than a plan that ran once stays. The
+/// doorkeeper lets those in that come again.
 #[test]
 fn a_plan_that_comes_again_stays_although_it_was_evicted() {
     let mut store = Store::new(1_000);

@@ -3,8 +3,8 @@
 use crate::histogram::{Bucket, CallTimes, plot};
 use crate::model::HistogramTotals;
 
-/// Returns the plots of a node's calls that read no block, and of those that did, each with a heading. A plot without calls is
-/// left out.
+/// Returns the plots of a node's calls that read no block, and of those that did, each with a heading. A plot
+/// without calls is left out.
 pub fn call_plots(histogram: &HistogramTotals) -> impl Iterator<Item = (&'static str, Vec<String>)> {
     let kinds = [
         ("calls that read no block", false),

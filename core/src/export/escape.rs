@@ -11,8 +11,9 @@ pub enum Syntax {
     Markup,
 }
 
-/// Returns a document with escapes in place of all characters that are not ASCII. They may occur only in texts, which are all that
-/// such documents have besides ASCII. So the document means the same in each encoding that contains ASCII.
+/// Returns a document with escapes in place of all characters that are not ASCII. They may occur only in
+/// texts, which are all that such documents have besides ASCII. So the document means the same in each
+/// encoding that contains ASCII.
 pub fn in_ascii(document: &str, syntax: Syntax) -> String {
     escaped(document, syntax, |c| !c.is_ascii())
 }

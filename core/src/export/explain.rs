@@ -1,8 +1,9 @@
-//! A plan as EXPLAIN (ANALYZE, BUFFERS, WAL) prints it: as text, JSON, YAML or XML, with PostgreSQL's own words and order.
+//! A plan as EXPLAIN (ANALYZE, BUFFERS, WAL) prints it: as text, JSON, YAML or XML, with PostgreSQL's own
+//! words and order.
 //!
-//! `explained` is what is printed. `node` lists what is said of a node, `facts` what PostgreSQL knows of it, `counts` its rows, times, blocks and WAL,
-//! `workers` what each parallel worker did. `text` prints that as lines, `structured` as
-//! one of the other formats, whose syntax is in `writer`.
+//! `explained` is what is printed. `node` lists what is said of a node, `facts` what PostgreSQL knows of it,
+//! `counts` its rows, times, blocks and WAL, `workers` what each parallel worker did. `text` prints that as
+//! lines, `structured` as one of the other formats, whose syntax is in `writer`.
 
 mod counts;
 mod explained;

@@ -1,5 +1,5 @@
-//! A plan as call stacks: each node is a frame, and its parent is the frame that called it. The weight of a stack is the
-//! time of its innermost node without the nodes below.
+//! A plan as call stacks: each node is a frame, and its parent is the frame that called it. The weight of a
+//! stack is the time of its innermost node without the nodes below.
 
 use crate::model::{NamedWaits, NodeStats};
 use crate::plan::PlanNode;
@@ -9,7 +9,8 @@ const MAX_NAME: usize = 100;
 
 /// Returns a node's name: what EXPLAIN calls it, and the object that it works on.
 ///
-/// Flame graph tools separate frames with `;` and end them at the end of the line, so a name contains neither.
+/// Flame graph tools separate frames with `;` and end them at the end of the line, so a name contains
+/// neither.
 pub(super) fn name(node: &PlanNode) -> String {
     let subplan = node.subplan_name.iter().flat_map(|name| [name.as_str(), ": "]);
     let object = node.object_name.iter().flat_map(|name| [" ", name.as_str()]);
@@ -33,8 +34,8 @@ pub(super) fn own_us(stats: Option<&NodeStats>, executions: f64) -> f64 {
     if us.is_finite() { us.max(0.0) } else { 0.0 }
 }
 
-/// Returns the events that a node waited for, and their microseconds per execution. They are no more than its own time: that of a
-/// Gather is estimated.
+/// Returns the events that a node waited for, and their microseconds per execution. They are no more than its
+/// own time: that of a Gather is estimated.
 fn waits_us(
     waits: &[NamedWaits],
     node: usize,
@@ -48,9 +49,9 @@ fn waits_us(
     of_node.map(move |waits| (clean(waits.name().chars()), us(waits) * part))
 }
 
-/// Returns the plan as folded stacks, as flamegraph.pl, inferno and speedscope read them: the names from the root to the
-/// node, separated by `;`, a space, and the node's own time in whole microseconds. What a node waited for is a frame above it,
-/// and not in its own time. Frames that took less are left out.
+/// Returns the plan as folded stacks, as flamegraph.pl, inferno and speedscope read them: the names from the
+/// root to the node, separated by `;`, a space, and the node's own time in whole microseconds. What a node
+/// waited for is a frame above it, and not in its own time. Frames that took less are left out.
 ///
 /// `executions` is the number of executions that `stats` and `waits` sum up; their mean is returned.
 pub fn folded<'a>(

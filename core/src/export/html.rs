@@ -26,7 +26,8 @@ pub struct Page<'a> {
     pub estimates: &'a [Estimates],
     /// How long the calls of the nodes took.
     pub histograms: &'a [&'a HistogramTotals],
-    /// The waits of the nodes, and of the statement outside of them, in the executions that the statistics sum up.
+    /// The waits of the nodes, and of the statement outside of them, in the executions that the statistics
+    /// sum up.
     pub waits: &'a [NamedWaits],
     /// The number of executions that the statistics sum up.
     pub executions: f64,
@@ -116,8 +117,8 @@ impl Page<'_> {
         html! { @if self.executions > 1.0 { " (" (what) " of " (self.executions) " executions)" } }
     }
 
-    /// Returns the plan as a picture. Each node is a box below its parent, as wide as its own time and that of all nodes below
-    /// it. What it spent its own time on divides the box.
+    /// Returns the plan as a picture. Each node is a box below its parent, as wide as its own time and that
+    /// of all nodes below it. What it spent its own time on divides the box.
     fn icicle(&self) -> Markup {
         const WIDTH: f64 = 1000.0;
         const HEIGHT: usize = 18;
@@ -174,8 +175,9 @@ impl Page<'_> {
         }
     }
 
-    /// Returns what is said about the box of a node: its name, its times per execution in microseconds as the table has them, the time
-    /// of all processes that its width stands for if that is more, and what its own time consists of.
+    /// Returns what is said about the box of a node: its name, its times per execution in microseconds as the
+    /// table has them, the time of all processes that its width stands for if that is more, and what its own
+    /// time consists of.
     fn title(&self, i: usize, own_us: f64, width_us: f64, parts: &[f64; Kind::ALL.len()]) -> String {
         let node = &self.nodes[i];
         let mut title = format!("{}: {}, own time {}", node.id, name(node), milliseconds(own_us));
@@ -209,8 +211,8 @@ impl Page<'_> {
                 buffers.map_or([0.0; 2], times)
             })
             .collect();
-        // The times of a node include those of its inputs, but not those of its InitPlans and subplans. Nodes follow their
-        // parents, so a node's own times are what is left when its turn comes.
+        // The times of a node include those of its inputs, but not those of its InitPlans and subplans. Nodes
+        // follow their parents, so a node's own times are what is left when its turn comes.
         let all = own.clone();
         for (node, times) in self.nodes.iter().zip(all) {
             let is_input = node.subplan_name.is_none();
@@ -294,7 +296,8 @@ impl Page<'_> {
     }
 }
 
-/// Returns the kinds that have a part of a whole: where each begins, and how much it is. A whole of nothing is all processor.
+/// Returns the kinds that have a part of a whole: where each begins, and how much it is. A whole of nothing
+/// is all processor.
 fn shares(parts: &[f64; Kind::ALL.len()]) -> impl Iterator<Item = (Kind, f64, f64)> {
     let sum: f64 = parts.iter().sum();
     let parts = if sum > 0.0 {

@@ -21,8 +21,8 @@ struct Misestimate {
     own_us: f64,
 }
 
-/// Returns the table; nothing if all estimates were about right. The first nodes are those whose time and factor are large.
-/// `estimates` are those of the executions that `stats` sums up.
+/// Returns the table; nothing if all estimates were about right. The first nodes are those whose time and
+/// factor are large. `estimates` are those of the executions that `stats` sums up.
 pub(super) fn misestimates(
     nodes: &[PlanNode],
     stats: &[NodeStats],

@@ -41,10 +41,11 @@ struct Profile<'a> {
     weights: Vec<f64>,
 }
 
-/// Returns the plan as a file of speedscope: each node is a frame, its weight is its own time in microseconds. Nodes that were
-/// not timed have no sample.
+/// Returns the plan as a file of speedscope: each node is a frame, its weight is its own time in
+/// microseconds. Nodes that were not timed have no sample.
 ///
-/// `title` names the profile. `executions` is the number of executions that `stats` sums up; their mean is returned.
+/// `title` names the profile. `executions` is the number of executions that `stats` sums up; their mean is
+/// returned.
 pub fn speedscope(title: &str, nodes: &[PlanNode], stats: &[NodeStats], executions: f64) -> String {
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
     let mut stack = Vec::new();

@@ -1,5 +1,6 @@
-//! How fast the server is now: how the latest executions of plans compare with all earlier ones of the same plans. Queries with several plans are
-//! left out. So a change of a plan on a machine that has become slower meanwhile is not taken for a slower plan.
+//! How fast the server is now: how the latest executions of plans compare with all earlier ones of the same
+//! plans. Queries with several plans are left out. So a change of a plan on a machine that has become slower
+//! meanwhile is not taken for a slower plan.
 
 use crate::model::Times;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -13,8 +14,9 @@ const MOST: f64 = 3.0;
 /// After this time without executions, in microseconds, nothing is known.
 const KNOWN_US: i64 = 30_000_000;
 
-/// A moving mean over plans: the binary logarithm of the time of their latest executions, compared with their earlier ones. Zero bytes are
-/// one that knows nothing. If two processes change it at once, one of the changes may be lost.
+/// A moving mean over plans: the binary logarithm of the time of their latest executions, compared with their
+/// earlier ones. Zero bytes are one that knows nothing. If two processes change it at once, one of the
+/// changes may be lost.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Pace {
@@ -24,8 +26,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Adds executions of a plan, whose times were `before` until `last_at`, and with them `after`. Of each plan, the first
-    /// executions of a second count.
+    /// Adds executions of a plan, whose times were `before` until `last_at`, and with them `after`. Of each
+    /// plan, the first executions of a second count.
     pub fn add(&self, (before, last_at): (&Times, i64), after: &Times, at: i64) {
         const SECOND: i64 = 1_000_000;
         if before.calls < MIN_CALLS
@@ -42,7 +44,8 @@ impl Pace {
         self.at.store(at, Relaxed);
     }
 
-    /// Returns the binary logarithm of how many times as long executions take now as they did before; 0 if that is not known.
+    /// Returns the binary logarithm of how many times as long executions take now as they did before; 0 if
+    /// that is not known.
     pub fn level(&self, at: i64) -> f32 {
         let is_known = at.saturating_sub(self.at.load(Relaxed)) <= KNOWN_US;
         if is_known {

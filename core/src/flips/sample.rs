@@ -1,12 +1,14 @@
 //! The times of executions, and whether two plans differ.
 //!
-//! A plan is slower or faster if three things hold: the difference is more than chance, it is a factor of [`FACTOR`] at least, and this is
-//! so after what the plans of other queries have changed meanwhile is taken off ([`super::Pace`]). A difference that is only more than
-//! chance says little: executions of a busy time have something in common, so those of two times differ.
+//! A plan is slower or faster if three things hold: the difference is more than chance, it is a factor of
+//! [`FACTOR`] at least, and this is so after what the plans of other queries have changed meanwhile is taken
+//! off ([`super::Pace`]). A difference that is only more than chance says little: executions of a busy time
+//! have something in common, so those of two times differ.
 //!
-//! Two things are compared: the times of a typical execution (the geometric means), and the mean times. One execution that waited
-//! for a lock changes the geometric mean a little, but the mean and its standard error so much that it hides a difference
-//! between the plans. On the other hand, a plan that takes long for a few parameters shows in the mean only.
+//! Two things are compared: the times of a typical execution (the geometric means), and the mean times. One
+//! execution that waited for a lock changes the geometric mean a little, but the mean and its standard error
+//! so much that it hides a difference between the plans. On the other hand, a plan that takes long for a few
+//! parameters shows in the mean only.
 
 use crate::model::{Batch, Durations, Times};
 use serde::{Deserialize, Serialize};
@@ -14,8 +16,8 @@ use serde::{Deserialize, Serialize};
 /// The factor by which times of plans must differ.
 const FACTOR: f64 = 1.5;
 
-/// The times of executions: their number, their mean and their spread, and those of their logarithms. Zero bytes are no
-/// executions.
+/// The times of executions: their number, their mean and their spread, and those of their logarithms. Zero
+/// bytes are no executions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Sample {
@@ -29,7 +31,8 @@ pub struct Sample {
     mean_log: f32,
     /// The sum of squared differences from that mean.
     square_log: f32,
-    /// How much longer plans of other queries took meanwhile than before, as a binary logarithm: the mean over the executions.
+    /// How much longer plans of other queries took meanwhile than before, as a binary logarithm: the mean
+    /// over the executions.
     others: f32,
 }
 
@@ -63,7 +66,8 @@ impl Sample {
         Sample { others, ..self }
     }
 
-    /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and others).
+    /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and
+    /// others).
     pub fn merge(&mut self, other: &Sample) {
         if self.calls == 0 || other.calls == 0 {
             if self.calls == 0 {
@@ -165,8 +169,8 @@ impl Moments {
         (self.count >= 2.0).then(|| (self.square / (self.count - 1.0) / self.count).sqrt())
     }
 
-    /// Returns the difference between the means of later values and of these, if it is more than chance: Welch's test at 95 %.
-    /// Without two values of each, nothing can be told.
+    /// Returns the difference between the means of later values and of these, if it is more than chance:
+    /// Welch's test at 95 %. Without two values of each, nothing can be told.
     fn change(&self, later: &Moments) -> Option<f64> {
         let (error_before, error_after) = (self.error()?, later.error()?);
         let (variance_before, variance_after) = (error_before * error_before, error_after * error_after);
@@ -211,8 +215,8 @@ impl Verdict {
     }
 }
 
-/// Compares the times of two plans: the means of their logarithms, and their means. If the means say the opposite, or the
-/// logarithms say nothing, the verdict is that of the means.
+/// Compares the times of two plans: the means of their logarithms, and their means. If the means say the
+/// opposite, or the logarithms say nothing, the verdict is that of the means.
 pub fn verdict(before: &Sample, after: &Sample) -> Verdict {
     let others = f64::from(after.others - before.others);
     let is_slower = |log: f64| {
@@ -238,8 +242,9 @@ fn log2_ratio(before_ms: f64, after_ms: f64) -> f64 {
     after_ms.max(MIN_MS).log2() - before_ms.max(MIN_MS).log2()
 }
 
-/// Returns how many milliseconds the executions after a change took longer in all than they would have taken before; less than 0
-/// if they took less. It is the difference of the means, if that is more than chance; else that of the geometric means.
+/// Returns how many milliseconds the executions after a change took longer in all than they would have taken
+/// before; less than 0 if they took less. It is the difference of the means, if that is more than chance;
+/// else that of the geometric means.
 pub fn extra_ms(before: &Sample, after: &Sample) -> Option<f64> {
     if before.calls == 0 || after.calls == 0 {
         return None;
@@ -248,8 +253,8 @@ pub fn extra_ms(before: &Sample, after: &Sample) -> Option<f64> {
     Some(change.unwrap_or(after.typical_ms() - before.typical_ms()) * after.calls as f64)
 }
 
-/// Returns how many standard errors a difference needs to be more than chance, at 95 %: an approximation of Student's
-/// distribution within 4 %.
+/// Returns how many standard errors a difference needs to be more than chance, at 95 %: an approximation of
+/// Student's distribution within 4 %.
 fn critical(degrees: f64) -> f64 {
     1.96 + 2.4 / degrees + 8.4 / degrees.powi(3)
 }

@@ -74,7 +74,8 @@ impl Machine {
     }
 }
 
-/// Returns in how many of the trials two times of the same plan differ more than by chance, and in how many they get a verdict.
+/// Returns in how many of the trials two times of the same plan differ more than by chance, and in how many
+/// they get a verdict.
 fn verdicts(calls: usize, is_alone: bool) -> [usize; 2] {
     let mut counts = [0; 2];
     for seed in 0..TRIALS {

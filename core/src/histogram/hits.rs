@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Fewer calls of a kind say nothing.
 const MIN_CALLS: u64 = 5;
 
-/// Sums over the sampled calls that read no block: of those that got no block either, and of those that got some.
+/// Sums over the sampled calls that read no block: of those that got no block either, and of those that got
+/// some.
 ///
 /// Zero bytes are empty sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,8 +83,8 @@ impl HitSums {
         }
     }
 
-    /// Returns how much longer the calls took that got blocks than the others, per block. Returns `None` if that cannot be told:
-    /// too few calls of one kind, or an error that is larger than the result.
+    /// Returns how much longer the calls took that got blocks than the others, per block. Returns `None` if
+    /// that cannot be told: too few calls of one kind, or an error that is larger than the result.
     pub fn time(&self) -> Option<HitTime> {
         if self.calls.iter().any(|calls| *calls < MIN_CALLS) {
             return None;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The buckets of a histogram of times.
 ///
-/// Bucket `i` is for times from `UNIT_NS * 2^i` to `UNIT_NS * 2^(i+1)` nanoseconds. The first bucket is also for shorter
-/// times, the last for longer ones.
+/// Bucket `i` is for times from `UNIT_NS * 2^i` to `UNIT_NS * 2^(i+1)` nanoseconds. The first bucket is also
+/// for shorter times, the last for longer ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Log2<const BUCKETS: usize, const UNIT_NS: u32>;
 
@@ -50,7 +50,8 @@ impl<const BUCKETS: usize> SharedCounts<BUCKETS> {
         }
     }
 
-    /// Adds one to the count of a bucket. Only one process may write the counts. It does nothing if the bucket does not exist.
+    /// Adds one to the count of a bucket. Only one process may write the counts. It does nothing if the
+    /// bucket does not exist.
     #[inline(always)]
     pub fn add_alone(&self, bucket: usize) {
         if let Some(sum) = self.0.get(bucket) {
@@ -58,8 +59,8 @@ impl<const BUCKETS: usize> SharedCounts<BUCKETS> {
         }
     }
 
-    /// Takes one from the count of a bucket, which [`SharedCounts::add_alone`] has added. Only one process may write the
-    /// counts.
+    /// Takes one from the count of a bucket, which [`SharedCounts::add_alone`] has added. Only one process
+    /// may write the counts.
     #[inline(always)]
     pub fn take_alone(&self, bucket: usize) {
         if let Some(sum) = self.0.get(bucket) {

@@ -11,8 +11,9 @@ pub struct Counted {
     pub count: f64,
 }
 
-/// Returns the value that a part of all values did not exceed: 0.5 is the median. Returns `None` if there are no values. Between
-/// their bounds, values are taken as evenly distributed. The smallest values must come first.
+/// Returns the value that a part of all values did not exceed: 0.5 is the median. Returns `None` if there are
+/// no values. Between their bounds, values are taken as evenly distributed. The smallest values must come
+/// first.
 pub fn quantile(counted: impl Iterator<Item = Counted> + Clone, part: f64) -> Option<f64> {
     let total: f64 = counted.clone().map(|values| values.count).sum();
     let rank = part * total;

@@ -1,5 +1,6 @@
-//! Plans in the tables of the history. A plan's description and its statistics are separate, because the description is stored
-//! once, and the statistics with each snapshot. Both begin with [`FILE_FORMAT`], which tells which version wrote them.
+//! Plans in the tables of the history. A plan's description and its statistics are separate, because the
+//! description is stored once, and the statistics with each snapshot. Both begin with [`FILE_FORMAT`], which
+//! tells which version wrote them.
 
 use super::description::PlanDescription;
 use super::estimates::Estimates;
@@ -13,7 +14,8 @@ use crate::plan::PlanNode;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// The maximum size of a stored description. The largest that can be stored has 32 kB of texts, and the names of 1,000 nodes.
+/// The maximum size of a stored description. The largest that can be stored has 32 kB of texts, and the names
+/// of 1,000 nodes.
 pub const MAX_DESCRIPTION: usize = 1 << 20;
 /// The maximum size of stored statistics. Those of 1,000 nodes take half of this at most.
 pub const MAX_STATISTICS: usize = 4 << 20;
@@ -85,8 +87,8 @@ pub fn description_bytes(description: &PlanDescription) -> Result<Vec<u8>, Archi
     Ok(bytes)
 }
 
-/// Returns the bytes to store of a plan's statistics. Of the executions that are kept whole, these have those that ended at this
-/// time or later: the others are in earlier snapshots.
+/// Returns the bytes to store of a plan's statistics. Of the executions that are kept whole, these have those
+/// that ended at this time or later: the others are in earlier snapshots.
 pub fn statistics_bytes(plan: &Plan, since: Option<i64>) -> Result<Vec<u8>, ArchiveError> {
     let nodes = plan.nodes.get(..MAX_NODES).unwrap_or(&plan.nodes);
     let mut bytes = begin()?;

@@ -76,7 +76,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Adds the nodes from index `first` on to the totals, one to each. `newer` is the result of [`Batch::add_to_plan`].
+    /// Adds the nodes from index `first` on to the totals, one to each. `newer` is the result of
+    /// [`Batch::add_to_plan`].
     pub fn add_to_nodes(&self, newer: bool, first: usize, totals: &mut [NodeTotals]) {
         match self {
             Batch::Execution(execution) => {

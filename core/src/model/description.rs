@@ -36,7 +36,8 @@ pub struct PlanIds {
     pub assigned: i64,
 }
 
-/// The description of a plan: the statement's text and the nodes. It is made once, and all executions share it.
+/// The description of a plan: the statement's text and the nodes. It is made once, and all executions share
+/// it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PlanDescription {
     /// The numbers of the plan and of its statement. A stored description has them before all else.
@@ -48,14 +49,15 @@ pub struct PlanDescription {
     identity: (usize, u64),
     /// The nodes in EXPLAIN's order.
     pub nodes: Vec<PlanNode>,
-    /// Whether the description is the same for all parameters: it shows parameters (`$1`), or no conditions at all.
+    /// Whether the description is the same for all parameters: it shows parameters (`$1`), or no conditions
+    /// at all.
     pub generic: bool,
-    /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions. Those of a statement with
-    /// very many are not stored.
+    /// Where the statement has constants, if symbols like `$1` replace them in the text and the conditions.
+    /// Those of a statement with very many are not stored.
     #[serde(serialize_with = "if_few")]
     pub(super) constants: Option<Constants>,
-    /// The number of the names that the description shows ([`ExplainedPlan::names`]). It tells other sessions whether the description
-    /// is right for them too.
+    /// The number of the names that the description shows ([`ExplainedPlan::names`]). It tells other sessions
+    /// whether the description is right for them too.
     pub(super) names: Option<u64>,
     /// The lists of constants that one symbol replaces in the conditions.
     lists: Vec<List>,
@@ -66,8 +68,8 @@ pub struct PlanDescription {
 }
 
 impl PlanDescription {
-    /// Makes the description. [`PlanDescription::is_of`] compares the text `statement`; `shown` is the part of it that is
-    /// stored.
+    /// Makes the description. [`PlanDescription::is_of`] compares the text `statement`; `shown` is the part
+    /// of it that is stored.
     pub fn new(statement: &[u8], shown: String, is_cut: bool, plan: ExplainedPlan) -> Self {
         PlanDescription {
             ids: PlanIds::default(),
@@ -83,8 +85,8 @@ impl PlanDescription {
         }
     }
 
-    /// Makes a description without constants, which is right for all executions. `shown` is the part of the statement's text
-    /// that is stored, and `constants` are those that symbols replace in it.
+    /// Makes a description without constants, which is right for all executions. `shown` is the part of the
+    /// statement's text that is stored, and `constants` are those that symbols replace in it.
     pub fn normalised(shown: String, is_cut: bool, plan: ExplainedPlan, constants: Constants) -> Self {
         PlanDescription {
             names: plan.names,
@@ -94,7 +96,8 @@ impl PlanDescription {
         }
     }
 
-    /// Returns whether the constants are stored with the description. If not, it is of no use to other sessions.
+    /// Returns whether the constants are stored with the description. If not, it is of no use to other
+    /// sessions.
     pub fn stores_constants(&self) -> bool {
         self.constants.as_ref().is_none_or(are_few)
     }
@@ -105,8 +108,9 @@ impl PlanDescription {
         self.constants.is_some()
     }
 
-    /// Returns a normalised description with the literals of an execution: its statement's text, and the literals in the
-    /// conditions as far as they are in that text. `utf8` converts parts of the text from the server's encoding.
+    /// Returns a normalised description with the literals of an execution: its statement's text, and the
+    /// literals in the conditions as far as they are in that text. `utf8` converts parts of the text from the
+    /// server's encoding.
     pub fn with_literals(&self, text: Text, utf8: impl Fn(&[u8]) -> String) -> Self {
         let constants = self.constants.as_ref();
         let places = constants
@@ -149,7 +153,8 @@ impl PlanDescription {
         }
     }
 
-    /// Replaces what the planner expected of the nodes by what it expected in an execution. No costs change nothing.
+    /// Replaces what the planner expected of the nodes by what it expected in an execution. No costs change
+    /// nothing.
     pub fn plan_as(self: &mut Rc<Self>, costs: &[Costs]) {
         let is_same = |(node, costs): (&PlanNode, &Costs)| node.costs() == *costs;
         if costs.is_empty() || self.nodes.iter().zip(costs).all(is_same) {
@@ -160,8 +165,9 @@ impl PlanDescription {
         }
     }
 
-    /// Replaces the rows that the planner expected by those of these executions, which `stats` has, if they differ. Then the description is
-    /// of another planning, and the costs and the width of a row are not known. `are_sums` says that `stats` has the mean of several executions.
+    /// Replaces the rows that the planner expected by those of these executions, which `stats` has, if they
+    /// differ. Then the description is of another planning, and the costs and the width of a row are not
+    /// known. `are_sums` says that `stats` has the mean of several executions.
     pub fn estimate_as(self: &mut Rc<Self>, stats: &[NodeStats], are_sums: bool) {
         /// How far a mean may differ, because sums are rounded.
         const ROUNDED: f64 = 1e-3;
@@ -195,7 +201,8 @@ impl PlanDescription {
         }
     }
 
-    /// Returns a short form: the nodes' operations, objects and estimates, without the statement's text, conditions and keys.
+    /// Returns a short form: the nodes' operations, objects and estimates, without the statement's text,
+    /// conditions and keys.
     pub fn outline(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| PlanNode {
             operation: node.operation.clone(),
@@ -216,7 +223,8 @@ impl PlanDescription {
         }
     }
 
-    /// Returns whether this is a utility statement: its only node is the command's tag. Those of EXPLAIN have small letters.
+    /// Returns whether this is a utility statement: its only node is the command's tag. Those of EXPLAIN have
+    /// small letters.
     pub fn is_utility(&self) -> bool {
         matches!(&*self.nodes, [node] if !node.operation.contains(|letter: char| letter.is_lowercase()))
     }

@@ -3,19 +3,23 @@
 use crate::histogram::{Counted, quantile};
 use serde::{Deserialize, Serialize};
 
-/// The number of octaves. The histogram begins at 2^-10 ms (about a microsecond) and ends at 2^20 ms (17.5 minutes).
+/// The number of octaves. The histogram begins at 2^-10 ms (about a microsecond) and ends at 2^20 ms (17.5
+/// minutes).
 const OCTAVES: usize = 30;
 /// The number of buckets in an octave. They have the same width.
 const PARTS: usize = 4;
 const BUCKETS: usize = OCTAVES * PARTS;
-/// The number of low bits of a double that do not select the bucket: all but the exponent and two bits of the mantissa.
+/// The number of low bits of a double that do not select the bucket: all but the exponent and two bits of the
+/// mantissa.
 const IGNORED_BITS: u32 = 50;
 /// What the other bits of 2^-10 are.
 const FIRST: i64 = (1023 - 10) * PARTS as i64;
 
-/// Counts of executions by their time. The first bucket is also for shorter times, the last one for longer ones.
+/// Counts of executions by their time. The first bucket is also for shorter times, the last one for longer
+/// ones.
 ///
-/// If a count would overflow, all counts are halved. So of very many executions, the recent ones have more weight.
+/// If a count would overflow, all counts are halved. So of very many executions, the recent ones have more
+/// weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durations {
     counts: [[u16; PARTS]; OCTAVES],
@@ -64,9 +68,9 @@ impl Durations {
         }
     }
 
-    /// Returns the time that a part of the executions did not exceed: 0.5 is the median. Returns `None` if there are none.
-    /// The result is in the bucket of the true value, so the error is less than a quarter. `min_ms` and `max_ms` are the
-    /// shortest and the longest time of all executions.
+    /// Returns the time that a part of the executions did not exceed: 0.5 is the median. Returns `None` if
+    /// there are none. The result is in the bucket of the true value, so the error is less than a quarter.
+    /// `min_ms` and `max_ms` are the shortest and the longest time of all executions.
     pub fn percentile(&self, part: f64, min_ms: f64, max_ms: f64) -> Option<f64> {
         let counts = self.counts.as_flattened().iter().enumerate();
         let counted = counts.filter(|(_, count)| **count > 0).map(|(bucket, &count)| {
@@ -94,8 +98,9 @@ impl Durations {
 const MIN_MS: f64 = 1e-6;
 
 impl Durations {
-    /// Returns the variance of the times' binary logarithms, as if the times of a bucket were spread evenly in it. `min_ms` and
-    /// `max_ms` are the shortest and the longest time. It is 0 if there are no executions.
+    /// Returns the variance of the times' binary logarithms, as if the times of a bucket were spread evenly
+    /// in it. `min_ms` and `max_ms` are the shortest and the longest time. It is 0 if there are no
+    /// executions.
     pub fn log2_variance(&self, min_ms: f64, max_ms: f64) -> f64 {
         let (mut total, mut mean, mut squares) = (0.0, 0.0, 0.0);
         for (bucket, &count) in self.counts.as_flattened().iter().enumerate() {
@@ -115,8 +120,8 @@ impl Durations {
     }
 }
 
-/// Returns the bucket of a time: the exponent of the number and two bits of its mantissa. It is `BUCKETS` or more if the time
-/// is out of range.
+/// Returns the bucket of a time: the exponent of the number and two bits of its mantissa. It is `BUCKETS` or
+/// more if the time is out of range.
 #[inline(always)]
 fn unlimited_bucket(ms: f64) -> usize {
     (((ms.to_bits() as i64) >> IGNORED_BITS) - FIRST) as usize
@@ -133,7 +138,8 @@ fn bucket(ms: f64) -> usize {
     }
 }
 
-/// Returns the bounds of a bucket in milliseconds, as far as they lie between the shortest and the longest time.
+/// Returns the bounds of a bucket in milliseconds, as far as they lie between the shortest and the longest
+/// time.
 fn bounds(bucket: usize, min_ms: f64, max_ms: f64) -> (f64, f64) {
     let bound = |bucket: usize| f64::from_bits(((bucket as i64 + FIRST) << IGNORED_BITS) as u64);
     let from = if bucket == 0 { min_ms } else { bound(bucket) };

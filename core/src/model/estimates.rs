@@ -1,22 +1,25 @@
 //! The planner's estimates of a node's rows, compared with the actual rows execution by execution.
 //!
-//! Only executions that say something about an estimate are compared. An execution says nothing if it did not complete, if
-//! the node never started, or if a node above may have stopped reading before the node's last row.
+//! Only executions that say something about an estimate are compared. An execution says nothing if it did not
+//! complete, if the node never started, or if a node above may have stopped reading before the node's last
+//! row.
 
 use crate::float::{at_least, at_most};
 use serde::{Deserialize, Serialize};
 
-/// The most rows that are kept. The planner's largest estimate is 1e100, which is too large for single precision.
+/// The most rows that are kept. The planner's largest estimate is 1e100, which is too large for single
+/// precision.
 const MAX_ROWS: f64 = 1e30;
 
-/// The estimate of one execution. Single precision is enough for an estimate, and keeps a node's statistics small.
+/// The estimate of one execution. Single precision is enough for an estimate, and keeps a node's statistics
+/// small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The rows per start that the planner expected, as EXPLAIN shows them.
     pub plan_rows: f32,
-    /// The estimate is multiplied by this before it is compared with the rows of a start. It is 1 for most nodes. It is
-    /// another number if `plan_rows` is for one of several processes that share the rows. It is 0 if the execution says
-    /// nothing about the estimate.
+    /// The estimate is multiplied by this before it is compared with the rows of a start. It is 1 for most
+    /// nodes. It is another number if `plan_rows` is for one of several processes that share the rows. It is
+    /// 0 if the execution says nothing about the estimate.
     scale: f32,
 }
 
@@ -44,8 +47,8 @@ impl Estimate {
         self.scale = 0.0;
     }
 
-    /// Notes how many rows the planner expected of so many starts. It changes nothing if the execution says nothing about the
-    /// estimate.
+    /// Notes how many rows the planner expected of so many starts. It changes nothing if the execution says
+    /// nothing about the estimate.
     pub fn set_expected_rows(&mut self, rows: f64, starts: u64) {
         let unscaled = f64::from(self.plan_rows) * starts as f64;
         if self.scale > 0.0 && unscaled > 0.0 {
@@ -53,7 +56,8 @@ impl Estimate {
         }
     }
 
-    /// Returns the rows that the planner expected of all starts; 0 if the execution says nothing about the estimate.
+    /// Returns the rows that the planner expected of all starts; 0 if the execution says nothing about the
+    /// estimate.
     #[inline(always)]
     fn expected_rows(&self, starts: u64) -> f64 {
         f64::from(self.plan_rows * self.scale) * starts as i64 as f64
@@ -78,8 +82,8 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// Adds an execution, if it says something. A node of which the planner expects no rows at all has none: it changes a
-    /// table, or its condition is false.
+    /// Adds an execution, if it says something. A node of which the planner expects no rows at all has none:
+    /// it changes a table, or its condition is false.
     #[inline(always)]
     pub fn add(&mut self, estimate: &Estimate, starts: u64, rows: u64) {
         let expected = estimate.expected_rows(starts);
@@ -96,8 +100,8 @@ impl Estimates {
         }
     }
 
-    /// Keeps the largest factors. The planner never expects less than one row per start, so fewer count as one (`clamp_row_est` in
-    /// costsize.c). `least`: one row per start.
+    /// Keeps the largest factors. The planner never expects less than one row per start, so fewer count as
+    /// one (`clamp_row_est` in costsize.c). `least`: one row per start.
     #[inline(never)]
     fn note_difference(&mut self, expected: f64, actual: f64, least: f64) {
         let ratio = at_least(actual, least) / at_least(expected, least);
@@ -117,14 +121,14 @@ impl Estimates {
         self.largest_overestimate = self.largest_overestimate.max(other.largest_overestimate);
     }
 
-    /// Returns how many times more rows than expected an execution had at most; 1 if none had more. Returns `None` if no
-    /// execution says something.
+    /// Returns how many times more rows than expected an execution had at most; 1 if none had more. Returns
+    /// `None` if no execution says something.
     pub fn max_underestimate(&self) -> Option<f64> {
         self.judged(f64::from(self.largest_underestimate.max(1.0)))
     }
 
-    /// Returns how many times fewer rows than expected an execution had at most; 1 if none had fewer. Returns `None` if no
-    /// execution says something.
+    /// Returns how many times fewer rows than expected an execution had at most; 1 if none had fewer. Returns
+    /// `None` if no execution says something.
     pub fn max_overestimate(&self) -> Option<f64> {
         self.judged(f64::from(self.largest_overestimate.max(1.0)))
     }

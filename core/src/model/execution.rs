@@ -69,7 +69,8 @@ impl Times {
         self.logarithms += log2(at_least(ms, MIN_MS));
     }
 
-    /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and others).
+    /// Adds executions that were counted separately (the parallel form of Welford's algorithm, by Chan and
+    /// others).
     pub fn merge(&mut self, other: &Times) {
         if self.calls == 0 {
             *self = *other;
@@ -89,7 +90,8 @@ impl Times {
         self.logarithms += other.logarithms;
     }
 
-    /// Returns the mean of the times' binary logarithms: that of the geometric mean. It is 0 if there are no executions.
+    /// Returns the mean of the times' binary logarithms: that of the geometric mean. It is 0 if there are no
+    /// executions.
     pub fn mean_log2(&self) -> f64 {
         if self.calls == 0 {
             return 0.0;
@@ -153,8 +155,8 @@ impl Planning {
     }
 }
 
-/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own clock: EXPLAIN ANALYZE measured
-/// the times.
+/// Returns the name that views show for the clock of an execution. `None` is PostgreSQL's own clock: EXPLAIN
+/// ANALYZE measured the times.
 pub fn clock_name(clock: Option<Source>) -> &'static str {
     clock.map_or("core", Source::name)
 }
@@ -170,9 +172,11 @@ pub struct Run {
     pub clock: Option<Source>,
     /// Milliseconds that it ran, without the time between the fetches of a cursor.
     pub elapsed_ms: f64,
-    /// Milliseconds from the arrival of the client's message to the executor, for the parser, the planner and locks; 0 if no client sent it.
+    /// Milliseconds from the arrival of the client's message to the executor, for the parser, the planner and
+    /// locks; 0 if no client sent it.
     pub before_ms: f64,
-    /// Milliseconds from its end to that of its transaction, if that ended with it; 0 as long as that is not known.
+    /// Milliseconds from its end to that of its transaction, if that ended with it; 0 as long as that is not
+    /// known.
     pub commit_ms: f64,
     /// What the planner did for it.
     pub planning: Planning,

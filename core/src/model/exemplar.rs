@@ -1,7 +1,8 @@
-//! Executions that are kept whole: of each plan the slowest one, the last one that failed and the last one that was cancelled.
+//! Executions that are kept whole: of each plan the slowest one, the last one that failed and the last one
+//! that was cancelled.
 //!
-//! A kept execution has the same statistics of each node as the last execution. It is packed: a node takes about a hundred
-//! bytes. Statements that are short and succeed keep nothing.
+//! A kept execution has the same statistics of each node as the last execution. It is packed: a node takes
+//! about a hundred bytes. Statements that are short and succeed keep nothing.
 
 use super::execution::{Outcome, Run};
 use super::node::NodeStats;
@@ -91,7 +92,8 @@ pub struct KeptExecution {
 pub struct Exemplars([Option<Packed>; Exemplar::ALL.len()]);
 
 impl Exemplars {
-    /// Returns the milliseconds that the client must have waited for an execution so that it becomes the slowest one.
+    /// Returns the milliseconds that the client must have waited for an execution so that it becomes the
+    /// slowest one.
     pub fn slowest_ms(&self) -> f64 {
         let kept = self.0[Exemplar::Slowest as usize].as_ref();
         kept.map_or(MIN_SLOWEST_MS, |kept| kept.response_ms)
@@ -219,8 +221,8 @@ fn unpacked(bytes: &[u8]) -> Result<KeptExecution, PackError> {
     })
 }
 
-/// Limits how often a session keeps executions. Without it, a function that catches an error in a loop, or a statement that is a
-/// little slower each time, would keep each execution.
+/// Limits how often a session keeps executions. Without it, a function that catches an error in a loop, or a
+/// statement that is a little slower each time, would keep each execution.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepLimit {
     /// When the period ends.
@@ -233,7 +235,8 @@ impl KeepLimit {
     /// The limit of a session that has kept nothing.
     pub const UNUSED: KeepLimit = KeepLimit { until: 0, kept: 0 };
 
-    /// Returns whether this execution may be kept. `slowest_ms` is the time of the one that is kept as the slowest.
+    /// Returns whether this execution may be kept. `slowest_ms` is the time of the one that is kept as the
+    /// slowest.
     pub fn allows(&mut self, run: &Run, slowest_ms: f64) -> bool {
         let is_much_slower =
             run.outcome == Outcome::Completed && run.response_ms() > MUCH_SLOWER * slowest_ms;

@@ -1,7 +1,8 @@
-//! What PostgreSQL knows of a node besides rows, time and blocks. It is read once, when a statement has ended.
+//! What PostgreSQL knows of a node besides rows, time and blocks. It is read once, when a statement has
+//! ended.
 //!
-//! A node has a few slots. Its kind says what they hold: [`NodeKind::facts`] is the one table of that. A new fact is a line in
-//! the table, and one in `src/pg/results/facts.rs`, which reads it.
+//! A node has a few slots. Its kind says what they hold: [`NodeKind::facts`] is the one table of that. A new
+//! fact is a line in the table, and one in `src/pg/results/facts.rs`, which reads it.
 
 use super::measured::Measured;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,8 @@ pub enum NodeKind {
     Delete,
     /// Merge.
     Merge,
-    /// Sort. The kinds from here on also use the slots that most nodes do not need: see [`NodeKind::is_rich`].
+    /// Sort. The kinds from here on also use the slots that most nodes do not need: see
+    /// [`NodeKind::is_rich`].
     Sort,
     /// Incremental sort.
     IncrementalSort,
@@ -120,7 +122,8 @@ const INDEX_RECHECK: Fact = fact(RECHECK, Slot::Sum(REMOVED_OTHERWISE), Shown::W
 const SEARCHES: Fact = fact("Index Searches", Slot::Sum(INDEX_SEARCHES), Shown::IfKnown);
 
 impl NodeKind {
-    /// Returns the facts of nodes of this kind. Memory, disk, and what [`crate::details`] computes are not among them.
+    /// Returns the facts of nodes of this kind. Memory, disk, and what [`crate::details`] computes are not
+    /// among them.
     pub fn facts(self) -> &'static [Fact] {
         use Shown::{Always, IfKnown, With};
         use Slot::{Peak, Sum};
@@ -227,7 +230,8 @@ impl NodeKind {
         }
     }
 
-    /// Returns whether nodes of this kind use more than the first sums. Most nodes do not, and add only those.
+    /// Returns whether nodes of this kind use more than the first sums. Most nodes do not, and add only
+    /// those.
     #[inline(always)]
     pub(crate) fn is_rich(self) -> bool {
         self >= NodeKind::Sort
@@ -245,8 +249,8 @@ pub struct NodeFacts {
     pub memory_kb: Measured<u32>,
     /// Peak disk space of the work area in kB, if PostgreSQL knows it.
     pub disk_kb: Measured<u32>,
-    /// Bits of the methods that were used: of sorting ([`SORT_METHODS`]) or of storing rows ([`STORAGE`]). An incremental sort
-    /// has those of presorted groups in the second byte.
+    /// Bits of the methods that were used: of sorting ([`SORT_METHODS`]) or of storing rows ([`STORAGE`]). An
+    /// incremental sort has those of presorted groups in the second byte.
     pub methods: u32,
     /// What the node is.
     pub kind: NodeKind,

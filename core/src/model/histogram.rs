@@ -8,8 +8,9 @@ const LARGE: usize = 8;
 
 /// Counts of calls by their time, summed over many executions.
 ///
-/// A count has 32 bits. What exceeds them goes to one of a few larger counts, so sums are exact. If more than [`LARGE`] buckets
-/// need one, which takes billions of timed calls in each of them, the others stay at the largest count.
+/// A count has 32 bits. What exceeds them goes to one of a few larger counts, so sums are exact. If more than
+/// [`LARGE`] buckets need one, which takes billions of timed calls in each of them, the others stay at the
+/// largest count.
 ///
 /// Zero bytes are an empty histogram.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -81,7 +82,8 @@ impl HistogramTotals {
         self.low[at / BUCKETS][at % BUCKETS] = u32::MAX;
     }
 
-    /// Returns the counts of the buckets in use: whether the calls read blocks, the bucket, and the number of calls.
+    /// Returns the counts of the buckets in use: whether the calls read blocks, the bucket, and the number of
+    /// calls.
     pub fn counts(&self) -> impl Iterator<Item = (bool, usize, u64)> {
         (0..2 * BUCKETS)
             .filter(|at| self.touched >> at & 1 == 1)
@@ -94,9 +96,9 @@ impl HistogramTotals {
             })
     }
 
-    /// Returns the milliseconds that a part of the calls did not exceed: 0.5 is the median. Returns `None` if no call was timed.
-    /// The result is in the bucket of the true value, so it is at most twice or half as long. No call took longer than
-    /// `longest_ms`.
+    /// Returns the milliseconds that a part of the calls did not exceed: 0.5 is the median. Returns `None` if
+    /// no call was timed. The result is in the bucket of the true value, so it is at most twice or half as
+    /// long. No call took longer than `longest_ms`.
     pub fn quantile_ms(&self, part: f64, longest_ms: f64) -> Option<f64> {
         let mut counts = [0.0; BUCKETS];
         for (_, bucket, calls) in self.counts() {

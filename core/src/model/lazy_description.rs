@@ -1,5 +1,5 @@
-//! A plan's description as a session keeps it. One that another session has made stays as it is stored until somebody needs more of it
-//! than an execution does: most sessions display few of the plans that they run.
+//! A plan's description as a session keeps it. One that another session has made stays as it is stored until
+//! somebody needs more of it than an execution does: most sessions display few of the plans that they run.
 
 use super::description::{PlanDescription, PlanIds};
 use crate::normalise::Constants;
@@ -147,7 +147,8 @@ impl LazyDescription {
         })
     }
 
-    /// Writes it for other sessions, which see it while the plan runs. Returns its size. Returns `None` if there is no room for it.
+    /// Writes it for other sessions, which see it while the plan runs. Returns its size. Returns `None` if
+    /// there is no room for it.
     pub fn publish(&self, room: &mut [u8]) -> Option<usize> {
         let size = self.store_in(room)?;
         let planned = postcard::to_slice(&(&self.extents, &self.costs), &mut room[size..]).ok()?;

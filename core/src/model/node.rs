@@ -35,7 +35,8 @@ pub struct Buffers {
     pub shared_read_ms: f64,
     /// Milliseconds writing data-file blocks; zero unless `track_io_timing`.
     pub shared_write_ms: f64,
-    /// Milliseconds reading temporary-table blocks (PostgreSQL 17 and newer; older versions add them to `shared_read_ms`).
+    /// Milliseconds reading temporary-table blocks (PostgreSQL 17 and newer; older versions add them to
+    /// `shared_read_ms`).
     pub local_read_ms: f64,
     /// Milliseconds writing temporary-table blocks (PostgreSQL 17 and newer).
     pub local_write_ms: f64,
@@ -46,7 +47,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Returns the blocks that were got from the buffers, those that were read for it included. Work files have no buffers.
+    /// Returns the blocks that were got from the buffers, those that were read for it included. Work files
+    /// have no buffers.
     pub fn gets(&self) -> i64 {
         self.shared_hit + self.shared_read + self.local_hit + self.local_read
     }
@@ -84,8 +86,8 @@ pub struct OwnIo {
     pub temp_ms: f64,
 }
 
-/// What the InitPlans, CTEs and subplans used that a node called. The node's blocks and WAL include it, as in EXPLAIN. But each of them is
-/// shown below one node only, and another one may have called it.
+/// What the InitPlans, CTEs and subplans used that a node called. The node's blocks and WAL include it, as in
+/// EXPLAIN. But each of them is shown below one node only, and another one may have called it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Called {
     /// Their requests.
@@ -253,7 +255,8 @@ pub struct NodeStats {
     pub wait_ms: f64,
     /// What PostgreSQL knows of the node.
     pub facts: NodeFacts,
-    /// How many rows the planner expected in one execution. Those of several are summed up in [`NodeTotals::estimates`].
+    /// How many rows the planner expected in one execution. Those of several are summed up in
+    /// [`NodeTotals::estimates`].
     pub estimate: Estimate,
 }
 
@@ -283,7 +286,8 @@ impl Bits for f64 {
     }
 }
 
-/// Sums up all fields. Those of `rare` are added only if one of them is not zero: to find that out costs less.
+/// Sums up all fields. Those of `rare` are added only if one of them is not zero: to find that out costs
+/// less.
 macro_rules! add_assign_fields {
     ($type:ty, usual: [$($usual:ident),*], rare: [$($rare:ident),+]) => {
         impl AddAssign for $type {
@@ -389,7 +393,8 @@ impl NodeTotals {
         self.histogram.add(histogram);
     }
 
-    /// Adds executions that were counted separately. `newer` means that they include the last execution of all.
+    /// Adds executions that were counted separately. `newer` means that they include the last execution of
+    /// all.
     pub fn merge(&mut self, other: &NodeTotals, newer: bool) {
         self.total.add(&other.total);
         self.called += other.called;
@@ -400,8 +405,8 @@ impl NodeTotals {
         self.histogram.merge(&other.histogram);
     }
 
-    /// Returns the sum over all executions, with the mean of their estimates. If no execution says something about the
-    /// estimate, it is that of the last one.
+    /// Returns the sum over all executions, with the mean of their estimates. If no execution says something
+    /// about the estimate, it is that of the last one.
     pub fn sum(&self) -> NodeStats {
         let plan_rows = self.estimates.rows_per_start();
         NodeStats {

@@ -4,7 +4,8 @@ use super::plan::PlanStats;
 use super::statement_facts::StatementSums;
 use serde::{Deserialize, Serialize};
 
-/// How many sums belong to one database. A database may have two: of the statements that clients sent, and of nested ones.
+/// How many sums belong to one database. A database may have two: of the statements that clients sent, and of
+/// nested ones.
 const MAX_DATABASES: usize = 64;
 
 /// The statistics of executions as a whole, without their nodes.

@@ -3,10 +3,11 @@
 use super::node::{NodeStats, NodeTotals, OwnIo, Wal};
 use crate::plan::PlanNode;
 
-/// Returns what each node did itself in all executions. Returns `None` for a node whose blocks were not counted. The list is
-/// empty if there is no memory.
+/// Returns what each node did itself in all executions. Returns `None` for a node whose blocks were not
+/// counted. The list is empty if there is no memory.
 ///
-/// An InitPlan, a CTE or a subplan runs inside the nodes that call it, so its blocks are subtracted from theirs.
+/// An InitPlan, a CTE or a subplan runs inside the nodes that call it, so its blocks are subtracted from
+/// theirs.
 pub fn own_io(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<OwnIo>> {
     own(
         nodes,
@@ -41,8 +42,8 @@ pub fn own_wal(nodes: &[PlanNode], totals: &[NodeTotals]) -> Vec<Option<Wal>> {
     )
 }
 
-/// Returns one standard error of each node's own time, in milliseconds: those of the node and of all nodes right below it, whose times
-/// are subtracted from its time. It is empty if there is no memory.
+/// Returns one standard error of each node's own time, in milliseconds: those of the node and of all nodes
+/// right below it, whose times are subtracted from its time. It is empty if there is no memory.
 pub fn own_errors(nodes: &[PlanNode], stats: impl Fn(usize) -> Option<NodeStats>) -> Vec<f64> {
     let mut errors = Vec::new();
     if errors.try_reserve_exact(nodes.len()).is_err() {
@@ -64,12 +65,12 @@ pub fn own_errors(nodes: &[PlanNode], stats: impl Fn(usize) -> Option<NodeStats>
     errors
 }
 
-/// Returns what each node has without its inputs and without the subplans that it called. `all` returns what a node has with them, and
-/// `called` what these subplans have.
+/// Returns what each node has without its inputs and without the subplans that it called. `all` returns what
+/// a node has with them, and `called` what these subplans have.
 ///
-/// If a node has less than the nodes below it, a node above it has that: core charges what the workers of a Gather did to the node that
-/// starts the Gather again. But an Append calls the subplans that its asynchronous scans need, and core has measured what these scans used
-/// with that: then the scan has less.
+/// If a node has less than the nodes below it, a node above it has that: core charges what the workers of a
+/// Gather did to the node that starts the Gather again. But an Append calls the subplans that its
+/// asynchronous scans need, and core has measured what these scans used with that: then the scan has less.
 fn own<T, const N: usize>(
     nodes: &[PlanNode],
     all: impl Fn(usize) -> Option<[f64; N]>,

@@ -1,4 +1,5 @@
-//! Records as bytes. More than half of the bytes of a node's statistics are zeros, so runs of zeros are replaced by their length.
+//! Records as bytes. More than half of the bytes of a node's statistics are zeros, so runs of zeros are
+//! replaced by their length.
 
 use serde::{Deserialize, Serialize};
 

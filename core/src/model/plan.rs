@@ -36,11 +36,13 @@ pub struct PlanStats {
     pub generic_plan_calls: u64,
     /// The number of executions with a plan that the plan cache made for their parameters.
     pub custom_plan_calls: u64,
-    /// The queryid of the statement that called the last execution; 0 if there is none, or if it is not known.
+    /// The queryid of the statement that called the last execution; 0 if there is none, or if it is not
+    /// known.
     pub caller: i64,
     /// The time of the last execution, in milliseconds.
     pub last_ms: f64,
-    /// Milliseconds before the executor ran, in the executions that clients sent: for the parser, the planner and locks.
+    /// Milliseconds before the executor ran, in the executions that clients sent: for the parser, the planner
+    /// and locks.
     pub before_ms: f64,
     /// Milliseconds from the end of the executions to that of their transactions.
     pub commit_ms: f64,
@@ -220,8 +222,8 @@ impl PlanStats {
 }
 
 impl StatementSums {
-    /// Returns the sums of a plan, from its statistics and those of its root (`None` if it has no nodes). The root's blocks and WAL include those of all
-    /// nodes below it, of InitPlans, and of parallel workers.
+    /// Returns the sums of a plan, from its statistics and those of its root (`None` if it has no nodes). The
+    /// root's blocks and WAL include those of all nodes below it, of InitPlans, and of parallel workers.
     pub fn of(plan: &PlanStats, root: Option<&NodeTotals>) -> Self {
         let mut sums = plan.outside;
         if let Some(root) = root {
@@ -344,7 +346,8 @@ impl Plan {
         execution.add_called(0, &mut self.nodes);
     }
 
-    /// Keeps an execution whole, if it is the slowest one, failed or was cancelled. Returns whether it is kept.
+    /// Keeps an execution whole, if it is the slowest one, failed or was cancelled. Returns whether it is
+    /// kept.
     pub fn keep(&mut self, execution: &ExecutionStats<'_>, limit: &mut KeepLimit) -> bool {
         let run = execution.run;
         self.exemplars.wants(run)

@@ -3,9 +3,9 @@
 use super::own::is_run_elsewhere;
 use crate::plan::PlanNode;
 
-/// Returns how many processes ran each node: below a Gather, on average of the Gather's starts; else 1. `starts` returns how often
-/// a node was started. Returns `None` below a Gather that was never started, or whose starts are unknown. The list is empty if
-/// there is no memory.
+/// Returns how many processes ran each node: below a Gather, on average of the Gather's starts; else 1.
+/// `starts` returns how often a node was started. Returns `None` below a Gather that was never started, or
+/// whose starts are unknown. The list is empty if there is no memory.
 pub fn processes(nodes: &[PlanNode], starts: impl Fn(usize) -> Option<u64>) -> Vec<Option<f64>> {
     let mut processes: Vec<Option<f64>> = Vec::new();
     if processes.try_reserve_exact(nodes.len()).is_err() {

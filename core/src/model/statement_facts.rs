@@ -92,7 +92,8 @@ impl StatementFacts {
         !self.has_rare() && self.planning == Buffers::default()
     }
 
-    /// Returns whether something was compiled, or a trigger called. Of all places for triggers, the first is used first.
+    /// Returns whether something was compiled, or a trigger called. Of all places for triggers, the first is
+    /// used first.
     #[inline(always)]
     fn has_rare(&self) -> bool {
         self.jit.functions != 0 || self.triggers[0].calls != 0
@@ -109,7 +110,8 @@ impl StatementFacts {
         self.other.add_calls(&add.other);
     }
 
-    /// Adds the calls of a trigger. If there is no place for it, the one that took the shortest joins the others.
+    /// Adds the calls of a trigger. If there is no place for it, the one that took the shortest joins the
+    /// others.
     pub fn add_trigger(&mut self, mut trigger: TriggerSum) {
         if trigger.calls == 0 {
             return;

@@ -16,7 +16,8 @@ pub struct WorkerPart {
 }
 
 impl WorkerPart {
-    /// Returns whether EXPLAIN shows it: the worker ran the node, or compiled for it, or there is a fact of it.
+    /// Returns whether EXPLAIN shows it: the worker ran the node, or compiled for it, or there is a fact of
+    /// it.
     pub fn is_shown(&self) -> bool {
         self.stats.starts.get_or_zero() > 0 || self.jit.is_some() || self.stats.facts.is_known()
     }
@@ -44,7 +45,8 @@ impl Workers {
     /// The maximum number of nodes and of workers' parts, together. Of larger plans nothing is kept.
     pub const MAX: usize = 2_000;
 
-    /// Adds a node, after all that were added before. The workers' parts follow. Returns false if there is no room.
+    /// Adds a node, after all that were added before. The workers' parts follow. Returns false if there is no
+    /// room.
     pub fn add_node(&mut self, node: usize, leader: NodeFacts) -> bool {
         let first = self.parts.len();
         let has_room = self.has_room() && self.nodes.try_reserve(1).is_ok();
@@ -72,7 +74,8 @@ impl Workers {
         self.nodes.is_empty()
     }
 
-    /// Returns what the leader did of a node, and the parts of the workers. Returns `None` if no workers may have run it.
+    /// Returns what the leader did of a node, and the parts of the workers. Returns `None` if no workers may
+    /// have run it.
     pub fn of(&self, node: usize) -> Option<(&NodeFacts, &[WorkerPart])> {
         let at = self.nodes.binary_search_by_key(&node, |parts| parts.node).ok()?;
         let parts = &self.nodes[at];

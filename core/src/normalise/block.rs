@@ -7,9 +7,9 @@ use std::borrow::Cow;
 /// The languages whose literals are those of SQL.
 const LANGUAGES: [&[u8]; 2] = [b"plpgsql", b"sql"];
 
-/// Returns the text of a DO statement with symbols instead of the literals in its body, and whether it was cut because it would
-/// have more than `most` bytes. Returns `None` if the body is in another language, or its quotes are unusual, or there is no
-/// memory.
+/// Returns the text of a DO statement with symbols instead of the literals in its body, and whether it was
+/// cut because it would have more than `most` bytes. Returns `None` if the body is in another language, or
+/// its quotes are unusual, or there is no memory.
 pub fn block(text: Text, most: usize) -> Option<(Vec<u8>, bool)> {
     let body = body(text)?;
     let string = text.bytes.get(body.start..body.end)?;

@@ -20,7 +20,8 @@ pub struct Text<'a> {
 pub struct Found {
     /// The first byte in the text.
     pub start: usize,
-    /// The number of bytes of a list of constants, which are replaced by one symbol. `None` is a single constant.
+    /// The number of bytes of a list of constants, which are replaced by one symbol. `None` is a single
+    /// constant.
     pub list: Option<usize>,
 }
 
@@ -29,14 +30,15 @@ pub struct Found {
 pub struct Constants {
     /// The number that the first constant gets.
     first: u32,
-    /// The numbers of the tokens at which the constants begin, in ascending order. A constant or list counts as one token.
+    /// The numbers of the tokens at which the constants begin, in ascending order. A constant or list counts
+    /// as one token.
     tokens: Box<[u32]>,
     /// The number of tokens of a whole text.
     count: u32,
     /// The number of literals that are no constants, for example in `varchar(10)`.
     kept: u32,
-    /// A hash of the other tokens of the text in which they were found. Texts of one queryid may have other aliases, or other names since
-    /// something was renamed.
+    /// A hash of the other tokens of the text in which they were found. Texts of one queryid may have other
+    /// aliases, or other names since something was renamed.
     words: u64,
 }
 
@@ -58,8 +60,8 @@ pub struct Place {
 const MORE: &str = " /*, ... */";
 
 impl Constants {
-    /// Makes them from the parser's findings in a text, in ascending order. `highest` is the highest number of a parameter.
-    /// Returns `None` if a constant does not begin where a token does, or there is no memory.
+    /// Makes them from the parser's findings in a text, in ascending order. `highest` is the highest number
+    /// of a parameter. Returns `None` if a constant does not begin where a token does, or there is no memory.
     pub fn at(text: Text, found: &[Found], highest: u32) -> Option<Self> {
         let mut found = found.iter().peekable();
         let mut tokens = Vec::new();
@@ -134,15 +136,17 @@ impl Constants {
         self.first.saturating_add(count)
     }
 
-    /// Returns where another text has the constants: the query is the same, but stands in another statement (PREPARE, DECLARE
-    /// CURSOR). All its literals are constants, or it is not known which are: then this returns `None`.
+    /// Returns where another text has the constants: the query is the same, but stands in another statement
+    /// (PREPARE, DECLARE CURSOR). All its literals are constants, or it is not known which are: then this
+    /// returns `None`.
     pub fn places_in_other_text(&self, text: Text) -> Option<Vec<Place>> {
         let all = Constants::literals(text)?;
         let is_same = self.kept == 0 && (all.first, all.tokens.len()) == (self.first, self.tokens.len());
         if is_same { all.places(text) } else { None }
     }
 
-    /// Returns a number that is the same in each session for the same constants in the same text, but for their values.
+    /// Returns a number that is the same in each session for the same constants in the same text, but for
+    /// their values.
     pub fn fingerprint(&self) -> u64 {
         FxBuildHasher.hash_one(self)
     }
@@ -152,8 +156,8 @@ impl Constants {
         size_of::<Self>() + size_of_val(&*self.tokens)
     }
 
-    /// Returns where a text has the constants. Returns `None` if it is not a text of this queryid, as far as its tokens tell,
-    /// or there is no memory.
+    /// Returns where a text has the constants. Returns `None` if it is not a text of this queryid, as far as
+    /// its tokens tell, or there is no memory.
     pub fn places(&self, text: Text) -> Option<Vec<Place>> {
         let mut places = Vec::new();
         places.try_reserve_exact(self.tokens.len()).ok()?;
@@ -186,7 +190,8 @@ impl Constants {
     }
 }
 
-/// Returns a text with its constants replaced, and whether it was cut because it would have more than `most` bytes.
+/// Returns a text with its constants replaced, and whether it was cut because it would have more than `most`
+/// bytes.
 pub fn replaced(text: &[u8], places: &[Place], most: usize) -> (Vec<u8>, bool) {
     let mut result = Vec::new();
     let mut at = 0;
@@ -218,7 +223,8 @@ fn skip_negative(text: &[u8], token: Token, lexer: &mut impl Iterator<Item = Tok
     next.map_or(token.end, |next| next.end)
 }
 
-/// Skips the tokens of a list of which `first` is the first one. Returns where the closing bracket is, which is not skipped.
+/// Skips the tokens of a list of which `first` is the first one. Returns where the closing bracket is, which
+/// is not skipped.
 fn skip_list(text: &[u8], first: Token, lexer: &mut std::iter::Peekable<Lexer>) -> usize {
     let mut depth = 0usize;
     let mut token = first;
@@ -263,8 +269,8 @@ mod tests {
         }
     }
 
-    /// Makes the constants of a text in which they begin at `^`, and lists are between `{` and `}`. Also returns the text
-    /// without the marks.
+    /// Makes the constants of a text in which they begin at `^`, and lists are between `{` and `}`. Also
+    /// returns the text without the marks.
     fn marked(marked: &str, highest: u32) -> (String, Option<Constants>) {
         let (mut plain, mut found) = (String::new(), Vec::new());
         for character in marked.chars() {

@@ -4,8 +4,8 @@ use super::constants::Text;
 use super::lexer::{Kind, Lexer};
 use crate::stable_hash::StableHasher;
 
-/// Returns a number for a statement's text, which does not depend on literals, spaces, comments, or the case of unquoted words.
-/// It is never 0, and the same in all sessions and versions.
+/// Returns a number for a statement's text, which does not depend on literals, spaces, comments, or the case
+/// of unquoted words. It is never 0, and the same in all sessions and versions.
 pub fn fingerprint(text: Text) -> i64 {
     let mut hasher = StableHasher::new();
     for token in Lexer::new(text.bytes, text.backslashes) {

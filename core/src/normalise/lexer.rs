@@ -1,4 +1,5 @@
-//! Splits a statement's text into tokens, as far as constants need it: each character of an operator is a token.
+//! Splits a statement's text into tokens, as far as constants need it: each character of an operator is a
+//! token.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -194,7 +195,8 @@ fn quoted(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns the length of the string that a text begins with. It goes on after a line break if a quote follows.
+/// Returns the length of the string that a text begins with. It goes on after a line break if a quote
+/// follows.
 fn string(text: &[u8], backslashes: bool) -> usize {
     let mut at = 1;
     loop {
@@ -219,7 +221,8 @@ fn string(text: &[u8], backslashes: bool) -> usize {
     }
 }
 
-/// Returns the bytes from the end of a string to behind the quote that continues it, if a line break is in between.
+/// Returns the bytes from the end of a string to behind the quote that continues it, if a line break is in
+/// between.
 fn continuation(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     let mut breaks = false;
@@ -236,7 +239,8 @@ fn continuation(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the length of the dollar-quoted string that a text begins with. Returns `None` if its dollar sign begins none.
+/// Returns the length of the dollar-quoted string that a text begins with. Returns `None` if its dollar sign
+/// begins none.
 pub fn dollar_quoted(text: &[u8]) -> Option<usize> {
     let name = digits(&text[1..], |&byte| is_name(byte) || byte.is_ascii_digit());
     if text.get(1 + name) != Some(&b'$') {

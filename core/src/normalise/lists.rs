@@ -15,8 +15,8 @@ pub struct List {
     pub last: u32,
 }
 
-/// Returns the constants in the brackets behind the operator that begins at this byte of a text: `IN`, `NOT IN`, or another one
-/// with `ANY` or `ALL`. Returns `None` if none begins there.
+/// Returns the constants in the brackets behind the operator that begins at this byte of a text: `IN`,
+/// `NOT IN`, or another one with `ANY` or `ALL`. Returns `None` if none begins there.
 pub fn constants_of_list<'a>(text: Text, places: &'a [Place], at: usize) -> Option<&'a [Place]> {
     let rest = text.bytes.get(at..)?;
     let mut lexer = Lexer::new(rest, text.backslashes);

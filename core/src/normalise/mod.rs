@@ -1,9 +1,9 @@
 //! Replaces the constants of a statement's text by `$1`, `$2` ..., as pg_stat_statements does.
 //!
-//! PostgreSQL's parser knows where the constants of a text are ([`Constants::at`]). All texts with the same queryid have
-//! their constants at the same tokens. So the places are kept as numbers of tokens, and serve for other texts of the same
-//! queryid, with longer or shorter constants. If the parser's knowledge is missing, all literals count as constants
-//! ([`Constants::literals`]).
+//! PostgreSQL's parser knows where the constants of a text are ([`Constants::at`]). All texts with the same
+//! queryid have their constants at the same tokens. So the places are kept as numbers of tokens, and serve
+//! for other texts of the same queryid, with longer or shorter constants. If the parser's knowledge is
+//! missing, all literals count as constants ([`Constants::literals`]).
 //!
 //! Everything takes linear time, and never fails: at the end of a cut text, a literal may be incomplete.
 

@@ -3,8 +3,8 @@
 use super::constants::number_of;
 use super::lexer::{Kind, Lexer, Token};
 
-/// Returns a condition with the literal of each `$n` for which there is one. `literal` also gets whether the symbol is the array
-/// of an operator: `= ANY ($1)`.
+/// Returns a condition with the literal of each `$n` for which there is one. `literal` also gets whether the
+/// symbol is the array of an operator: `= ANY ($1)`.
 pub fn with_literals(condition: &str, literal: impl Fn(u32, bool) -> Option<String>) -> String {
     // Whether the token before was ANY or ALL, and whether the bracket behind one was.
     let (mut quantified, mut opened) = (false, false);
@@ -19,8 +19,9 @@ pub fn with_literals(condition: &str, literal: impl Fn(u32, bool) -> Option<Stri
     })
 }
 
-/// Returns a condition without strings: each becomes a symbol, with the numbers from `next` on. Conditions have no strings if
-/// their constants were replaced before they were printed. But an extension may print its own.
+/// Returns a condition without strings: each becomes a symbol, with the numbers from `next` on. Conditions
+/// have no strings if their constants were replaced before they were printed. But an extension may print its
+/// own.
 pub fn hide_strings(condition: &str, next: &mut u32) -> String {
     changed(condition, |token, _| {
         let symbol = (token.kind == Kind::String).then(|| format!("${next}"));

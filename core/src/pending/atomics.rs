@@ -1,5 +1,5 @@
-//! The atomics and the cell that the protocol uses. The extension uses those of the standard library. The tests also use
-//! those of a model checker.
+//! The atomics and the cell that the protocol uses. The extension uses those of the standard library. The
+//! tests also use those of a model checker.
 
 #![allow(unsafe_code, reason = "the slot's owner guards the cells, not the compiler")]
 
@@ -60,18 +60,20 @@ pub trait SharedCell<T> {
     /// Returns a reference that can read the value.
     ///
     /// # Safety
-    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before this call.
+    /// Nobody may write the value as long as the reference lives, and all earlier writes must happen before
+    /// this call.
     unsafe fn read(&self) -> Self::Ref<'_>;
 
     /// Returns a reference that can change the value.
     ///
     /// # Safety
-    /// Nobody else may read or write the value as long as the reference lives, and all earlier reads and writes must happen
-    /// before this call.
+    /// Nobody else may read or write the value as long as the reference lives, and all earlier reads and
+    /// writes must happen before this call.
     unsafe fn write(&self) -> Self::Mut<'_>;
 }
 
-/// The atomics of the standard library. Zero bytes are an atomic 0, and a cell has the same bytes as its value.
+/// The atomics of the standard library. Zero bytes are an atomic 0, and a cell has the same bytes as its
+/// value.
 #[derive(Debug)]
 pub struct Native;
 
@@ -157,7 +159,8 @@ impl<T> SharedCell<T> for NativeCell<T> {
 
     #[inline(always)]
     unsafe fn write(&self) -> &mut T {
-        // SAFETY: the caller ensures that nobody else reads or writes the value as long as the reference lives.
+        // SAFETY: the caller ensures that nobody else reads or writes the value as long as the reference
+        // lives.
         unsafe { &mut *self.0.get() }
     }
 }

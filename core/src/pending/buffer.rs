@@ -60,7 +60,8 @@ impl<A: Atomics> Default for List<A> {
 }
 
 impl<A: Atomics> List<A> {
-    /// Visits all buffers until `visit` returns something, and returns that. `at` returns the buffer at an address.
+    /// Visits all buffers until `visit` returns something, and returns that. `at` returns the buffer at an
+    /// address.
     pub fn find<'a, K: Key + 'a, V: 'a, const SLOTS: usize, R>(
         &self,
         at: impl Fn(u64) -> &'a Buffer<K, V, SLOTS, A>,
@@ -95,8 +96,9 @@ impl<A: Atomics> List<A> {
         });
     }
 
-    /// Gives the session of the process `pid` a buffer: a listed one that no session has, or a new one from `make`, which
-    /// returns its address. `at` returns the buffer at an address. Returns `None` if `make` returns `None`.
+    /// Gives the session of the process `pid` a buffer: a listed one that no session has, or a new one from
+    /// `make`, which returns its address. `at` returns the buffer at an address. Returns `None` if `make`
+    /// returns `None`.
     pub fn attach<'a, K: Key + 'a, V: 'a, const SLOTS: usize>(
         &self,
         pid: i32,
@@ -121,8 +123,8 @@ impl<A: Atomics> List<A> {
         let mut newest = self.newest.load(Relaxed);
         loop {
             buffer.next.store(newest, Relaxed);
-            // `Release` ensures that readers who find the buffer see it complete. The exchange continues the release
-            // sequences of earlier exchanges, so this is also true for the older buffers.
+            // `Release` ensures that readers who find the buffer see it complete. The exchange continues the
+            // release sequences of earlier exchanges, so this is also true for the older buffers.
             match self.newest.compare_exchange(newest, address, Release, Relaxed) {
                 Ok(_) => return,
                 Err(newer) => newest = newer,
@@ -135,8 +137,8 @@ impl<A: Atomics> List<A> {
 pub struct OwnBuffer<'a, K, V, const SLOTS: usize, A: Atomics = Native> {
     buffer: &'a Buffer<K, V, SLOTS, A>,
     pid: i32,
-    /// Makes the type `!Sync`: a slot's key is read without holding the slot, so two threads must not use this type at the
-    /// same time.
+    /// Makes the type `!Sync`: a slot's key is read without holding the slot, so two threads must not use
+    /// this type at the same time.
     not_shared: PhantomData<*const ()>,
 }
 
@@ -146,8 +148,9 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         &self.buffer.slots
     }
 
-    /// Holds the slot `at`, to add an execution that ended at the time `now`. Returns `None` if the slot is not kept for the
-    /// key, must be flushed, or is held by a reader. The caller then adds the execution to the store.
+    /// Holds the slot `at`, to add an execution that ended at the time `now`. Returns `None` if the slot is
+    /// not kept for the key, must be flushed, or is held by a reader. The caller then adds the execution to
+    /// the store.
     #[inline(always)]
     pub fn add_to<Q>(&self, at: usize, key: &Q, now: i64) -> Option<Adding<'a, K, V, A>>
     where
@@ -160,11 +163,13 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         slot.try_hold(self.pid).map(Adding::to)
     }
 
-    /// Keeps a slot for a key until the time `until`: the slot that the key has, or a free one, or one that must be flushed
-    /// at the time `now`. Has `prepare` prepare the slot's value, and then flushes the slot's earlier content to `sink`. Returns the
-    /// slot's number, or `None` if no slot is available, or if `prepare` returns false.
+    /// Keeps a slot for a key until the time `until`: the slot that the key has, or a free one, or one that
+    /// must be flushed at the time `now`. Has `prepare` prepare the slot's value, and then flushes the slot's
+    /// earlier content to `sink`. Returns the slot's number, or `None` if no slot is available, or if
+    /// `prepare` returns false.
     ///
-    /// Both are called while the slot is held. They must not wait for a slot. `prepare` must not change the content.
+    /// Both are called while the slot is held. They must not wait for a slot. `prepare` must not change the
+    /// content.
     pub fn claim(
         &self,
         key: K,
@@ -189,7 +194,8 @@ impl<'a, K: Key, V, const SLOTS: usize, A: Atomics> OwnBuffer<'a, K, V, SLOTS, A
         Some(at)
     }
 
-    /// Passes the content of the slot `at` to `sink`, and frees the slot. `guard` must be the guard of that slot.
+    /// Passes the content of the slot `at` to `sink`, and frees the slot. `guard` must be the guard of that
+    /// slot.
     ///
     /// `sink` is called while the slot is held. It must not wait for a slot.
     pub fn flush(&self, at: usize, guard: &SlotGuard<'_, K, V, A>, sink: impl FnOnce(usize, &K, &V)) {

@@ -1,5 +1,5 @@
-//! An owner in shared memory: the pid of the process that holds something. Other processes can check whether that process
-//! still runs.
+//! An owner in shared memory: the pid of the process that holds something. Other processes can check whether
+//! that process still runs.
 
 use super::atomics::{Atomic, Atomics, Native};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -20,15 +20,16 @@ impl<A: Atomics> Owner<A> {
         self.0.load(Relaxed)
     }
 
-    /// Becomes the owner as the process `pid`. Returns `None` if a process holds it, also if that is this process.
+    /// Becomes the owner as the process `pid`. Returns `None` if a process holds it, also if that is this
+    /// process.
     #[inline(always)]
     pub fn try_hold(&self, pid: i32) -> Option<OwnerGuard<'_, A>> {
         let held = self.0.compare_exchange(0, pid, Acquire, Relaxed).is_ok();
         held.then(|| OwnerGuard(&self.0))
     }
 
-    /// Becomes the owner as [`Owner::try_hold`] does, also if the holder is a process that has ended. This process must not
-    /// hold it already: if the owner is `pid`, an earlier process with the same pid left it.
+    /// Becomes the owner as [`Owner::try_hold`] does, also if the holder is a process that has ended. This
+    /// process must not hold it already: if the owner is `pid`, an earlier process with the same pid left it.
     pub fn hold_or_inherit(&self, pid: i32, is_alive: impl FnOnce(i32) -> bool) -> Option<OwnerGuard<'_, A>> {
         self.try_hold(pid).or_else(|| {
             let holder = self.pid();

@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Identifies the plan that a slot is kept for.
 pub trait Key: Copy + Default + PartialEq {
-    /// Returns a number that distinguishes most keys. A process that does not hold a slot can read its tag, but not its key.
+    /// Returns a number that distinguishes most keys. A process that does not hold a slot can read its tag,
+    /// but not its key.
     fn tag(&self) -> u64;
 }
 
 /// The value that one session has collected for one key since the last flush to the store.
 ///
-/// Only the session of the buffer writes the cells, and only while it holds the slot. So it may read the key at any time.
-/// Other processes read the cells only while they hold the slot.
+/// Only the session of the buffer writes the cells, and only while it holds the slot. So it may read the key
+/// at any time. Other processes read the cells only while they hold the slot.
 #[repr(C)]
 pub struct Slot<K, V, A: Atomics = Native> {
     owner: Owner<A>,
@@ -29,9 +30,10 @@ pub struct Slot<K, V, A: Atomics = Native> {
     value: A::Cell<V>,
 }
 
-// SAFETY: the key and the value are written, and read by other sessions, only by the holder of the slot. There is one holder
-// at a time, and `Owner` orders one holder after the other. The session's read of its key without the slot conflicts with no
-// write, because only that session writes the key. `K: Send` and `V: Send`, because the values pass from thread to thread.
+// SAFETY: the key and the value are written, and read by other sessions, only by the holder of the slot.
+// There is one holder at a time, and `Owner` orders one holder after the other. The session's read of its key
+// without the slot conflicts with no write, because only that session writes the key. `K: Send` and
+// `V: Send`, because the values pass from thread to thread.
 unsafe impl<K: Send, V: Send, A: Atomics> Sync for Slot<K, V, A>
 where
     A::I32: Sync,
@@ -64,8 +66,8 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
         })
     }
 
-    /// Holds the slot as [`Slot::try_hold`] does, also if the holder is a process that has ended. This process must not hold
-    /// the slot already.
+    /// Holds the slot as [`Slot::try_hold`] does, also if the holder is a process that has ended. This
+    /// process must not hold the slot already.
     pub fn hold_or_inherit(
         &self,
         pid: i32,
@@ -78,7 +80,8 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
         })
     }
 
-    /// Returns whether the slot seems to have something to flush: for the key with this tag, if a tag is given.
+    /// Returns whether the slot seems to have something to flush: for the key with this tag, if a tag is
+    /// given.
     pub fn seems_filled(&self, tag: Option<u64>) -> bool {
         self.filled.load(Relaxed) != 0 && tag.is_none_or(|tag| self.tag.load(Relaxed) == tag)
     }
@@ -88,9 +91,9 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
         self.filled.load(Relaxed) != 0 || self.until.load(Relaxed) != 0
     }
 
-    /// Makes the session look up its plan again at the next execution if `is_evicted` returns true for the key's tag. It does
-    /// not wait for the slot. If the session changes the key at the same time, this may miss the new key, or cause a lookup
-    /// that was not necessary: both only cost time.
+    /// Makes the session look up its plan again at the next execution if `is_evicted` returns true for the
+    /// key's tag. It does not wait for the slot. If the session changes the key at the same time, this may
+    /// miss the new key, or cause a lookup that was not necessary: both only cost time.
     pub fn invalidate(&self, is_evicted: impl FnOnce(u64) -> bool) {
         if self.until.load(Relaxed) != 0 && is_evicted(self.tag.load(Relaxed)) {
             self.until.store(0, Relaxed);
@@ -114,8 +117,8 @@ impl<K: Key, V, A: Atomics> Slot<K, V, A> {
     where
         K: PartialEq<Q>,
     {
-        // SAFETY: only the session of the buffer writes the key. That session is the caller, in one thread, so it does not
-        // write the key during this read.
+        // SAFETY: only the session of the buffer writes the key. That session is the caller, in one thread,
+        // so it does not write the key during this read.
         let current = unsafe { *self.key.read() };
         current == *key
     }
@@ -143,15 +146,17 @@ impl<'a, K: Key, V, A: Atomics> Adding<'a, K, V, A> {
             slot.filled.store(1, Relaxed);
         }
         Adding {
-            // SAFETY: a process uses the value only while it holds the slot. This process holds the slot as long as the
-            // reference lives, and it has no other reference to the value: it cannot hold the slot twice.
+            // SAFETY: a process uses the value only while it holds the slot. This process holds the slot as
+            // long as the reference lives, and it has no other reference to the value: it cannot hold the
+            // slot twice.
             value: unsafe { slot.value.write() },
             is_empty,
             _guard: guard,
         }
     }
 
-    /// Returns whether the slot was empty. If so, its value is an old one that was already flushed or discarded.
+    /// Returns whether the slot was empty. If so, its value is an old one that was already flushed or
+    /// discarded.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.is_empty
@@ -174,17 +179,19 @@ pub struct SlotGuard<'a, K, V, A: Atomics = Native> {
 impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
     /// Returns the slot's key.
     pub fn key(&self) -> K {
-        // SAFETY: only the holder of the slot writes the key. This process is the holder, and does not write it here.
+        // SAFETY: only the holder of the slot writes the key. This process is the holder, and does not write
+        // it here.
         unsafe { *self.slot.key.read() }
     }
 
-    /// Passes the slot's content to `sink`. Empties the slot if `sink` returns true, and leaves it unchanged otherwise.
+    /// Passes the slot's content to `sink`. Empties the slot if `sink` returns true, and leaves it unchanged
+    /// otherwise.
     pub fn flush(&self, sink: impl FnOnce(&K, &V) -> bool) {
         if self.slot.filled.load(Relaxed) == 0 {
             return;
         }
-        // SAFETY: only the holder of the slot writes key and value. This process is the holder, and `sink` gets them only to
-        // read.
+        // SAFETY: only the holder of the slot writes key and value. This process is the holder, and `sink`
+        // gets them only to read.
         let (key, value) = unsafe { (self.slot.key.read(), self.slot.value.read()) };
         if sink(&key, &value) {
             self.slot.filled.store(0, Relaxed);
@@ -193,8 +200,8 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
 
     /// Has the session prepare the slot's value. Only the session of the buffer may call it.
     pub(super) fn prepare(&self, prepare: impl FnOnce(&mut V) -> bool) -> bool {
-        // SAFETY: a process uses the value only while it holds the slot. This process is the holder, and has no other reference to
-        // the value.
+        // SAFETY: a process uses the value only while it holds the slot. This process is the holder, and has
+        // no other reference to the value.
         let mut value = unsafe { self.slot.value.write() };
         prepare(&mut value)
     }
@@ -205,10 +212,11 @@ impl<K: Key, V, A: Atomics> SlotGuard<'_, K, V, A> {
         self.slot.until.store(0, Relaxed);
     }
 
-    /// Keeps the slot for a key until a time. The slot must be empty. Only the session of the buffer may call it.
+    /// Keeps the slot for a key until a time. The slot must be empty. Only the session of the buffer may call
+    /// it.
     pub(super) fn keep_for(&self, key: K, until: i64) {
-        // SAFETY: other processes read the key only while they hold the slot. This process is the holder, and has no other
-        // reference to the key.
+        // SAFETY: other processes read the key only while they hold the slot. This process is the holder, and
+        // has no other reference to the key.
         unsafe { *self.slot.key.write() = key }
         self.slot.tag.store(key.tag(), Relaxed);
         self.slot.until.store(until, Relaxed);

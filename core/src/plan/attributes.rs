@@ -28,8 +28,8 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// All kinds that have a property. If a node has several of them, the first counts: an index scan shows its index, as in
-    /// Oracle, even if it also names its table.
+    /// All kinds that have a property. If a node has several of them, the first counts: an index scan shows
+    /// its index, as in Oracle, even if it also names its table.
     const ALL: [ObjectKind; 8] = [
         ObjectKind::Index,
         ObjectKind::Relation,
@@ -135,7 +135,8 @@ pub enum Attribute {
     SingleCopy,
     /// The planner was told not to use such nodes (PostgreSQL 18). It has no text.
     Disabled,
-    /// An index scan whose order is that of a distance (before PostgreSQL 16, EXPLAIN shows that). It has no text.
+    /// An index scan whose order is that of a distance (before PostgreSQL 16, EXPLAIN shows that). It has no
+    /// text.
     NoMovement,
     /// How a sample scan chooses its rows.
     SamplingMethod,

@@ -1,4 +1,5 @@
-//! Reads a node's predicates (what it tests its rows for) and its keys (what it sorts, groups or caches rows by).
+//! Reads a node's predicates (what it tests its rows for) and its keys (what it sorts, groups or caches rows
+//! by).
 
 use super::properties::{Properties, TextLimiter, each_item};
 
@@ -19,11 +20,13 @@ const PREDICATES: [&str; 11] = [
 
 const KEYS: [&str; 5] = ["Sort Key", "Presorted Key", "Group Key", "Hash Key", "Cache Key"];
 
-/// The lists that a grouping set holds instead of `Group Key` and `Hash Key`, and the text format's label of an item.
+/// The lists that a grouping set holds instead of `Group Key` and `Hash Key`, and the text format's label of
+/// an item.
 const GROUPING_SET_KEYS: [(&str, &str); 2] = [("Hash Keys", "Hash Key"), ("Group Keys", "Group Key")];
 
-/// Returns whether a property has a name like a predicate. A custom scan or a newer PostgreSQL may show predicates that
-/// [`PREDICATES`] does not list. `Rows Removed by Filter` has such a name too, but its value is a number.
+/// Returns whether a property has a name like a predicate. A custom scan or a newer PostgreSQL may show
+/// predicates that [`PREDICATES`] does not list. `Rows Removed by Filter` has such a name too, but its value
+/// is a number.
 fn is_predicate(label: &str) -> bool {
     [" Cond", " Condition", " Filter"]
         .iter()

@@ -1,5 +1,5 @@
-//! Decides which nodes of a plan may be stopped before their last row. The rows of such a node say nothing about the
-//! planner's estimate, which is for all of its rows.
+//! Decides which nodes of a plan may be stopped before their last row. The rows of such a node say nothing
+//! about the planner's estimate, which is for all of its rows.
 
 use rustc_hash::FxHashMap;
 
@@ -35,8 +35,8 @@ enum State {
     LikeCte(usize),
 }
 
-/// Returns for each node whether it may be stopped before its last row. A parent comes before its children. A CTE comes before
-/// the nodes that scan it. The root is read to its end.
+/// Returns for each node whether it may be stopped before its last row. A parent comes before its children. A
+/// CTE comes before the nodes that scan it. The root is read to its end.
 pub fn may_stop_early(links: &[Link]) -> Vec<bool> {
     let mut states: Vec<State> = Vec::with_capacity(links.len());
     let mut ctes = FxHashMap::default();
@@ -62,8 +62,8 @@ pub fn may_stop_early(links: &[Link]) -> Vec<bool> {
     resolved.collect()
 }
 
-/// Returns for each CTE whether it may be stopped early: whether all nodes that scan it may be. A CTE is scanned by the main
-/// query or by later CTEs, so the last one comes first.
+/// Returns for each CTE whether it may be stopped early: whether all nodes that scan it may be. A CTE is
+/// scanned by the main query or by later CTEs, so the last one comes first.
 fn ctes_may_stop(links: &[Link], states: &[State], ctes: &FxHashMap<i32, usize>) -> Vec<bool> {
     let mut scans: Vec<(usize, State)> = links
         .iter()

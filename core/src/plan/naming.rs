@@ -1,5 +1,5 @@
-//! The names of a node and of its object. EXPLAIN's text format has one name where its JSON format has several properties.
-//! This module joins them as `ExplainNode` in explain.c does.
+//! The names of a node and of its object. EXPLAIN's text format has one name where its JSON format has
+//! several properties. This module joins them as `ExplainNode` in explain.c does.
 
 use super::attributes::ObjectKind;
 use super::properties::{Properties, TextLimiter};

@@ -24,7 +24,8 @@ pub(super) struct Properties<'a> {
 pub(super) struct Name<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl<'a> Properties<'a> {
-    /// Reads the properties up to the one with this name. Returns whether it was found; its value comes next then.
+    /// Reads the properties up to the one with this name. Returns whether it was found; its value comes next
+    /// then.
     #[inline(never)]
     pub fn up_to<A: MapAccess<'a>>(name: &str, map: &mut A) -> Result<(Self, bool), A::Error> {
         let mut all = Vec::new();
@@ -162,8 +163,8 @@ fn list(raw: &str, most: usize) -> Option<(String, bool)> {
     Some((joined, cut))
 }
 
-/// Returns at most `most` characters of a JSON string, and whether it was cut. Does not read the rest. Returns `None` if
-/// the value is not a string.
+/// Returns at most `most` characters of a JSON string, and whether it was cut. Does not read the rest.
+/// Returns `None` if the value is not a string.
 fn text(raw: &str, most: usize) -> Option<(Cow<'_, str>, bool)> {
     let text = raw.strip_prefix('"')?.strip_suffix('"')?;
     let (mut end, mut escaped) = (0, false);
@@ -181,7 +182,8 @@ fn text(raw: &str, most: usize) -> Option<(Cow<'_, str>, bool)> {
     }
     let kept = &text[..end];
     let kept = if escaped {
-        // Half of a surrogate pair is not valid text. PostgreSQL never writes one; it gives an empty text here.
+        // Half of a surrogate pair is not valid text. PostgreSQL never writes one; it gives an empty text
+        // here.
         serde_json::from_str(&format!("\"{kept}\"")).unwrap_or_default()
     } else {
         Cow::Borrowed(kept)

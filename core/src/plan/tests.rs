@@ -403,7 +403,8 @@ fn long_plans_are_read_in_linear_time() {
 fn reading_takes_little_stack() {
     let open = r#"{"Node Type": "Limit", "Plans": ["#.repeat(499);
     let json = format!(r#"{{"Plan": {open}{}}}"#, "]}".repeat(499));
-    // PostgreSQL leaves 512 kB of stack below its own limit. An unoptimised build needs several times as much.
+    // PostgreSQL leaves 512 kB of stack below its own limit. An unoptimised build needs several times as
+    // much.
     let stack = if cfg!(debug_assertions) {
         4 << 20
     } else {

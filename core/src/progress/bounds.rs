@@ -4,7 +4,8 @@ use super::kind::{Kept, Kind, Method, is_run_by_expression};
 use super::plan::Plan;
 use crate::plan::Relationship;
 
-/// The most processes that can run a parallel plan: PostgreSQL's limit of workers (`MAX_PARALLEL_WORKER_LIMIT`), and the leader.
+/// The most processes that can run a parallel plan: PostgreSQL's limit of workers
+/// (`MAX_PARALLEL_WORKER_LIMIT`), and the leader.
 const MAX_PROCESSES: f64 = 1025.0;
 
 /// What a node does, from the beginning to its end. The unit is a row or a block.
@@ -36,7 +37,8 @@ impl Range {
 pub(super) struct Bounds {
     /// The rows that each node returns.
     pub rows: Vec<Range>,
-    /// The blocks that a Seq Scan reads, or the rows that another scan looks at. Empty for nodes that are no scans.
+    /// The blocks that a Seq Scan reads, or the rows that another scan looks at. Empty for nodes that are no
+    /// scans.
     pub scans: Vec<Range>,
     /// Whether it is certain that a node does nothing more.
     pub is_complete: Vec<bool>,
@@ -58,8 +60,8 @@ impl Bounds {
         bounds
     }
 
-    /// Computes the bounds of a node that is started so many times at most, and of all nodes below it. Returns how many rows it can
-    /// return.
+    /// Computes the bounds of a node that is started so many times at most, and of all nodes below it.
+    /// Returns how many rows it can return.
     fn add(&mut self, plan: &Plan, i: usize, starts: f64) -> f64 {
         let processes = if plan.kinds[i] == Kind::Gather {
             MAX_PROCESSES
@@ -214,7 +216,8 @@ impl Bounds {
         rows.unwrap_or(f64::INFINITY)
     }
 
-    /// Returns how often a node can return its rows: the inner side of a merge join returns those of equal keys again.
+    /// Returns how often a node can return its rows: the inner side of a merge join returns those of equal
+    /// keys again.
     fn repeats(&self, plan: &Plan, i: usize) -> f64 {
         let parent = plan.nodes[i].plan.parent;
         match parent.map(|parent| (plan.kinds[parent], plan.inner(parent))) {
@@ -306,7 +309,8 @@ impl Bounds {
         }
         while let Some(parent) = plan.nodes[i].plan.parent {
             match plan.kinds[parent] {
-                // A hash join reads an outer row before it builds the hash table. If the table has no rows, it reads no more.
+                // A hash join reads an outer row before it builds the hash table. If the table has no rows,
+                // it reads no more.
                 Kind::Join {
                     method: Method::Hash,
                     kept,
@@ -330,7 +334,8 @@ pub(super) fn product(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }
 
-/// Returns how often a node can start a child in so many starts of its own. `outer` is how many rows its first input can return.
+/// Returns how often a node can start a child in so many starts of its own. `outer` is how many rows its
+/// first input can return.
 fn starts_of(plan: &Plan, parent: usize, child: usize, starts: f64, outer: f64) -> f64 {
     let is_inner = plan.inner(parent) == Some(child);
     match (plan.nodes[child].plan.relationship, plan.kinds[parent]) {
@@ -363,7 +368,8 @@ fn runs_once(plan: &Plan) -> Vec<bool> {
                 ) && plan.inner(join) == Some(of)
             };
             let above = plan.nodes[parent].plan.parent;
-            // A loop reads a materialised inner side again, but what is below it does not depend on the outer rows.
+            // A loop reads a materialised inner side again, but what is below it does not depend on the outer
+            // rows.
             if plan.kinds[parent] == Kind::Materialize
                 && let Some(join) = above.filter(|&join| is_inner_of_loop(join, parent))
             {
@@ -426,7 +432,8 @@ fn is_complete(plan: &Plan, runs_once: &[bool]) -> Vec<bool> {
     complete
 }
 
-/// Returns whether a loop looks a node up once per outer row, and reads one row of it at most: its first row matches.
+/// Returns whether a loop looks a node up once per outer row, and reads one row of it at most: its first row
+/// matches.
 fn is_looked_up_once(plan: &Plan, join: usize, inner: usize) -> bool {
     let is_loop = matches!(
         plan.kinds[join],

@@ -1,6 +1,7 @@
 //! Estimates how many rows each node will have returned in the end.
 //!
-//! The planner's estimate counts less the more of a node's input it has read: then the rows so far say what is to come.
+//! The planner's estimate counts less the more of a node's input it has read: then the rows so far say what
+//! is to come.
 
 use super::bounds::Bounds;
 use super::kind::{Kept, Kind, Method};
@@ -51,8 +52,8 @@ struct Estimator<'a> {
 }
 
 impl Estimator<'_> {
-    /// Estimates a node that is expected to be started so many times, of which the planner expected `planned_starts`, and all nodes
-    /// below it. `support` is that of the number of starts.
+    /// Estimates a node that is expected to be started so many times, of which the planner expected
+    /// `planned_starts`, and all nodes below it. `support` is that of the number of starts.
     fn add(&mut self, i: usize, starts: f64, planned_starts: f64, support: f64) {
         let plan = self.plan;
         let mut outer = None;
@@ -196,8 +197,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// Estimates a node that returns rows while it reads its first input. `corrected` is the planner's estimate for the rows of its
-    /// input.
+    /// Estimates a node that returns rows while it reads its first input. `corrected` is the planner's
+    /// estimate for the rows of its input.
     fn streaming(&self, i: usize, planned: f64, corrected: f64, outer: &Estimate, support: f64) -> Estimate {
         let input = self.plan.outer(i).map_or(0.0, |input| self.plan.rows(input));
         let read = if outer.rows > 0.0 {
@@ -213,8 +214,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns which part of its input a hash join has joined, of what it has read: it puts the rows of all batches but the first one
-    /// into work files, and reads them again.
+    /// Returns which part of its input a hash join has joined, of what it has read: it puts the rows of all
+    /// batches but the first one into work files, and reads them again.
     fn batches_read(&self, i: usize) -> f64 {
         let Kind::Join {
             method: Method::Hash, ..
@@ -303,8 +304,9 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns the estimated rows of a node that has begun and is expected to be started so many times, and their support. Its last
-    /// start may still run, and so does not count as one that has returned all of its rows.
+    /// Returns the estimated rows of a node that has begun and is expected to be started so many times, and
+    /// their support. Its last start may still run, and so does not count as one that has returned all of its
+    /// rows.
     fn repeated(&self, i: usize, starts: f64, planned: f64, support: f64) -> (f64, f64) {
         let rows = self.plan.rows(i);
         let seen = self.plan.nodes[i].starts.unwrap_or(0) as f64;
@@ -316,8 +318,8 @@ impl Estimator<'_> {
         (total, support * complete / (complete + PRIOR_STARTS))
     }
 
-    /// Returns an estimate for a node of which only the planner says something. If there are more rows already, it is as far above
-    /// the rows as these are above the planner's.
+    /// Returns an estimate for a node of which only the planner says something. If there are more rows
+    /// already, it is as far above the rows as these are above the planner's.
     fn grown(&self, i: usize, planned: f64) -> f64 {
         let rows = self.plan.rows(i);
         if rows > planned {
@@ -327,7 +329,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns by how much the planner's rows of a node below a Gather must be multiplied: they are those of one process.
+    /// Returns by how much the planner's rows of a node below a Gather must be multiplied: they are those of
+    /// one process.
     fn share(&self, i: usize) -> f64 {
         if !self.plan.is_parallel[i] {
             return 1.0;
@@ -367,8 +370,9 @@ impl Estimator<'_> {
     }
 }
 
-/// Returns the rows in all, if this part of the input has given `rows`. The rest is expected to give rows at a rate between that and
-/// the planner's: their mean on a scale of factors, because the planner is often wrong by a factor.
+/// Returns the rows in all, if this part of the input has given `rows`. The rest is expected to give rows at
+/// a rate between that and the planner's: their mean on a scale of factors, because the planner is often
+/// wrong by a factor.
 fn blended(rows: f64, read: f64, planned: f64) -> f64 {
     if read <= 0.0 {
         return planned.max(rows);
@@ -383,7 +387,8 @@ fn ratio(rows: f64, planned: f64) -> f64 {
     if planned > 0.0 { rows / planned } else { 1.0 }
 }
 
-/// Returns how many rows a block has: what statistics say, unless the blocks that a scan has got show that this is wrong.
+/// Returns how many rows a block has: what statistics say, unless the blocks that a scan has got show that
+/// this is wrong.
 fn density(scanned: f64, blocks: Option<f64>, table: &super::plan::Table) -> Option<f64> {
     let seen = blocks.filter(|&blocks| blocks > 0.0 && blocks <= table.blocks + BLOCKS_AHEAD);
     let Some(blocks) = seen.filter(|_| scanned > 0.0) else {

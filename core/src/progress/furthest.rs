@@ -8,15 +8,15 @@ const BITS: u32 = 14;
 /// All of them, which is more than 100 percent.
 const ALL: u64 = (1 << BITS) - 1;
 
-/// The furthest that any reader has seen of the executions of a block, one after the other. So no reader sees less than another one did
-/// before. Zero bytes are nothing seen.
+/// The furthest that any reader has seen of the executions of a block, one after the other. So no reader sees
+/// less than another one did before. Zero bytes are nothing seen.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Furthest(AtomicU64);
 
 impl Furthest {
-    /// Notes that an execution is so far, in percent. Returns how far it is: no less than any reader has noted. Executions have rising
-    /// numbers: of an older one than is noted, nothing is.
+    /// Notes that an execution is so far, in percent. Returns how far it is: no less than any reader has
+    /// noted. Executions have rising numbers: of an older one than is noted, nothing is.
     pub fn note(&self, execution: u64, percent: f64) -> f64 {
         let execution = execution & (u64::MAX >> BITS);
         let hundredths = (percent.clamp(0.0, 100.0) * 100.0).round() as u64;

@@ -1,12 +1,14 @@
 //! Estimates how far a statement is, from what its nodes have done so far.
 //!
-//! The work of a statement is the sum of its nodes' work: what they scan, the rows that they take from their inputs, and the rows
-//! that they return. Each has a weight (`kind`). Bounds follow from what is certain: how large the tables are, how many rows an
-//! operation can return at most, and which nodes have read all of their input (`bounds`). The estimate lies between them. It starts
-//! from the planner's rows, which are corrected as rows arrive (`estimate`), and takes the measured times for weights.
+//! The work of a statement is the sum of its nodes' work: what they scan, the rows that they take from their
+//! inputs, and the rows that they return. Each has a weight (`kind`). Bounds follow from what is certain: how
+//! large the tables are, how many rows an operation can return at most, and which nodes have read all of
+//! their input (`bounds`). The estimate lies between them. It starts from the planner's rows, which are
+//! corrected as rows arrive (`estimate`), and takes the measured times for weights.
 //!
-//! After König, Ding, Chaudhuri, Narasayya, "A Statistical Approach Towards Robust Progress Estimation" (VLDB 2011), and Lee et al.,
-//! "Operator and Query Progress Estimation in Microsoft SQL Server Live Query Statistics" (SIGMOD 2016).
+//! After König, Ding, Chaudhuri, Narasayya, "A Statistical Approach Towards Robust Progress Estimation" (VLDB
+//! 2011), and Lee et al., "Operator and Query Progress Estimation in Microsoft SQL Server Live Query
+//! Statistics" (SIGMOD 2016).
 
 mod bounds;
 mod estimate;
@@ -52,7 +54,8 @@ impl Progress {
 /// The most that a statement has done while it runs, in percent.
 const MOST: f64 = 99.99;
 
-/// Estimates how far a statement is. Its nodes must be in EXPLAIN's order. Returns `None` if nothing can be said.
+/// Estimates how far a statement is. Its nodes must be in EXPLAIN's order. Returns `None` if nothing can be
+/// said.
 pub fn progress(nodes: &[Node], workers: usize, is_outline: bool) -> Option<Progress> {
     let plan = Plan::new(nodes, workers, is_outline)?;
     let bounds = Bounds::of(&plan);

@@ -107,8 +107,9 @@ impl<'a> Plan<'a> {
         self.nodes[i].rows as f64 + self.nodes[i].removed as f64
     }
 
-    /// Returns the table of a scan as it was when the scan began, if the statement itself adds rows to it. A scan reads no block that was added
-    /// since. Which rows had room in the old blocks is not known: then it is at least as large as it was before.
+    /// Returns the table of a scan as it was when the scan began, if the statement itself adds rows to it. A
+    /// scan reads no block that was added since. Which rows had room in the old blocks is not known: then it
+    /// is at least as large as it was before.
     pub fn when_scanned(&self, i: usize, table: Table) -> Table {
         let Some((added, rows_per_block)) = self.rows_added_to_scanned(i).zip(table.rows_per_block) else {
             return table;
@@ -124,11 +125,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns how many rows the statement itself has added to the table that a node scans; `None` if it adds none there.
+    /// Returns how many rows the statement itself has added to the table that a node scans; `None` if it adds
+    /// none there.
     fn rows_added_to_scanned(&self, i: usize) -> Option<f64> {
         let name = &self.nodes[i].plan.object_name;
         let mut below = i;
-        // What an UPDATE reads directly, or as partitions, is what it changes. Its name is that of the partitioned table.
+        // What an UPDATE reads directly, or as partitions, is what it changes. Its name is that of the
+        // partitioned table.
         let mut is_direct = true;
         while let Some(above) = self.nodes[below].plan.parent {
             let plan = self.nodes[above].plan;
@@ -146,8 +149,8 @@ impl<'a> Plan<'a> {
     pub fn limit(&self, i: usize) -> Option<f64> {
         let node = self.nodes[i];
         let input = self.nodes[self.outer(i)?].plan_rows;
-        // The planner expects no more rows than the input has. In a plan for all parameters, it does not know the limit, and
-        // expects a tenth of the input.
+        // The planner expects no more rows than the input has. In a plan for all parameters, it does not know
+        // the limit, and expects a tenth of the input.
         let tenth = (input * 0.1).round().max(1.0);
         let is_known = node.plan_rows < input && (node.plan_rows - tenth).abs() > 1e-6 * tenth;
         // It was kept in single precision.

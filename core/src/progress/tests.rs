@@ -204,7 +204,8 @@ impl Executor {
             .collect()
     }
 
-    /// Runs the plan. Fails unless all bounds held and the lower bound never fell. Returns the states and their progress.
+    /// Runs the plan. Fails unless all bounds held and the lower bound never fell. Returns the states and
+    /// their progress.
     fn check(&mut self, rows_per_block: Option<f64>) -> Vec<(f64, Progress)> {
         self.run(0, &mut |_| true);
         let last = self.counts.borrow().clone();
@@ -357,7 +358,8 @@ fn a_hash_table_may_have_any_number_of_rows() {
     assert!(probing.low > 10.0 && probing.done > 50.0, "{truth}: {probing:?}");
 }
 
-/// Nothing bounds how often a condition runs its plan. What it scans follows from its starts, if statistics are missing.
+/// Nothing bounds how often a condition runs its plan. What it scans follows from its starts, if statistics
+/// are missing.
 #[test]
 fn a_subplan_may_run_any_number_of_times() {
     for rows_per_block in [Some(50.0), None] {
@@ -410,7 +412,8 @@ fn loops_limits_and_partitions_keep_their_bounds() {
     }
 }
 
-/// A start that still runs has not returned all of its rows: a loop within a loop of one turn, and a scan that each turn repeats.
+/// A start that still runs has not returned all of its rows: a loop within a loop of one turn, and a scan
+/// that each turn repeats.
 #[test]
 fn a_start_that_runs_is_not_complete() {
     // The planner expected a hundredth of the rows.

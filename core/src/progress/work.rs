@@ -96,7 +96,8 @@ pub(super) fn bounds(plan: &Plan, bounds: &Bounds) -> (f64, f64) {
     (part(low, most_left), high)
 }
 
-/// Returns the part of the work that is estimated to be done, and what that rests on. Returns `None` if no work is known.
+/// Returns the part of the work that is estimated to be done, and what that rests on. Returns `None` if no
+/// work is known.
 pub(super) fn estimate(plan: &Plan, bounds: &Bounds, estimates: &[Estimate]) -> Option<(f64, Basis)> {
     let count = plan.nodes.len();
     // The work of each node in weights: done, in all, and how much of what is left does not rest on the
@@ -115,7 +116,8 @@ pub(super) fn estimate(plan: &Plan, bounds: &Bounds, estimates: &[Estimate]) -> 
         sums[1] += product(part.weight, total);
         sums[2] += product(part.weight, (total - seen) * estimate.support);
     }
-    // A node's time per weight; where it is not measured, the mean of the others. The leader of a Gather only waits.
+    // A node's time per weight; where it is not measured, the mean of the others. The leader of a Gather only
+    // waits.
     let measured = |i: usize| {
         let is_waiting = plan.kinds[i] == Kind::Gather;
         // A row for which the node waits says nothing about the others.

@@ -257,7 +257,8 @@ fn with_subplans(random: &mut Xoroshiro128PlusPlus) -> (Vec<Item>, Vec<Part>, f6
     let mut parts = Vec::new();
     // The nodes above a node, where the time of a subplan is divided among those that called it.
     let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
-    // A caller is no node below the subplan, and none that a later subplan contains. So nobody calls in a circle.
+    // A caller is no node below the subplan, and none that a later subplan contains. So nobody calls in a
+    // circle.
     let mut tops: Vec<usize> = vec![0; count];
     for i in 1..count {
         tops[i] = tops[items[i].parent.expect("a parent")];

@@ -13,8 +13,8 @@ const NAME_WIDTH: usize = 30;
 const MAX_BARS: i64 = 60;
 const BAR_WIDTH: usize = 50;
 const MINUTE_US: i64 = 60_000_000;
-/// If less than this is missing at an end of the interval, the report does not say so: how often the sessions were sampled is known only
-/// for about each second.
+/// If less than this is missing at an end of the interval, the report does not say so: how often the sessions
+/// were sampled is known only for about each second.
 const TOLERANCE_US: i64 = 5_000_000;
 
 /// What a session did at the moment of a sample. What is not known, or must not be shown, is `None`.
@@ -210,7 +210,8 @@ impl Activity {
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
-    /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first` to `last`.
+    /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first`
+    /// to `last`.
     pub fn add_ticks(&mut self, first: i64, last: i64, between: impl Fn(i64, i64) -> f64) {
         self.ticks += between(self.from, self.to);
         let (first, last) = (first.max(self.from), last.min(self.to));

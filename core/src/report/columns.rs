@@ -53,7 +53,8 @@ impl Row<'_> {
         started?.time.get()
     }
 
-    /// Returns the estimate of the executions that are shown. If it is not known, returns that of the description.
+    /// Returns the estimate of the executions that are shown. If it is not known, returns that of the
+    /// description.
     fn plan_rows(&self) -> f64 {
         let shown = self.stats.map(|stats| f64::from(stats.estimate.plan_rows));
         shown.filter(|rows| *rows > 0.0).unwrap_or(self.node.plan_rows)
@@ -66,7 +67,8 @@ impl Row<'_> {
             .unwrap_or_default()
     }
 
-    /// Returns the milliseconds that requests to work files took; `None` if there were none, or if they were not timed.
+    /// Returns the milliseconds that requests to work files took; `None` if there were none, or if they were
+    /// not timed.
     fn temp_ms(&self) -> Option<f64> {
         let buffers = self.stats.and_then(|stats| stats.buffers.get())?;
         Some(buffers.temp_read_ms + buffers.temp_write_ms).filter(|ms| *ms > 0.0)
@@ -114,8 +116,8 @@ fn own_name(node: &PlanNode) -> &str {
     node.object_name.as_deref().unwrap_or_default()
 }
 
-/// Returns the name of the object that a node works on: a table, or an index and its table. The table's schema is left out if
-/// it is one of `search_path`.
+/// Returns the name of the object that a node works on: a table, or an index and its table. The table's
+/// schema is left out if it is one of `search_path`.
 pub(super) fn full_name(node: &PlanNode, search_path: &[String]) -> String {
     let own = own_name(node);
     let schema = node
@@ -152,7 +154,8 @@ struct Spec {
     heading: &'static str,
     align: Align,
     width: usize,
-    /// A column that contains only zeros is left out like an empty one, because most plans read, spill and log nothing.
+    /// A column that contains only zeros is left out like an empty one, because most plans read, spill and
+    /// log nothing.
     hides_zeros: bool,
     /// The milliseconds in the cell. The column is left out if they are a small part of the statement's time.
     part_of_time: Option<fn(&Row) -> Option<f64>>,
@@ -359,7 +362,8 @@ pub(super) fn selected(
         .collect()
 }
 
-/// Returns the longest time of a node in milliseconds, which is usually the root's; `None` if no node was timed.
+/// Returns the longest time of a node in milliseconds, which is usually the root's; `None` if no node was
+/// timed.
 fn longest_ms(stats: &[NodeStats]) -> Option<f64> {
     let times = stats.iter().filter_map(|stats| stats.time.get());
     times

@@ -69,8 +69,8 @@ impl Parts {
 /// What a word is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It selects how much of the plan is shown. As in DBMS_XPLAN, a format with such a word shows statistics only if it also
-    /// has a word for them.
+    /// It selects how much of the plan is shown. As in DBMS_XPLAN, a format with such a word shows statistics
+    /// only if it also has a word for them.
     Level,
     /// It selects statistics. A format with such a word shows no others.
     Statistics,
@@ -100,7 +100,8 @@ const fn single(name: &'static str, part: Part) -> Word {
     word(name, Kind::Single, &[part])
 }
 
-/// Returns a word for statistics. Each of them also adds rows, starts and `more`, which stay when the word is removed.
+/// Returns a word for statistics. Each of them also adds rows, starts and `more`, which stay when the word is
+/// removed.
 const fn statistics(name: &'static str, parts: &[Part], more: &[Part]) -> Word {
     let parts = Parts::of(parts);
     Word {
@@ -229,9 +230,9 @@ impl Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// Parses words in upper or lower case, separated by spaces or commas. Each may begin with `+` or `-`; without a sign
-    /// it is `+`. They apply from left to right. An empty format is the default one. Any other format shows totals unless
-    /// it contains LAST or a word for another single execution.
+    /// Parses words in upper or lower case, separated by spaces or commas. Each may begin with `+` or `-`;
+    /// without a sign it is `+`. They apply from left to right. An empty format is the default one. Any other
+    /// format shows totals unless it contains LAST or a word for another single execution.
     fn from_str(text: &str) -> Result<Self, FormatError> {
         let signed: Vec<(&Word, bool)> = text
             .split(|c: char| c.is_whitespace() || c == ',')

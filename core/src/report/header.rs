@@ -48,7 +48,8 @@ pub struct Header {
     pub unfinished: bool,
     /// Whether EXPLAIN (ANALYZE) ran the displayed execution.
     pub explained: bool,
-    /// Which executions the statistics are of. Unless they are totals, the other fields are about that execution.
+    /// Which executions the statistics are of. Unless they are totals, the other fields are about that
+    /// execution.
     pub shown: Shown,
     /// Executions that an error ended.
     pub failed_calls: u64,
@@ -56,7 +57,8 @@ pub struct Header {
     pub cancelled_calls: u64,
     /// Executions that completed, but whose caller did not read all rows.
     pub unfinished_calls: u64,
-    /// The server's block size in bytes; 0 if it is not known. It is shown only if it is not PostgreSQL's default.
+    /// The server's block size in bytes; 0 if it is not known. It is shown only if it is not PostgreSQL's
+    /// default.
     pub block_size: u32,
     /// Whether the literals in the predicates are those of an earlier execution.
     pub older_literals: bool,
@@ -72,7 +74,8 @@ pub struct Header {
     pub waits_missing: Option<String>,
     /// Long calls without I/O may be missed, because no beats reach the session.
     pub beats_missing: bool,
-    /// What the session does, if the statement still runs. Then the outcome and the number of executions are not shown.
+    /// What the session does, if the statement still runs. Then the outcome and the number of executions are
+    /// not shown.
     pub now: Option<Now>,
 }
 
@@ -112,8 +115,8 @@ impl Now {
 }
 
 impl Header {
-    /// Returns the lines, at most `width` columns wide, and the statement's text as wide as the table. `is_measured` says that
-    /// the table has statistics.
+    /// Returns the lines, at most `width` columns wide, and the statement's text as wide as the table.
+    /// `is_measured` says that the table has statistics.
     pub(super) fn lines(&self, width: usize, table_width: usize, is_measured: bool) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(warning) = &self.warning {

@@ -1,5 +1,5 @@
-//! Makes a table fit into a line. Columns first lose their padding. Then names and operations are cut. A compact table also
-//! loses columns. A table that does not fit with all names cut keeps them.
+//! Makes a table fit into a line. Columns first lose their padding. Then names and operations are cut. A
+//! compact table also loses columns. A table that does not fit with all names cut keeps them.
 
 use super::columns::{NAME, OPERATION};
 use super::table::{self, Column};
@@ -52,7 +52,8 @@ pub(super) struct Fitted {
     pub left_out: Vec<&'static str>,
 }
 
-/// Makes a table at most `limit` wide. If it is not compact, that is not always possible: it keeps all its columns.
+/// Makes a table at most `limit` wide. If it is not compact, that is not always possible: it keeps all its
+/// columns.
 pub(super) fn fitted(columns: Vec<Column>, limit: usize, is_compact: bool) -> Fitted {
     let mut fitted = Fitted {
         columns,

@@ -22,10 +22,11 @@ use crate::model::NodeStats;
 use crate::plan::PlanNode;
 use format::Part;
 
-/// Returns the lines of the display. `stats[i]` belongs to `nodes[i]`. For a node without statistics, only its estimates
-/// are shown. If there are no nodes, the header is all.
+/// Returns the lines of the display. `stats[i]` belongs to `nodes[i]`. For a node without statistics, only
+/// its estimates are shown. If there are no nodes, the header is all.
 ///
-/// The caller passes the statistics of the last execution or the totals, as [`Format::shown`] says. The header names which.
+/// The caller passes the statistics of the last execution or the totals, as [`Format::shown`] says. The
+/// header names which.
 pub fn display(header: &Header, nodes: &[PlanNode], stats: &[NodeStats], format: &Format) -> Vec<String> {
     let limit = format.width();
     let selected = columns::selected(nodes, stats, format, header);

@@ -52,8 +52,8 @@ fn is_estimated(stats: &NodeStats) -> bool {
     stats.time.get().is_some_and(|time| time.error_ms > 0.0)
 }
 
-/// Returns a note if more than one process ran a node below a Gather: its time may exceed the Gather's then, and even the
-/// statement's.
+/// Returns a note if more than one process ran a node below a Gather: its time may exceed the Gather's then,
+/// and even the statement's.
 fn summed_over_processes(header: &Header, nodes: &[PlanNode], stats: &[NodeStats]) -> Option<String> {
     let processes = processes(nodes, |i| stats.get(i)?.starts.get());
     let processes = processes.into_iter().flatten().filter(|number| *number > 1.0);

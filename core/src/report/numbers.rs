@@ -6,7 +6,8 @@ const FIRST_SHORTENED: f64 = 100_000.0;
 /// From this number of a unit on, the next unit is used: `3749K` and `9999K`, but `10M`.
 const UNIT_LIMIT: f64 = 10_000.0;
 
-/// Returns `number` in one of `units`. Each unit is `step` times the previous one. The number is rounded, not truncated.
+/// Returns `number` in one of `units`. Each unit is `step` times the previous one. The number is rounded, not
+/// truncated.
 fn in_units(number: f64, step: f64, units: &[&str]) -> String {
     if !number.is_finite() {
         return String::new();
@@ -55,9 +56,9 @@ pub(super) fn cost(number: f64) -> String {
     }
 }
 
-/// Returns with how many decimals the times of a table are shown whose longest has this many milliseconds. All of them have
-/// the same number, so they can be compared at a glance. Short statements show microseconds. No time of less than a day takes
-/// more than nine columns.
+/// Returns with how many decimals the times of a table are shown whose longest has this many milliseconds.
+/// All of them have the same number, so they can be compared at a glance. Short statements show microseconds.
+/// No time of less than a day takes more than nine columns.
 pub(super) fn decimals(longest: f64) -> usize {
     match longest {
         10_000.0..100_000.0 => 2,

@@ -11,7 +11,8 @@ const MAX_TEXT: usize = 4000;
 
 const OLDER_LITERALS: &str = " with the literals of an earlier execution";
 
-/// Returns the conditions of each operation. The title says so if the literals are those of an earlier execution.
+/// Returns the conditions of each operation. The title says so if the literals are those of an earlier
+/// execution.
 pub(super) fn predicates(nodes: &[PlanNode], older_literals: bool, width: usize) -> Vec<String> {
     let note = if older_literals { OLDER_LITERALS } else { "" };
     section(
@@ -74,8 +75,8 @@ pub(super) fn aliases(nodes: &[PlanNode], width: usize) -> Vec<String> {
     )
 }
 
-/// Returns the waits of each operation, and of the statement outside of them. `missing` is why waits are not counted, if they are
-/// not.
+/// Returns the waits of each operation, and of the statement outside of them. `missing` is why waits are not
+/// counted, if they are not.
 pub(super) fn waits(waits: &[NamedWaits], missing: Option<&str>, width: usize) -> Vec<String> {
     const TITLE: &str = "Waits (identified by operation id):";
     let of = |node: Option<usize>| {

@@ -1,5 +1,5 @@
-//! Formats a table in Oracle's layout: a line above and below the heading, and one below the rows. No table crate has this
-//! layout.
+//! Formats a table in Oracle's layout: a line above and below the heading, and one below the rows. No table
+//! crate has this layout.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -61,8 +61,8 @@ pub(super) fn width(columns: &[Column], padding: usize) -> usize {
     1 + widths.sum::<usize>()
 }
 
-/// Returns the table's lines, including its rules; none if there are no columns. `padding` is the number of spaces at both
-/// sides of each cell.
+/// Returns the table's lines, including its rules; none if there are no columns. `padding` is the number of
+/// spaces at both sides of each cell.
 pub(super) fn lines(columns: &[Column], padding: usize) -> Vec<String> {
     if columns.is_empty() {
         return Vec::new();

@@ -41,7 +41,8 @@ fn beginning(text: &str, width: usize) -> usize {
     text.len()
 }
 
-/// Breaks a line into lines of at most `width` columns, if possible at a space. The first line has `first` columns less.
+/// Breaks a line into lines of at most `width` columns, if possible at a space. The first line has `first`
+/// columns less.
 pub(super) fn wrapped(text: &str, width: usize, first: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;

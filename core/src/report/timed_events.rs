@@ -96,8 +96,8 @@ fn lines(mut rows: Vec<Row>, name: &'static str, whole: Option<f64>) -> Vec<Stri
     table::lines(&columns, 1)
 }
 
-/// Returns the report of an interval. `json` is an array of [`EventWaits`]. `active_ms` is how long the statements took that
-/// ended in it.
+/// Returns the report of an interval. `json` is an array of [`EventWaits`]. `active_ms` is how long the
+/// statements took that ended in it.
 ///
 /// # Errors
 /// `json` is not an array of this type.

@@ -84,8 +84,8 @@ pub struct Totals<'a> {
     pub stats: &'a NodeStats,
 }
 
-/// Computes the statistics of all nodes, including a hidden root, no matter whether the wrappers or core measured them.
-/// Returns `None` if there is no memory.
+/// Computes the statistics of all nodes, including a hidden root, no matter whether the wrappers or core
+/// measured them. Returns `None` if there is no memory.
 #[inline(never)]
 pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut Scratch) -> Option<()> {
     let count = nodes.count();
@@ -155,7 +155,8 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
         for ((stats, sample), core) in stats.iter_mut().zip(&*samples).zip(&*cores) {
             add_core_usage(stats, sample, core);
         }
-        // Core shuts subplans down with the nodes that they are shown below. That is in their parents' figures too.
+        // Core shuts subplans down with the nodes that they are shown below. That is in their parents'
+        // figures too.
         for (sample, core) in samples.iter().zip(&*cores) {
             if let Some(parent) = sample.place.parent
                 && sample.place.by_expression
@@ -172,8 +173,8 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     Some(())
 }
 
-/// Lists what subplans used as called by their parents. Where core measured, nothing else is known of the calls of subplans. Returns
-/// `None` if there is no memory.
+/// Lists what subplans used as called by their parents. Where core measured, nothing else is known of the
+/// calls of subplans. Returns `None` if there is no memory.
 #[cold]
 fn called_by_parents(
     stats: &[NodeStats],

@@ -1,5 +1,5 @@
-//! Computes statistics node by node, if no estimate must be made consistent with others. This is so for most statements, because an
-//! estimate seldom contradicts that of the node above it.
+//! Computes statistics node by node, if no estimate must be made consistent with others. This is so for most
+//! statements, because an estimate seldom contradicts that of the node above it.
 //!
 //! Collecting a sample is inlined here, so only those fields are copied that are used.
 
@@ -13,17 +13,17 @@ use crate::sampler::{Config, Estimate};
 /// Statements with more nodes take so long that this would save nothing.
 const MAX_NODES: usize = 16;
 
-/// Returns whether [`assemble_directly`] is worth trying for a statement of this mode and number of nodes. `only_by_core` says that
-/// core contributes nothing but what it measures of the nodes that only it calls.
+/// Returns whether [`assemble_directly`] is worth trying for a statement of this mode and number of nodes.
+/// `only_by_core` says that core contributes nothing but what it measures of the nodes that only it calls.
 #[inline(always)]
 pub fn may_be_direct(mode: Mode, core_contributes: bool, only_by_core: bool, nodes: usize) -> bool {
     mode == Mode::RowsourceOnly && (!core_contributes || only_by_core) && nodes <= MAX_NODES
 }
 
-/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers were measured. If
-/// `IS_TIMED`, calls were timed, and times may be estimated. Returns false if the statement is none of that kind, if estimated times
-/// contradict each other, if several nodes called the same subplan, if an error
-/// interrupted a call, or if there is no memory. Then `stats` is not valid.
+/// Computes the statistics of all nodes of a statement in [`Mode::RowsourceOnly`] whose starts and buffers
+/// were measured. If `IS_TIMED`, calls were timed, and times may be estimated. Returns false if the statement
+/// is none of that kind, if estimated times contradict each other, if several nodes called the same subplan,
+/// if an error interrupted a call, or if there is no memory. Then `stats` is not valid.
 #[inline(always)]
 pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     nodes: &N,
@@ -122,7 +122,8 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if has_subplans && !(fits && subtract_from_callers(nodes, stats)) {
         return false;
     }
-    // A parent takes at least as long as its children. The estimated cost of readings may make it seem shorter.
+    // A parent takes at least as long as its children. The estimated cost of readings may make it seem
+    // shorter.
     if !fits {
         fit_children(stats, |i| nodes.place(i).parent);
     }
@@ -134,8 +135,9 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     !has_called || add_called(nodes, called).is_some()
 }
 
-/// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a node called one before another
-/// one did, if its caller is not known, or if the estimated times contradict each other.
+/// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a
+/// node called one before another one did, if its caller is not known, or if the estimated times contradict
+/// each other.
 #[inline(never)]
 fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
     if nodes.earlier_callers().next().is_some() {
@@ -164,7 +166,8 @@ fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
     true
 }
 
-/// Returns the estimate of a node's time, in ticks. It collects the sample again, so that its caller does not write it to memory.
+/// Returns the estimate of a node's time, in ticks. It collects the sample again, so that its caller does not
+/// write it to memory.
 #[inline(never)]
 fn estimate<N: Nodes>(nodes: &N, i: usize) -> Estimate {
     let sample = nodes.sample(i);
@@ -194,7 +197,8 @@ fn add_usage_by_core<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) {
     }
 }
 
-/// Scales the times of children down to that of their parent if they exceed it, as [`crate::reconcile`] does if nothing is estimated.
+/// Scales the times of children down to that of their parent if they exceed it, as [`crate::reconcile`] does
+/// if nothing is estimated.
 #[inline(never)]
 pub(super) fn fit_children(stats: &mut [NodeStats], parent: impl Fn(usize) -> Option<usize>) {
     // Parents come before their children, so a node's time is final before its children are scaled.
@@ -217,8 +221,8 @@ pub(super) fn fit_children(stats: &mut [NodeStats], parent: impl Fn(usize) -> Op
     }
 }
 
-/// Makes room for `count` nodes. The memory of the last statement is usually large enough. Returns `None` if there is no
-/// memory.
+/// Makes room for `count` nodes. The memory of the last statement is usually large enough. Returns `None` if
+/// there is no memory.
 #[inline(never)]
 fn resize(stats: &mut Vec<NodeStats>, count: usize) -> Option<()> {
     stats.try_reserve(count.saturating_sub(stats.len())).ok()?;

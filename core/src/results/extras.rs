@@ -1,5 +1,5 @@
-//! What the nodes of some executions counted besides what all count: blocks that they changed, WAL, and the errors of estimated times.
-//! It is apart, so that executions without it need not add it.
+//! What the nodes of some executions counted besides what all count: blocks that they changed, WAL, and the
+//! errors of estimated times. It is apart, so that executions without it need not add it.
 
 use super::node_counts::{NodeCounts, UNKNOWN_TICKS, Uncounted};
 use super::sample::{Calls, CoreSample, Nodes};
@@ -29,8 +29,8 @@ pub struct NodeExtras {
 }
 
 impl NodeExtras {
-    /// Takes those of an execution, and the counts of its nodes that come from an estimate or from core. If there are none, the values
-    /// are not valid.
+    /// Takes those of an execution, and the counts of its nodes that come from an estimate or from core. If
+    /// there are none, the values are not valid.
     #[inline(never)]
     pub fn take<N: Nodes>(
         &mut self,
@@ -90,8 +90,8 @@ impl Extras {
         self.detected_calls += other.detected_calls;
     }
 
-    /// Takes what core measured of a node that only it calls, or estimates the time of another one. It collects the sample again, so that
-    /// its caller copies only what it uses.
+    /// Takes what core measured of a node that only it calls, or estimates the time of another one. It
+    /// collects the sample again, so that its caller copies only what it uses.
     #[inline(never)]
     fn complete<N: Nodes>(
         &mut self,

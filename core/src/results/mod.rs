@@ -1,8 +1,10 @@
 //! Computes the statistics of a statement's nodes from what was measured while it ran.
 //!
-//! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL measured too.
+//! This code is pure. The extension passes a [`NodeSample`] for each node, and a [`CoreSample`] if PostgreSQL
+//! measured too.
 //!
-//! Of most short statements, only [`Counts`] are taken. The statistics are computed from the sums of many executions ([`PlanSum`]).
+//! Of most short statements, only [`Counts`] are taken. The statistics are computed from the sums of many
+//! executions ([`PlanSum`]).
 //!
 //! If no estimate must be changed to fit the others, [`assemble_directly`] computes the statistics.
 //!
@@ -13,7 +15,8 @@
 //! 3. Buffers and WAL are summed up from the leaves to the root.
 //! 4. Buffers and WAL that core counted in its own calls are added.
 //!
-//! If parallel processes share the rows of a node, [`scale_shared_estimates`] makes the planner's estimate comparable.
+//! If parallel processes share the rows of a node, [`scale_shared_estimates`] makes the planner's estimate
+//! comparable.
 
 mod assemble;
 mod counts;

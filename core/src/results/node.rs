@@ -5,8 +5,8 @@ use crate::model::{Called, Measured, NodeStats, Time};
 
 pub const NS_PER_MS: f64 = 1e6;
 
-/// Fills in a node's own statistics, without its facts: blocks and WAL are those that were charged to it alone. A node without
-/// instrumentation has none, because the statement ended before core allocated it.
+/// Fills in a node's own statistics, without its facts: blocks and WAL are those that were charged to it
+/// alone. A node without instrumentation has none, because the statement ended before core allocated it.
 #[inline(always)]
 pub fn fill_in(
     stats: &mut NodeStats,
@@ -55,11 +55,11 @@ pub fn fill_in(
     *estimate = sample.estimate;
 }
 
-/// Adds each node's value to that of its parent, if it has one. Children follow their parents. So from the last node to the
-/// first, every sum is complete before it is added.
+/// Adds each node's value to that of its parent, if it has one. Children follow their parents. So from the
+/// last node to the first, every sum is complete before it is added.
 ///
-/// `parent` returns the index of the node to which a node's value is added. `add` gets the parent's value, the child's
-/// value, and the child's index.
+/// `parent` returns the index of the node to which a node's value is added. `add` gets the parent's value,
+/// the child's value, and the child's index.
 #[inline(always)]
 pub fn add_to_parents<T>(
     values: &mut [T],
@@ -74,8 +74,8 @@ pub fn add_to_parents<T>(
     }
 }
 
-/// Adds what each node used to the node whose input it is. InitPlans and subplans are not added, because what they used was charged to the
-/// node that called them.
+/// Adds what each node used to the node whose input it is. InitPlans and subplans are not added, because what
+/// they used was charged to the node that called them.
 #[inline(always)]
 pub fn add_usage_to_parents(stats: &mut [NodeStats], input_of: impl Fn(usize) -> Option<usize>) {
     add_to_parents(stats, input_of, |above, below, _| above.use_also(below));

@@ -16,7 +16,8 @@ pub struct PlanSum {
 }
 
 impl PlanSum {
-    /// The maximum number of nodes. Executions of larger plans take longer than to add them to the store at once.
+    /// The maximum number of nodes. Executions of larger plans take longer than to add them to the store at
+    /// once.
     pub const MAX_NODES: usize = MAX_NODES;
 
     /// Forgets all executions, before those of a plan with so many nodes.
@@ -57,7 +58,8 @@ impl PlanSum {
         }
     }
 
-    /// Computes the statistics of all counts so far: those that come now are from another clock, or without times.
+    /// Computes the statistics of all counts so far: those that come now are from another clock, or without
+    /// times.
     #[cold]
     #[inline(never)]
     fn compute(&mut self, nodes: usize) {

@@ -10,8 +10,8 @@ use crate::sampler::{Config, EveryCall, NodeTimer};
 pub enum Mode {
     /// The wrappers measure, and only this extension uses the results.
     RowsourceOnly,
-    /// The wrappers measure, and the results are also exported to core's struct: EXPLAIN, auto_explain or a parallel
-    /// leader reads it.
+    /// The wrappers measure, and the results are also exported to core's struct: EXPLAIN, auto_explain or a
+    /// parallel leader reads it.
     AlsoForCore,
     /// Core measures everything itself: EXPLAIN ANALYZE while `pg_rowsource.explain` is off.
     CoreOnly,
@@ -102,7 +102,8 @@ impl Calls {
 pub enum TimedCalls {
     /// No call was to be timed.
     None,
-    /// The sampler has left out none: their ticks, their ticks to the first row of each start, and their number.
+    /// The sampler has left out none: their ticks, their ticks to the first row of each start, and their
+    /// number.
     All((f64, f64, u64)),
     /// The sampler has left out some, or the clock went back.
     Some,
@@ -154,8 +155,8 @@ pub struct NodeSample {
     pub core_rows: f64,
     /// Whether its caller reads each start to its end, and its wrapper counts calls instead of rows.
     pub counts_calls: bool,
-    /// Its caller has stopped before the end: the last call of the start in progress returned a row. It matters only if the
-    /// wrapper counts calls.
+    /// Its caller has stopped before the end: the last call of the start in progress returned a row. It
+    /// matters only if the wrapper counts calls.
     pub is_last_row: bool,
     /// An error ended the statement inside a call of this node, this many ticks after the call began.
     pub interrupted: Option<u64>,
@@ -220,7 +221,8 @@ impl NodeSample {
         (self.starts(core) - by_workers).max(0.0)
     }
 
-    /// Returns whether the node may have been stopped before its last row. It was not if a call of each start returned no row.
+    /// Returns whether the node may have been stopped before its last row. It was not if a call of each start
+    /// returned no row.
     pub fn may_be_unfinished(&self) -> bool {
         let starts = self.starts(None);
         if starts == 0.0 || self.counts_calls {
@@ -250,7 +252,8 @@ impl NodeSample {
     }
 }
 
-/// The measurements of a node that core does not measure, that nothing interrupted, and that did nothing but hit and change shared buffers.
+/// The measurements of a node that core does not measure, that nothing interrupted, and that did nothing but
+/// hit and change shared buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct SimpleSample {
     /// How often it was started, including the start in progress.
@@ -319,8 +322,8 @@ pub trait Nodes {
     fn place(&self, i: usize) -> Place;
     /// Returns the measurements of a node.
     fn sample(&self, i: usize) -> NodeSample;
-    /// Returns the part of a node's blocks and WAL that is of InitPlans and subplans that it called. Zero unless its
-    /// sample says that it used more than hits.
+    /// Returns the part of a node's blocks and WAL that is of InitPlans and subplans that it called. Zero
+    /// unless its sample says that it used more than hits.
     fn called(&self, i: usize) -> Called;
     /// Returns which node made the last call of an InitPlan or a subplan.
     fn last_caller(&self, i: usize) -> Caller;
@@ -341,8 +344,8 @@ pub trait Nodes {
         let sample = self.sample(i);
         (sample.buffers.shared_dirtied, sample.wal)
     }
-    /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample, because it is large, and is
-    /// written once to where it stays.
+    /// Returns what PostgreSQL knows of a node that has instrumentation. It is not part of the sample,
+    /// because it is large, and is written once to where it stays.
     fn facts(&self, i: usize) -> NodeFacts;
     /// Returns the same, if all of it is in a few sums.
     fn simple_facts(&self, i: usize) -> Option<SimpleFacts> {

@@ -13,8 +13,8 @@ pub const MAX_NODES: usize = 8;
 pub struct Shape {
     /// Milliseconds per tick of the clock; 0 if no call is timed.
     pub(super) tick_ms: f64,
-    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0. The highest bit says that only core measures
-    /// the node. So two numbers are enough to compare shapes.
+    /// A byte for each node, the lowest for the root: the index of the parent plus one, or 0. The highest bit
+    /// says that only core measures the node. So two numbers are enough to compare shapes.
     nodes: u64,
 }
 
@@ -22,9 +22,10 @@ pub struct Shape {
 const BY_CORE: u64 = 0x80;
 
 impl Shape {
-    /// Returns the shape of a plan, from the places of its nodes and whether only core measures them. A tick has `tick_ns` nanoseconds;
-    /// 0 means that no call is timed. Returns `None` if executions of the plan cannot be summed up as counts: it has too many nodes, or
-    /// one that is no input of its parent, or that runs inside a sibling's time.
+    /// Returns the shape of a plan, from the places of its nodes and whether only core measures them. A tick
+    /// has `tick_ns` nanoseconds; 0 means that no call is timed. Returns `None` if executions of the plan
+    /// cannot be summed up as counts: it has too many nodes, or one that is no input of its parent, or that
+    /// runs inside a sibling's time.
     pub fn new(nodes: impl ExactSizeIterator<Item = (Place, bool)>, tick_ns: f64) -> Option<Shape> {
         let mut shape = Shape {
             tick_ms: tick_ns / NS_PER_MS,

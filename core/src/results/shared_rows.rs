@@ -1,5 +1,6 @@
-//! Below a Gather, the planner's estimate of a partial node is for one of the processes that share its rows. It is made
-//! comparable with the rows of all of them, no matter how many processes were planned and how many ran.
+//! Below a Gather, the planner's estimate of a partial node is for one of the processes that share its rows.
+//! It is made comparable with the rows of all of them, no matter how many processes were planned and how many
+//! ran.
 
 use super::node::add_to_parents;
 use crate::model::NodeStats;
@@ -11,12 +12,14 @@ pub enum Sharing {
     Gather(f64),
     /// A scan or join whose rows the processes share.
     Shared,
-    /// The same for an Append. The planner divides the rows of each input by a number of its own, at most that of the Gather.
+    /// The same for an Append. The planner divides the rows of each input by a number of its own, at most
+    /// that of the Gather.
     SharedAppend,
-    /// An Append of which each process runs all inputs. Those whose rows are shared are divided in the same way.
+    /// An Append of which each process runs all inputs. Those whose rows are shared are divided in the same
+    /// way.
     Append,
-    /// It makes one row of several: an aggregate, for example. If the processes share its input, the number of its rows
-    /// depends on how many there are.
+    /// It makes one row of several: an aggregate, for example. If the processes share its input, the number
+    /// of its rows depends on how many there are.
     Grouping,
     /// Any other node. Processes share its rows if they share those of an input.
     Plain,
@@ -54,7 +57,8 @@ struct Above {
     has_append: bool,
 }
 
-/// Returns the divisor of the planner's estimates below a Gather with so many workers (`get_parallel_divisor` in costsize.c).
+/// Returns the divisor of the planner's estimates below a Gather with so many workers (`get_parallel_divisor`
+/// in costsize.c).
 pub fn parallel_divisor(workers: i32, leader_participates: bool) -> f64 {
     let leader = if leader_participates {
         1.0 - 0.3 * f64::from(workers)
@@ -64,8 +68,8 @@ pub fn parallel_divisor(workers: i32, leader_participates: bool) -> f64 {
     (f64::from(workers) + leader.max(0.0)).max(1.0)
 }
 
-/// Makes the estimates of the nodes whose rows processes share comparable with the rows of all processes. Returns `None` if there
-/// is no memory.
+/// Makes the estimates of the nodes whose rows processes share comparable with the rows of all processes.
+/// Returns `None` if there is no memory.
 ///
 /// If the planner's number for all processes is not known exactly, any number in its range counts as right.
 pub fn scale_shared_estimates(shares: &[Share], stats: &mut [NodeStats]) -> Option<()> {
@@ -106,8 +110,8 @@ pub fn scale_shared_estimates(shares: &[Share], stats: &mut [NodeStats]) -> Opti
         };
         let expected = all_processes.max(one_process);
         node.estimate.set_expected_rows(expected, starts);
-        // A Gather returns the rows of its input, and so does a sort above it. The planner's own number for them is that of
-        // the planned workers.
+        // A Gather returns the rows of its input, and so does a sort above it. The planner's own number for
+        // them is that of the planned workers.
         let mut reader = share.input_of.filter(|reader| *reader == above.gather);
         while let Some(at) = reader {
             let Some(node) = stats.get_mut(at) else { break };
@@ -157,7 +161,8 @@ mod tests {
     use super::*;
     use crate::model::{Estimate, Estimates};
 
-    /// A node: the index of its reader, its kind, its starts, the planner's rows per start, and its actual rows.
+    /// A node: the index of its reader, its kind, its starts, the planner's rows per start, and its actual
+    /// rows.
     type Node = (Option<usize>, Sharing, u64, f64, u64);
 
     /// Returns how many rows the planner expected of each node.

@@ -99,7 +99,8 @@ fn both_functions_agree_on_estimates_that_fit() {
     assert!(time(&direct[1]).error_ms > 0.0);
 }
 
-/// A bitmap heap scan: core measures the index scan below it, whose blocks were also charged to the heap scan.
+/// A bitmap heap scan: core measures the index scan below it, whose blocks were also charged to the heap
+/// scan.
 #[test]
 fn both_functions_agree_on_nodes_that_core_measures() {
     let mut plan = Plan {

@@ -11,12 +11,13 @@ const SAMPLES: u64 = 16;
 /// The number of rounds. The process may be interrupted in some of them.
 const ROUNDS: u64 = 4;
 
-/// Returns the cost of a sample without its clock readings, in nanoseconds. `clock` returns nanoseconds. The result is at least the usual
-/// cost, because a sample is faster in this tight loop than in a statement. On a slow machine or under an emulator, the measured cost is
-/// higher.
+/// Returns the cost of a sample without its clock readings, in nanoseconds. `clock` returns nanoseconds. The
+/// result is at least the usual cost, because a sample is faster in this tight loop than in a statement. On a
+/// slow machine or under an emulator, the measured cost is higher.
 ///
-/// A backend does this once, and takes the result off each time that contains samples. So it is the least mean of some rounds: a process
-/// that another one interrupts would take milliseconds for the cost of a sample.
+/// A backend does this once, and takes the result off each time that contains samples. So it is the least
+/// mean of some rounds: a process that another one interrupts would take milliseconds for the cost of a
+/// sample.
 pub fn measure_bookkeeping(random: &mut impl RngCore, mut clock: impl FnMut() -> u64) -> f64 {
     let config = Config::new(128, 1.0, 0.0, 10.0, BOOKKEEPING_NS, 0.0);
     let mut timer = NodeTimer::default();
@@ -52,8 +53,8 @@ mod tests {
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoroshiro128PlusPlus;
 
-    /// Returns the cost on a machine where a round takes `round_ns`, and where the process is interrupted for 10 ms in each of the rounds
-    /// `interrupted`.
+    /// Returns the cost on a machine where a round takes `round_ns`, and where the process is interrupted for
+    /// 10 ms in each of the rounds `interrupted`.
     fn measured(round_ns: u64, interrupted: &[u64]) -> f64 {
         let (mut now, mut readings) = (0, 0);
         measure_bookkeeping(&mut Xoroshiro128PlusPlus::seed_from_u64(1), || {

@@ -3,10 +3,12 @@
 /// The timer may cost this share of the time that it measures. The gaps are adapted to this.
 pub(super) const TIMER_SHARE: f64 = 0.005;
 
-/// The default cost of a sample without its two readings, in nanoseconds: the sums, the next gap, a mispredicted branch.
+/// The default cost of a sample without its two readings, in nanoseconds: the sums, the next gap, a
+/// mispredicted branch.
 pub const BOOKKEEPING_NS: f64 = 40.0;
 
-/// A call is long if it takes this many times as long as calls of which every one is timed, however imprecise their time is.
+/// A call is long if it takes this many times as long as calls of which every one is timed, however imprecise
+/// their time is.
 pub(super) const LONG_FACTOR: f64 = 4.0;
 
 /// A difference of this many steps of a coarse clock cannot be an artefact of its steps.
@@ -25,20 +27,21 @@ pub struct Config {
     pub reading: f64,
     /// What a reading inside a call adds to it, in ticks: the reading, and half of a sample's bookkeeping.
     pub nested_reading: f64,
-    /// If calls take at least this many ticks, every call is timed, because the timer then costs less than its share: until the time is
-    /// precise.
+    /// If calls take at least this many ticks, every call is timed, because the timer then costs less than
+    /// its share: until the time is precise.
     pub affordable: f64,
-    /// The ticks from which a call is long. This is also the minimal time between the last reading before a call and a
-    /// reading that proves that the call is long.
+    /// The ticks from which a call is long. This is also the minimal time between the last reading before a
+    /// call and a reading that proves that the call is long.
     pub long: f64,
     /// The step of a coarse clock, or 0 for a fine one.
     pub step: f64,
 }
 
 impl Config {
-    /// Returns the configuration for a clock of `ns_per_tick`. A reading costs `reading_ns`, and a sample costs
-    /// `bookkeeping_ns` besides its readings. The clock moves in steps of `resolution_ns`: a single step of a coarse clock
-    /// must not prove that a call is long. To read it in order takes as long as otherwise.
+    /// Returns the configuration for a clock of `ns_per_tick`. A reading costs `reading_ns`, and a sample
+    /// costs `bookkeeping_ns` besides its readings. The clock moves in steps of `resolution_ns`: a single
+    /// step of a coarse clock must not prove that a call is long. To read it in order takes as long as
+    /// otherwise.
     pub fn new(
         max_gap: u32,
         ns_per_tick: f64,

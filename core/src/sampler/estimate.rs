@@ -3,8 +3,8 @@
 use super::timer::NodeTimer;
 use crate::float::{at_least, at_most};
 
-/// There may be so many more calls like those that are least certain: without them, 2 of 15 estimates from three calls that chance found
-/// would lie outside of two errors.
+/// There may be so many more calls like those that are least certain: without them, 2 of 15 estimates from
+/// three calls that chance found would lie outside of two errors.
 const MISSED: f64 = 2.0;
 
 /// The estimated times of one node, in ticks.
@@ -28,8 +28,8 @@ impl NodeTimer {
         })
     }
 
-    /// Returns the estimate from all readings. `starts` is the exact number of starts, and `interrupted` is the ticks of a
-    /// last call that an error ended.
+    /// Returns the estimate from all readings. `starts` is the exact number of starts, and `interrupted` is
+    /// the ticks of a last call that an error ended.
     pub fn estimate(&self, starts: f64, interrupted: Option<u64>) -> Estimate {
         if interrupted.is_none()
             && let Some((total, startup)) = self.exact()
@@ -59,7 +59,8 @@ impl NodeTimer {
                 f64::from(self.gaps.samples.error_squared()) * share * share,
             )
         } else {
-            // No call of the rest was sampled. So its time is a guess, and the error is as large as the guess.
+            // No call of the rest was sampled. So its time is a guess, and the error is as large as the
+            // guess.
             let guess = rest * self.recent;
             (self.recent, guess * guess)
         };

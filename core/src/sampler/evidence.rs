@@ -2,8 +2,8 @@
 
 use crate::float::at_least;
 
-/// The evidence from which a node detects that a call was long. There is one for the process, because the readings of all
-/// nodes count.
+/// The evidence from which a node detects that a call was long. There is one for the process, because the
+/// readings of all nodes count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LongCallEvidence {
     /// The last reading.
@@ -17,8 +17,8 @@ pub struct LongCallEvidence {
     pub(super) usual: f64,
     /// The sum of what all beats stood for, and 1: it is never 0.
     pub(super) watched: f64,
-    /// The end of the last call whose detection was certain, and which was long enough to justify a reading in each node
-    /// above.
+    /// The end of the last call whose detection was certain, and which was long enough to justify a reading
+    /// in each node above.
     pub detected: u64,
 }
 
@@ -59,8 +59,9 @@ impl LongCallEvidence {
         (self.period, self.usual) = (0.0, 0.0);
     }
 
-    /// Returns the chance with which the beats of these times find a call of this length, on average over what they stand for, which is
-    /// half to one and a half of what is usual. A beat that came early would seem to be a certain one.
+    /// Returns the chance with which the beats of these times find a call of this length, on average over
+    /// what they stand for, which is half to one and a half of what is usual. A beat that came early would
+    /// seem to be a certain one.
     pub(super) fn usual_chance(&self, ticks: f64) -> f64 {
         let part = ticks / at_least(self.usual, 1.0);
         if part >= 1.5 {
@@ -103,7 +104,8 @@ impl LongCallEvidence {
     }
 }
 
-/// Returns whether a reading was made after `since`. A reading later than `last` was made before the clock stepped back.
+/// Returns whether a reading was made after `since`. A reading later than `last` was made before the clock
+/// stepped back.
 #[inline]
 pub(super) fn is_within(reading: u64, since: u64, last: u64) -> bool {
     reading > since && reading <= last

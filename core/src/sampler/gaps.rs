@@ -1,5 +1,5 @@
-//! What the timer of a node needs once not all calls are timed. What need not be precise takes half a word: each session's first block of
-//! shared memory has room for four nodes.
+//! What the timer of a node needs once not all calls are timed. What need not be precise takes half a word:
+//! each session's first block of shared memory has room for four nodes.
 
 use super::watch::Watch;
 
@@ -9,12 +9,12 @@ use super::watch::Watch;
 pub(super) struct Samples {
     pub(super) weight: f64,
     pub(super) ticks: f64,
-    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of different cost do
-    /// not count as noise.
+    /// Their variance: g(g-1) times half the squared difference to the previous sample, so that phases of
+    /// different cost do not count as noise.
     pub(super) variance: f32,
     pub(super) previous: f32,
-    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed, or be the only
-    /// one.
+    /// What one step of a coarse clock in one sample adds to the estimate. Such a step may have been missed,
+    /// or be the only one.
     pub(super) step: f32,
     /// The factor g(g-1)/2 of the previous sample.
     pub(super) previous_factor: f32,

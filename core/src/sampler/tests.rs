@@ -211,7 +211,8 @@ fn a_backward_step_adds_no_time_and_no_evidence() {
     assert_eq!(NodeTimer::detect(1_000_000, false, &evidence), None);
 }
 
-/// Returns a timer whose next call is not timed: it has made its first calls, of 10 ns, and has blocks of 100.
+/// Returns a timer whose next call is not timed: it has made its first calls, of 10 ns, and has blocks of
+/// 100.
 fn sampling(config: &Config, random: &mut Xoroshiro128PlusPlus) -> NodeTimer {
     let mut timer = started();
     calls(&mut timer, config, random, 50_000, 10);

@@ -1,9 +1,9 @@
 //! Writes trace files as Trace Event JSON, which Perfetto, speedscope and Chrome's own viewer open.
 //!
-//! Each process has a track. On it, an execution contains its calls, the plan's nodes, its waits and the statements that it
-//! called. A node's place inside its execution is not known, only how long it took: it begins with the node above it, or when
-//! the node before it ends. An execution during which other statements end, such as that of a cursor, has no slice of its own: it
-//! would cross theirs.
+//! Each process has a track. On it, an execution contains its calls, the plan's nodes, its waits and the
+//! statements that it called. A node's place inside its execution is not known, only how long it took: it
+//! begins with the node above it, or when the node before it ends. An execution during which other statements
+//! end, such as that of a cursor, has no slice of its own: it would cross theirs.
 
 use super::event::{Call, Event, Phase, Stat};
 use super::open::{Open, depth};

@@ -5,8 +5,8 @@
 pub enum Phase {
     /// The statement was parsed and analysed.
     Parse,
-    /// Values were bound to the parameters of a prepared statement: all that the server did for its message before it planned the
-    /// statement or started the executor.
+    /// Values were bound to the parameters of a prepared statement: all that the server did for its message
+    /// before it planned the statement or started the executor.
     Bind,
     /// It was planned.
     Plan,
@@ -258,7 +258,8 @@ pub enum Event {
         /// When.
         tim: u64,
     },
-    /// A statement of the client failed before its first call: while it was parsed and analysed, or while its values were bound.
+    /// A statement of the client failed before its first call: while it was parsed and analysed, or while its
+    /// values were bound.
     ParseError {
         /// The OID of its user.
         uid: u64,

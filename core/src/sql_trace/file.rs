@@ -1,4 +1,5 @@
-//! Reads the paths of relations' files. This runs inside system calls of the server, so nothing here allocates or panics.
+//! Reads the paths of relations' files. This runs inside system calls of the server, so nothing here
+//! allocates or panics.
 
 /// A file of a relation: `base/5/16385_vm.1` in the data directory, for example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +10,8 @@ pub struct RelationFile {
     pub database: u32,
     /// The number of the relation's files (`relfilenode`).
     pub number: u32,
-    /// The fork: 0 for the rows, 1 for the free space map, 2 for the visibility map, 3 for what an unlogged relation begins with.
+    /// The fork: 0 for the rows, 1 for the free space map, 2 for the visibility map, 3 for what an unlogged
+    /// relation begins with.
     pub fork: u8,
     /// The place of this file among the fork's files.
     pub segment: u32,
@@ -45,7 +47,8 @@ impl RelationFile {
             file.tablespace = PG_DEFAULT;
             return Some(file);
         }
-        // The folder of a tablespace has no fixed name, but one in it is named after the version of the catalog.
+        // The folder of a tablespace has no fixed name, but one in it is named after the version of the
+        // catalog.
         folder.starts_with(b"PG_").then_some(file)
     }
 

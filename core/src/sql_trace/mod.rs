@@ -21,5 +21,6 @@ pub mod writer;
 /// The version of the format. A reader ignores lines and fields that it does not know.
 pub const VERSION: u64 = 2;
 
-/// The most cursors that a session remembers. After that, cursors get new numbers, and lines with the old ones do not come any more.
+/// The most cursors that a session remembers. After that, cursors get new numbers, and lines with the old
+/// ones do not come any more.
 pub const MAX_CURSORS: usize = 5_000;

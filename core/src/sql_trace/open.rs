@@ -24,8 +24,8 @@ struct Execution {
     elapsed_us: u64,
 }
 
-/// The executions in progress, by their cursors. The calls of a cursor that one statement opens and another one reads or closes are
-/// nested in different numbers of calls. All of them belong to the execution.
+/// The executions in progress, by their cursors. The calls of a cursor that one statement opens and another
+/// one reads or closes are nested in different numbers of calls. All of them belong to the execution.
 #[derive(Debug, Default)]
 pub struct Open {
     of: FxHashMap<u64, Vec<Execution>>,
@@ -33,13 +33,15 @@ pub struct Open {
 }
 
 impl Open {
-    /// Returns in how many calls the cursor's execution began of which a line in `dep` calls tells. Without one, that is `dep`.
+    /// Returns in how many calls the cursor's execution began of which a line in `dep` calls tells. Without
+    /// one, that is `dep`.
     pub fn level(&self, cursor: u64, dep: u64) -> u64 {
         let open = self.of.get(&cursor).map_or(&[][..], |open| open);
         self.place(cursor, dep).map_or(dep, |at| open[at].dep)
     }
 
-    /// Returns in how many calls the execution of a call began. What comes before an execution has its own level.
+    /// Returns in how many calls the execution of a call began. What comes before an execution has its own
+    /// level.
     pub fn level_of(&self, phase: Phase, call: &Call) -> u64 {
         match phase {
             Phase::Fetch | Phase::Finish | Phase::Close => self.level(call.cursor, call.dep),

@@ -1,7 +1,7 @@
 //! Reads the lines of a trace file.
 //!
-//! A process may have been killed while it wrote the last line, and other programs may have changed the file. So a line that
-//! cannot be read is skipped, and counted.
+//! A process may have been killed while it wrote the last line, and other programs may have changed the file.
+//! So a line that cannot be read is skipped, and counted.
 
 use super::MAX_CURSORS;
 use super::event::{Call, Cursor, Event, Header, Phase, PlannedNode, Stat, Wait, WaitObject};
@@ -204,7 +204,8 @@ fn node(fields: &Fields) -> Option<PlannedNode> {
     })
 }
 
-/// Reads what a node did. The node itself is in an earlier line, or, in version 1 of the format, in the same one.
+/// Reads what a node did. The node itself is in an earlier line, or, in version 1 of the format, in the same
+/// one.
 fn stat(cursor: u64, fields: &Fields) -> Option<Stat> {
     let gets = fields.number("cr");
     let measured = |key| match gets {
@@ -241,8 +242,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads a line with the character that ends it, if it has one. What a node did is returned with the node, so a line that only
-    /// describes a node is not.
+    /// Reads a line with the character that ends it, if it has one. What a node did is returned with the
+    /// node, so a line that only describes a node is not.
     pub fn read(&mut self, line: &[u8]) -> Option<Event> {
         let Some(line) = line.strip_suffix(b"\n") else {
             self.is_cut |= !line.is_empty();
@@ -389,7 +390,8 @@ mod tests {
         assert!(reader.bytes() > 0);
     }
 
-    /// A long file has more nodes than may be kept. Those of statements that have got other numbers are forgotten.
+    /// A long file has more nodes than may be kept. Those of statements that have got other numbers are
+    /// forgotten.
     #[test]
     fn nodes_of_old_cursors_are_forgotten() {
         let mut reader = Reader::default();

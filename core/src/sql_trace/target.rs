@@ -121,7 +121,8 @@ fn high(bytes: &[u8; 16], bits: u8) -> u128 {
     u128::from_be_bytes(*bytes).checked_shr(dropped).unwrap_or(0)
 }
 
-/// What is traced, and until when. A condition that is 0 (or none) holds for every session. Zero bytes are a place without a target.
+/// What is traced, and until when. A condition that is 0 (or none) holds for every session. Zero bytes are a
+/// place without a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Target {

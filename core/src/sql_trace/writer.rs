@@ -156,7 +156,8 @@ impl Line<'_> {
         }
     }
 
-    /// Adds a number. The digits go to their places at once: to collect them elsewhere and to copy them takes longer.
+    /// Adds a number. The digits go to their places at once: to collect them elsewhere and to copy them takes
+    /// longer.
     #[inline]
     fn push_number(&mut self, number: u64) {
         if number < 10 {

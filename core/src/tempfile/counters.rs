@@ -1,8 +1,8 @@
 //! Counters of requests per database and kind, for memory that many processes share.
 //!
-//! The counters are atomic, and there are no locks. A request takes microseconds and is counted as soon as it ends, so none
-//! is lost when its process dies. A fixed number of databases have separate counters. Further databases share one set, so
-//! that totals are right. Zeroed memory is a valid, empty area.
+//! The counters are atomic, and there are no locks. A request takes microseconds and is counted as soon as it
+//! ends, so none is lost when its process dies. A fixed number of databases have separate counters. Further
+//! databases share one set, so that totals are right. Zeroed memory is a valid, empty area.
 
 use super::{KINDS, RequestTimes, Requests};
 use crate::histogram::SharedCounts;
@@ -92,7 +92,8 @@ impl Cell {
 }
 
 impl Database {
-    /// Returns the counters of a kind by its index. For an invalid index, returns the counters of the first kind.
+    /// Returns the counters of a kind by its index. For an invalid index, returns the counters of the first
+    /// kind.
     #[inline(always)]
     pub fn cell(&self, kind: usize) -> &Cell {
         // This is called inside system calls, so it must not panic.
@@ -116,7 +117,8 @@ impl Database {
 }
 
 impl<const N: usize> Area<N> {
-    /// Returns the counters of a database. If it has none, it gets free ones. If none are free, it uses the shared ones.
+    /// Returns the counters of a database. If it has none, it gets free ones. If none are free, it uses the
+    /// shared ones.
     pub fn of(&self, oid: u32) -> &Database {
         if oid == OTHERS {
             return &self.others;

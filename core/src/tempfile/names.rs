@@ -18,8 +18,8 @@ pub struct TempName {
     pub is_set: bool,
 }
 
-/// Parses `pgsql_tmp<pid>.<n>`, the same with `.fileset`, and `t<backend>_<relation>`, which may be followed by a fork and
-/// a segment.
+/// Parses `pgsql_tmp<pid>.<n>`, the same with `.fileset`, and `t<backend>_<relation>`, which may be followed
+/// by a fork and a segment.
 pub fn parse(name: &str) -> Option<TempName> {
     if let Some(rest) = name.strip_prefix("pgsql_tmp") {
         let (pid, rest) = rest.split_once('.')?;

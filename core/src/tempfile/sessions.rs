@@ -1,7 +1,8 @@
-//! How long each session's running statement has waited for temporary files, for memory that many processes share.
+//! How long each session's running statement has waited for temporary files, for memory that many processes
+//! share.
 //!
-//! The session and its parallel workers add to one slot. A statement begins with the first request that belongs to it: then the
-//! sum so far is remembered, and not counted any more.
+//! The session and its parallel workers add to one slot. A statement begins with the first request that
+//! belongs to it: then the sum so far is remembered, and not counted any more.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 

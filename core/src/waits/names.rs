@@ -1,5 +1,6 @@
-//! The names of events whose numbers are good for one run of the server only: those of extensions. PostgreSQL gives them numbers in the order
-//! in which the extensions ask. What is stored has another number instead, which follows from the name.
+//! The names of events whose numbers are good for one run of the server only: those of extensions. PostgreSQL
+//! gives them numbers in the order in which the extensions ask. What is stored has another number instead,
+//! which follows from the name.
 
 use super::{CLASS, Event};
 use rustc_hash::FxHasher;
@@ -35,7 +36,8 @@ struct Entry {
     name: [AtomicU64; WORDS],
 }
 
-/// The names of up to `N` such events, for memory that many processes share. Names are only added. Zero bytes are an empty list.
+/// The names of up to `N` such events, for memory that many processes share. Names are only added. Zero bytes
+/// are an empty list.
 pub struct Names<const N: usize>([Entry; N]);
 
 impl<const N: usize> Default for Names<N> {

@@ -14,7 +14,8 @@ pub type RunWaits = PlanWaits<EVENTS_OF_A_RUN>;
 /// The waits of a node for an event, of one execution or summed over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWaits {
-    /// The node's index in the plan; [`EventWaits::OUTSIDE`] for what a statement waited outside of its nodes.
+    /// The node's index in the plan; [`EventWaits::OUTSIDE`] for what a statement waited outside of its
+    /// nodes.
     pub node: u32,
     /// The event; 0 for the sum of several.
     pub event: Event,
@@ -51,13 +52,16 @@ impl EventWaits {
     }
 }
 
-/// The waits of a plan's nodes, and of its statement outside of them, for at most `N` pairs of a node and an event.
+/// The waits of a plan's nodes, and of its statement outside of them, for at most `N` pairs of a node and an
+/// event.
 ///
-/// If there are more pairs, those with the largest sums are kept, also if each single wait is short. For that, a pair that got its
-/// place late ranks as if it had waited before for as long as the pair that gave way (the algorithm "space-saving"). What it waited
-/// before is one of the other waits, so all sums are right.
+/// If there are more pairs, those with the largest sums are kept, also if each single wait is short. For
+/// that, a pair that got its place late ranks as if it had waited before for as long as the pair that gave
+/// way (the algorithm "space-saving"). What it waited before is one of the other waits, so all sums are
+/// right.
 ///
-/// [`PlanWaits::add`], [`PlanWaits::clear`] and what they call cannot panic, because they are called inside system calls.
+/// [`PlanWaits::add`], [`PlanWaits::clear`] and what they call cannot panic, because they are called inside
+/// system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "[EventWaits; N]: Serialize, [u64; N]: Serialize",
@@ -67,7 +71,8 @@ pub struct PlanWaits<const N: usize = EVENTS> {
     events: [EventWaits; N],
     /// The nanoseconds that each pair had in rank when it got its place.
     ranked_ns: [u64; N],
-    /// How many of these places are in use. All others are zero, and so are the fields below if none is in use.
+    /// How many of these places are in use. All others are zero, and so are the fields below if none is in
+    /// use.
     used: u32,
     /// All other events.
     other: EventWaits,
@@ -105,8 +110,9 @@ impl<const N: usize> PlanWaits<N> {
         }
     }
 
-    /// Adds waits. If there is no place for them, they join the other ones, or the lowest ranking ones do. Returns the sum of this
-    /// node and event, which stays in its place until waits of another node or event are added; `None` if it has no place.
+    /// Adds waits. If there is no place for them, they join the other ones, or the lowest ranking ones do.
+    /// Returns the sum of this node and event, which stays in its place until waits of another node or event
+    /// are added; `None` if it has no place.
     #[inline(always)]
     pub fn add(&mut self, waits: EventWaits) -> Option<&mut EventWaits> {
         match self.place(&waits) {
@@ -157,8 +163,8 @@ impl<const N: usize> PlanWaits<N> {
         Some(kept)
     }
 
-    /// Notes that the statement's own process waited while the statement ran, and whether it waited for the client. The waits must
-    /// have been added before.
+    /// Notes that the statement's own process waited while the statement ran, and whether it waited for the
+    /// client. The waits must have been added before.
     #[inline(always)]
     pub fn add_run(&mut self, waits: &EventWaits, for_client: bool) {
         self.run_ns = self.run_ns.wrapping_add(waits.ns);
@@ -195,7 +201,8 @@ impl<const N: usize> PlanWaits<N> {
         if other.is_empty() {
             return;
         }
-        // First those that have a place here: none of them is to give way to the others. Mostly these are all, or all but one.
+        // First those that have a place here: none of them is to give way to the others. Mostly these are
+        // all, or all but one.
         let (mut missing, mut count) = (None, 0);
         for waits in other.kept() {
             match self.place(waits).and_then(|at| self.events.get_mut(at)) {
@@ -234,8 +241,8 @@ impl<const N: usize> PlanWaits<N> {
         self.merge_missing(missing);
     }
 
-    /// Adds waits that have no place here. Each is that of a whole execution, so the smaller ones are no reason to give one of them a
-    /// place.
+    /// Adds waits that have no place here. Each is that of a whole execution, so the smaller ones are no
+    /// reason to give one of them a place.
     #[inline(always)]
     fn merge_missing(&mut self, largest_first: &[EventWaits]) {
         self.missed_ns = self

@@ -1,7 +1,8 @@
 //! The waits of one process. Only that process writes them, and any process may read them.
 //!
-//! Each number is read and written as one word, so each is right by itself. A reader may see a wait in the histogram and not
-//! yet in the sum of times. The writer never waits for a reader, nor a reader for the writer: it may be stopped at any point.
+//! Each number is read and written as one word, so each is right by itself. A reader may see a wait in the
+//! histogram and not yet in the sum of times. The writer never waits for a reader, nor a reader for the
+//! writer: it may be stopped at any point.
 
 use super::{Event, WaitTimes, Waits};
 use crate::histogram::SharedCounts;
@@ -19,8 +20,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts a wait. If it is the rest of a wait that is already counted, `before` is how long that took so far: then the
-    /// two become one. Only the process that owns the counters may call this.
+    /// Counts a wait. If it is the rest of a wait that is already counted, `before` is how long that took so
+    /// far: then the two become one. Only the process that owns the counters may call this.
     #[inline(always)]
     pub fn add(&self, ns: u64, before: Option<u64>) {
         let whole = match before {
@@ -61,8 +62,8 @@ impl Counters {
     }
 }
 
-/// The waits of one process, for at most `N` events. All other events share one set of counters. Zeroed memory is a slot that
-/// was never used.
+/// The waits of one process, for at most `N` events. All other events share one set of counters. Zeroed
+/// memory is a slot that was never used.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Slot<const N: usize> {
@@ -73,8 +74,8 @@ pub struct Slot<const N: usize> {
 }
 
 impl<const N: usize> Slot<N> {
-    /// Returns the counters of an event. If all are in use, returns those of all other events. Only the process that owns the
-    /// slot may call this. It cannot panic, because it is called inside system calls.
+    /// Returns the counters of an event. If all are in use, returns those of all other events. Only the
+    /// process that owns the slot may call this. It cannot panic, because it is called inside system calls.
     #[inline(always)]
     pub fn counters(&self, event: Event) -> &Counters {
         let mut at = place(u64::from(event), N);

@@ -10,7 +10,8 @@ pub const BACKEND_TYPES: usize = 32;
 /// How often a reader tries again because the waits of a process were moved meanwhile.
 const TRIES: usize = 10;
 
-/// Sums of at most `M` events of types of processes. All other events of a type share one sum. Zeroed memory is empty.
+/// Sums of at most `M` events of types of processes. All other events of a type share one sum. Zeroed memory
+/// is empty.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Sums<const M: usize> {
@@ -45,8 +46,8 @@ impl<const M: usize> Sums<M> {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns the sum for an event of a type of processes. If all are in use, returns that of all other events. It cannot
-    /// panic, because it is called inside system calls.
+    /// Returns the sum for an event of a type of processes. If all are in use, returns that of all other
+    /// events. It cannot panic, because it is called inside system calls.
     fn of(&self, backend_type: u32, event: Event) -> &Counters {
         let other = &self.others[backend_type as usize % BACKEND_TYPES];
         if event == 0 {
@@ -67,7 +68,8 @@ impl<const M: usize> Sums<M> {
         other
     }
 
-    /// Returns the waits of the ended processes, by type and event. The event 0 stands for all that have no sum of their own.
+    /// Returns the waits of the ended processes, by type and event. The event 0 stands for all that have no
+    /// sum of their own.
     fn ended(&self) -> impl Iterator<Item = ((u32, Event), Waits)> + '_ {
         let own = self.keys.iter().zip(&self.sums).map(|(key, sum)| {
             let key = key.load(Ordering::Relaxed);
@@ -77,11 +79,12 @@ impl<const M: usize> Sums<M> {
         own.chain(others).map(|(key, sum)| (key, sum.copy()))
     }
 
-    /// Returns the waits of all processes, those that have ended included, by type and event. The event 0 stands for all that
-    /// have no counters of their own.
+    /// Returns the waits of all processes, those that have ended included, by type and event. The event 0
+    /// stands for all that have no counters of their own.
     ///
-    /// A new process moves what the one before it counted in the same slot. If that happens meanwhile, this reads again, but
-    /// not for ever: a process may be stopped at that point. Then the waits of one process may be missing or count twice.
+    /// A new process moves what the one before it counted in the same slot. If that happens meanwhile, this
+    /// reads again, but not for ever: a process may be stopped at that point. Then the waits of one process
+    /// may be missing or count twice.
     pub fn total<const N: usize>(&self, slots: &[Slot<N>]) -> BTreeMap<(u32, Event), Waits> {
         self.total_within(slots, TRIES)
     }

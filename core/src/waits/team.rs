@@ -36,7 +36,8 @@ impl Shared {
     }
 }
 
-/// The waits of the workers of one statement. Nodes are identified as the statement's processes agree. Zeroed memory is empty.
+/// The waits of the workers of one statement. Nodes are identified as the statement's processes agree. Zeroed
+/// memory is empty.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct TeamWaits {

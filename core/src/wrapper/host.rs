@@ -17,8 +17,8 @@ pub struct Sampling<'a, R> {
 
 /// What a wrapper needs: an executor, its counters, a clock, and the state of its nodes.
 ///
-/// In the methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`Scope`]: `BEFORE` is what the node's
-/// caller can move, `AFTER` what the node itself can move.
+/// In the methods, `TIMED` is a [`Timed`], `ACCOUNTING` an [`Accounting`], and `SCOPE` a [`Scope`]: `BEFORE`
+/// is what the node's caller can move, `AFTER` what the node itself can move.
 pub trait Host {
     /// A call of a node.
     type Call: Copy;
@@ -42,8 +42,8 @@ pub trait Host {
 
     /// Returns whether counters of the scope have changed since the last charge, or whether there is a mark.
     fn have_counters_moved<const SCOPE: u8>(&self) -> bool;
-    /// Leaves a mark that the clock was read inside a call that began after the reading `before`. If there is a mark, that
-    /// one stays.
+    /// Leaves a mark that the clock was read inside a call that began after the reading `before`. If there is
+    /// a mark, that one stays.
     fn mark(&mut self, before: u64);
     /// Removes the mark. If a beat left one, reads the clock.
     fn remove_mark(&mut self);
@@ -51,8 +51,8 @@ pub trait Host {
     fn last_reading_before_mark(&self) -> u64;
     /// Returns how many blocks were read so far, including those of work files.
     fn blocks_read(&self) -> i64;
-    /// Adds the increase of the counters since the last charge to an account, if there is any. Returns true if that includes I/O or
-    /// many buffers.
+    /// Adds the increase of the counters since the last charge to an account, if there is any. Returns true
+    /// if that includes I/O or many buffers.
     fn charge(&mut self, account: Self::Account) -> bool;
     /// Returns the account of the running node.
     fn running_account(&self) -> Self::Account;
@@ -72,8 +72,8 @@ pub trait Host {
     /// Adds all that was charged since [`Host::keep_last_charged`] to what the subplan's caller called.
     fn charge_caller_since_kept(&mut self, node: Self::Node);
 
-    /// Keeps what the node's call returned. This is enough to count the rows of a node whose caller reads each start to its
-    /// end: its calls minus the one that ended each start.
+    /// Keeps what the node's call returned. This is enough to count the rows of a node whose caller reads
+    /// each start to its end: its calls minus the one that ended each start.
     fn keep_last(&mut self, node: Self::Node, row: Self::Row);
     /// Counts a row of the node.
     fn add_row(&mut self, node: Self::Node);
@@ -81,8 +81,8 @@ pub trait Host {
     fn has_begun(&self, node: Self::Node) -> bool;
     /// Notes that the node was called.
     fn set_begun(&mut self, node: Self::Node);
-    /// Returns the last clock reading before the node's current call. For a leaf and a fused scan, it is known only while a
-    /// call is timed or finished out of line.
+    /// Returns the last clock reading before the node's current call. For a leaf and a fused scan, it is
+    /// known only while a call is timed or finished out of line.
     fn before(&self, node: Self::Node) -> u64;
     /// Stores the last clock reading before a call.
     fn set_before(&mut self, node: Self::Node, reading: u64);
@@ -92,8 +92,8 @@ pub trait Host {
     fn count_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
     /// Does the same for one of the node's first calls.
     fn list_in_histogram(&mut self, node: Self::Node, ticks: i64, did_read: bool);
-    /// Notes how many blocks a call that stands for others got that are in a buffer. It is called before the call is charged, if it read no
-    /// block.
+    /// Notes how many blocks a call that stands for others got that are in a buffer. It is called before the
+    /// call is charged, if it read no block.
     fn note_hits(&mut self, _node: Self::Node, _ticks: i64) {}
     /// Returns whether the timed call in progress is one of the node's first ones, all of which are timed.
     fn is_beginning(&self, node: Self::Node) -> bool;
@@ -108,7 +108,8 @@ pub trait Host {
     fn readings(&self) -> u64;
     /// Sets the number of readings.
     fn set_readings(&mut self, readings: u64);
-    /// Reads the clock and remembers the reading, which is not counted. If `IN_ORDER`, reads it after all that was executed before.
+    /// Reads the clock and remembers the reading, which is not counted. If `IN_ORDER`, reads it after all
+    /// that was executed before.
     fn read_clock<const IN_ORDER: bool>(&mut self) -> u64;
     /// Reads the clock, remembers the reading, and counts it.
     fn read_and_count(&mut self) -> u64;

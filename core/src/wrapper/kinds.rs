@@ -8,14 +8,17 @@ pub enum Accounting {
     None,
     /// For the scan below a [`Accounting::FusedAggregate`]: see [`scan`].
     FusedScan,
-    /// As [`Accounting::Switch`], for a node that calls no other node, neither as an input nor in an expression.
+    /// As [`Accounting::Switch`], for a node that calls no other node, neither as an input nor in an
+    /// expression.
     Leaf,
-    /// For most nodes: each call makes the node's account the running one. At its end, the caller's account becomes the
-    /// running one again.
+    /// For most nodes: each call makes the node's account the running one. At its end, the caller's account
+    /// becomes the running one again.
     Switch,
-    /// For the root of an InitPlan or subplan: what it used is also added to what the node called that calls it.
+    /// For the root of an InitPlan or subplan: what it used is also added to what the node called that calls
+    /// it.
     SubplanRoot,
-    /// For a plain aggregate that only counts or sums what the scan below it returns: it uses the scan's account.
+    /// For a plain aggregate that only counts or sums what the scan below it returns: it uses the scan's
+    /// account.
     FusedAggregate,
 }
 
@@ -56,8 +59,9 @@ pub(super) mod mode {
 pub enum Scope {
     /// All counters: in a statement that writes or uses temporary tables.
     All,
-    /// Shared buffers and work files: in a statement that only reads, and reads no temporary table. There, a buffer is
-    /// written only when another is read, and WAL (pruning, hint bits) is written only when a buffer is hit or dirtied.
+    /// Shared buffers and work files: in a statement that only reads, and reads no temporary table. There, a
+    /// buffer is written only when another is read, and WAL (pruning, hint bits) is written only when a
+    /// buffer is hit or dirtied.
     Reads,
     /// Shared buffers: for code of such a statement that uses no work files.
     Shared,

@@ -5,7 +5,8 @@ use super::kinds::mode::*;
 use super::kinds::scope::*;
 use super::kinds::{Accounting, Scope, Timed};
 
-/// Returns whether such a wrapper counts calls instead of rows, if the node's caller reads each start to its end.
+/// Returns whether such a wrapper counts calls instead of rows, if the node's caller reads each start to its
+/// end.
 pub fn counts_calls(timed: Timed, accounting: Accounting) -> bool {
     match accounting {
         Accounting::Leaf | Accounting::Switch => timed == Timed::Sampled,
@@ -14,8 +15,9 @@ pub fn counts_calls(timed: Timed, accounting: Accounting) -> bool {
     }
 }
 
-/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move those of `after`.
-/// `is_drained` says that the caller reads each start of the node to its end, and calls nothing else meanwhile.
+/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move
+/// those of `after`. `is_drained` says that the caller reads each start of the node to its end, and calls
+/// nothing else meanwhile.
 pub fn method<H: Host>(
     timed: Timed,
     accounting: Accounting,
@@ -42,7 +44,8 @@ pub fn method<H: Host>(
 /// Returns a wrapper that checks all counters that can move in the statement.
 fn plain_method<H: Host, const TIMED: u8>(accounting: Accounting, scope: Scope) -> H::Method {
     match accounting {
-        // The end of every call must be timed, so a fused scan gets the usual wrapper. The fused aggregate charges for it.
+        // The end of every call must be timed, so a fused scan gets the usual wrapper. The fused aggregate
+        // charges for it.
         Accounting::None | Accounting::FusedScan => H::call_method::<TIMED, NONE, ALL, ALL, false>(),
         Accounting::Leaf | Accounting::Switch if scope == Scope::All => {
             H::call_method::<TIMED, SWITCH, ALL, ALL, false>()

@@ -137,7 +137,8 @@ impl<T> Deref for LoomRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the caller of `read` ensures that nobody writes the value as long as this lives. Loom checks it.
+        // SAFETY: the caller of `read` ensures that nobody writes the value as long as this lives. Loom
+        // checks it.
         unsafe { self.0.deref() }
     }
 }
@@ -146,14 +147,16 @@ impl<T> Deref for LoomMut<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom checks it.
+        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom
+        // checks it.
         unsafe { self.0.deref() }
     }
 }
 
 impl<T> DerefMut for LoomMut<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom checks it.
+        // SAFETY: the caller of `write` ensures that nobody else uses the value as long as this lives. Loom
+        // checks it.
         unsafe { self.0.deref() }
     }
 }

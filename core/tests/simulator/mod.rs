@@ -1,5 +1,6 @@
-//! A simulated backend: plans whose nodes take known times and touch known blocks. Each call goes through the wrapper that
-//! the extension runs, [`rowsource_core::wrapper`], built on this backend instead of PostgreSQL's executor.
+//! A simulated backend: plans whose nodes take known times and touch known blocks. Each call goes through the
+//! wrapper that the extension runs, [`rowsource_core::wrapper`], built on this backend instead of
+//! PostgreSQL's executor.
 //!
 //! Time is in simulated nanoseconds. A node's own work, stalls, clock readings and the bookkeeping after a
 //! reading take time; the last two are not part of a node's true time. The heart that makes beats runs on
@@ -15,7 +16,8 @@ use rowsource_core::beat::{Beats, Pulse, Session, Wish};
 use rowsource_core::sampler::{BOOKKEEPING_NS, Config, Estimate, EveryCall, LongCallEvidence, NodeTimer};
 use rowsource_core::wrapper::{self, Accounting, Scope, Timed};
 
-/// The body of a node, run at each call: it takes time with [`Run::work`] and calls children with [`Run::call`].
+/// The body of a node, run at each call: it takes time with [`Run::work`] and calls children with
+/// [`Run::call`].
 pub type Body = Box<dyn Fn(&mut Run, usize)>;
 
 /// A compiled wrapper. Returns whether the node returned a row.
@@ -232,8 +234,8 @@ impl<'a> Run<'a> {
         self.wrap_with(i, timed, accounting, [scope; 2], false);
     }
 
-    /// Chooses the wrapper of a node, whose caller can move the counters of the first scope, and which can itself move those
-    /// of the second.
+    /// Chooses the wrapper of a node, whose caller can move the counters of the first scope, and which can
+    /// itself move those of the second.
     pub fn wrap_with(
         &mut self,
         i: usize,
@@ -248,7 +250,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Links each node to its parent, whose account is that of its caller. Needed only if the test checks blocks.
+    /// Links each node to its parent, whose account is that of its caller. Needed only if the test checks
+    /// blocks.
     pub fn link_accounts(&mut self, parents: &[Option<usize>]) {
         let outside = self.nodes.len();
         for (node, parent) in self.nodes.iter_mut().zip(parents) {
@@ -465,7 +468,8 @@ pub struct Accuracy {
     pub bias_error: f64,
     /// The same as `median`, but for sampling at fixed intervals.
     pub fixed: f64,
-    /// Share of the runs whose true time lies within two standard errors, plus 1 % for the time of the timer itself.
+    /// Share of the runs whose true time lies within two standard errors, plus 1 % for the time of the timer
+    /// itself.
     pub covered: f64,
     /// Median of |estimate/true - 1| of the startup time.
     pub startup: f64,

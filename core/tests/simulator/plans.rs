@@ -2,7 +2,8 @@
 
 use super::{Body, Run, body};
 
-/// Returns a node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own for each.
+/// Returns a node that calls node `child` `calls` times in its only call, with `own` nanoseconds of its own
+/// for each.
 pub fn aggregate(child: usize, calls: u64, own: f64) -> Body {
     body(move |run: &mut Run, _| {
         for _ in 0..calls {

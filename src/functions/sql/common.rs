@@ -24,8 +24,7 @@ common! {
     object_name: text;
     /// The user who ran the statement; NULL if the user was dropped
     usename: name;
-    /// Its part in percent of the total of all statements that clients sent; NULL for a statement in a function, whose
-    /// total is part of its caller's
+    /// Percent of all client statements; NULL inside functions, because the caller already includes it
     percent: float8;
     /// The number of the snapshot
     snap_id: bigint;

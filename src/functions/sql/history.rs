@@ -67,16 +67,20 @@ objects! {
       FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
                    greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
-                   greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) AS small_read_time,
+                   CASE WHEN c.small_read_time IS NOT NULL THEN greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) END
+                       AS small_read_time,
                    greatest(c.large_reads - coalesce(p.large_reads, 0::bigint), 0::bigint) AS large_reads,
                    greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
-                   greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) AS large_read_time,
+                   CASE WHEN c.large_read_time IS NOT NULL THEN greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) END
+                       AS large_read_time,
                    greatest(c.small_writes - coalesce(p.small_writes, 0::bigint), 0::bigint) AS small_writes,
                    greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
-                   greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) AS small_write_time,
+                   CASE WHEN c.small_write_time IS NOT NULL THEN greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) END
+                       AS small_write_time,
                    greatest(c.large_writes - coalesce(p.large_writes, 0::bigint), 0::bigint) AS large_writes,
                    greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
-                   greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) AS large_write_time
+                   CASE WHEN c.large_write_time IS NOT NULL THEN greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) END
+                       AS large_write_time
               FROM (SELECT snap_id, taken_at,
                            pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
                            pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at

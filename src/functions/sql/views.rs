@@ -100,7 +100,7 @@ objects! {
         /// Executions, including failed and cancelled ones
         calls: bigint;
         /// Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the
-        /// executor, and commit; NULL for a statement in a function. The order, or else total_time
+        /// executor, and commit; NULL for a statement in a function. The order; where it is NULL, total_time
         response_time: float8;
         /// Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements;
         /// without parsing, planning and the executor's start. The sum of all executions

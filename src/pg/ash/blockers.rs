@@ -21,9 +21,33 @@ const ANSWERS: usize = 2 * MOST as usize;
 
 /// A lock, and the mode in which a process waits for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Wanted {
+pub struct Wanted {
     tag: [u32; 4],
     mode: pg_sys::LOCKMODE,
+}
+
+impl Wanted {
+    /// Returns the number of the mode; 0 if it is none.
+    pub fn mode(&self) -> u8 {
+        u8::try_from(self.mode).unwrap_or(0)
+    }
+
+    /// Returns the relation whose lock this is, or the lock of a part of it.
+    pub fn relation(&self) -> Option<u32> {
+        use pg_sys::LockTagType::{LOCKTAG_PAGE, LOCKTAG_RELATION, LOCKTAG_RELATION_EXTEND, LOCKTAG_TUPLE};
+        const DEFAULT_METHOD: u32 = 1;
+        let [_, relation, _, rest] = self.tag;
+        // Two bytes are the fourth field, one is the type, and one the method.
+        let (kind, method) = (rest >> 16 & 0xFF, rest >> 24);
+        let is_of_relation = [
+            LOCKTAG_RELATION,
+            LOCKTAG_RELATION_EXTEND,
+            LOCKTAG_PAGE,
+            LOCKTAG_TUPLE,
+        ]
+        .contains(&kind);
+        (method == DEFAULT_METHOD && is_of_relation).then_some(relation)
+    }
 }
 
 /// What blocks those that waited for a lock at a time.
@@ -181,7 +205,7 @@ impl Blockers {
 ///
 /// # Safety
 /// The process must be in PostgreSQL's list of processes.
-unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
+pub unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
     // SAFETY: the list stays mapped, and so do locks, which PostgreSQL uses again for others. They are read without its lock, so the
     // words may be of two locks. Then they are those of none that anybody waits for.
     unsafe {
@@ -192,26 +216,6 @@ unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
             mode,
         })
     }
-}
-/// Returns the relation whose lock a process waits for, or the lock of a part of it.
-///
-/// # Safety
-/// The process must be in PostgreSQL's list of processes.
-pub unsafe fn relation(process: *const pg_sys::PGPROC) -> Option<u32> {
-    use pg_sys::LockTagType::{LOCKTAG_PAGE, LOCKTAG_RELATION, LOCKTAG_RELATION_EXTEND, LOCKTAG_TUPLE};
-    const DEFAULT_METHOD: u32 = 1;
-    // SAFETY: the caller promises what the function requires.
-    let [_, relation, _, rest] = unsafe { wanted(process) }?.tag;
-    // Two bytes are the fourth field, one is the type, and one the method.
-    let (kind, method) = (rest >> 16 & 0xFF, rest >> 24);
-    let is_of_relation = [
-        LOCKTAG_RELATION,
-        LOCKTAG_RELATION_EXTEND,
-        LOCKTAG_PAGE,
-        LOCKTAG_TUPLE,
-    ]
-    .contains(&kind);
-    (method == DEFAULT_METHOD && is_of_relation).then_some(relation)
 }
 
 const _: () = assert!(size_of::<pg_sys::LOCKTAG>() == size_of::<[u32; 4]>());

@@ -181,14 +181,17 @@ impl Sampler {
             if !is_running || wait_event & CLASS == pg_sys::PG_WAIT_ACTIVITY {
                 continue;
             }
-            let blocker = if wait_event & CLASS == pg_sys::PG_WAIT_LOCK {
-                // SAFETY: the caller promises what the function requires.
+            let (wanted, blocker) = if wait_event & CLASS == pg_sys::PG_WAIT_LOCK {
+                // SAFETY: the caller promises what the functions require.
                 unsafe {
-                    self.blockers
-                        .of(process, number, activity.pid, leader.map(|leader| leader.1), now)
+                    let blockers = &mut self.blockers;
+                    (
+                        blockers::wanted(process),
+                        blockers.of(process, number, activity.pid, leader.map(|leader| leader.1), now),
+                    )
                 }
             } else {
-                None
+                (None, None)
             };
             if let Some(pid) = blocker.filter(|pid| *pid > 0 && self.blockers.is_new()) {
                 self.sample_blocker(pid, at);
@@ -196,19 +199,16 @@ impl Sampler {
             let leader = leader.map(|(_, pid)| pid);
             let mut sample = self.made(i, at, &activity, leader, seen);
             if sample.key.planid == 0 {
-                // SAFETY: the list has this process, and there are so many entries.
+                // SAFETY: there are so many entries.
                 sample.command = unsafe {
                     let entry = self.activity.add(i);
-                    let locked =
-                        (wait_event & CLASS == pg_sys::PG_WAIT_LOCK).then(|| blockers::relation(process));
-                    (
-                        command(entry),
-                        locked.flatten().unwrap_or_else(|| worked_on(entry)),
-                    )
+                    let locked = wanted.and_then(|wanted| wanted.relation());
+                    (command(entry), locked.unwrap_or_else(|| worked_on(entry)))
                 };
             }
             self.ring.add(&Sample {
                 wait_event,
+                lock_mode: wanted.map_or(0, |wanted| wanted.mode()),
                 blocker,
                 ..sample
             });
@@ -267,6 +267,7 @@ impl Sampler {
             application,
             node: seen.and_then(|seen| seen.node),
             wait_event: 0,
+            lock_mode: 0,
             blocker: None,
             is_blocker: false,
             command: (0, 0),

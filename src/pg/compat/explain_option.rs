@@ -78,6 +78,7 @@ mod from_18 {
         reason = "pg_guard makes an inner function without a doc"
     )]
     #[pg_guard]
+    #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
     unsafe extern "C-unwind" fn validate(
         state: *mut ExplainState,
         options: *mut pg_sys::List,

@@ -51,8 +51,8 @@ mod before_19 {
     }
 
     #[cfg(pg_ge_16)]
-    unsafe extern "C-unwind" {
-        /// Returns the memory context of allocated memory. Raises nothing.
+    unsafe extern "C" {
+        /// Returns the memory context of allocated memory.
         fn GetMemoryChunkContext(memory: *mut c_void) -> pg_sys::MemoryContext;
     }
 

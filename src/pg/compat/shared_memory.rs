@@ -91,6 +91,7 @@ pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> 
 /// # Safety
 /// `begin` must point to a [`BeginBlock`] that accepts the block.
 #[cfg(pg_ge_19)]
+#[allow(ffi_unwind_calls, reason = "it is a guarded function of this library")]
 unsafe extern "C-unwind" fn begin_by(block: *mut c_void, begin: *mut c_void) {
     // SAFETY: the pointer is valid and its function accepts the block, by the caller's promise.
     unsafe { (*begin.cast::<BeginBlock>())(block) }

@@ -15,14 +15,14 @@ use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::gate::Gate;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
-use rowsource_core::model::{CALLED_WORDS, Called, NodeStats};
+use rowsource_core::model::{CALLED_WORDS, Called, NodeStats, PlanKey};
 use rowsource_core::results::WorkerReport;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const MAGIC: u64 = 0x726f_7773_7263_0003;
+const MAGIC: u64 = 0x726f_7773_7263_0004;
 
 /// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
 const MAX_SLOTS: usize = 2000;
@@ -37,6 +37,8 @@ struct Header {
     slots: u32,
     /// How many workers of a Gather have parts.
     workers: u32,
+    /// The leader's statement and plan. PostgreSQL tells its workers the queryid of what the client sent, also of a statement in a function.
+    key: PlanKey,
     /// The workers' waits, by plan node id.
     waits: TeamWaits,
 }
@@ -161,15 +163,15 @@ impl Channel {
         }
     }
 
-    /// Opens the channel for `count` plan nodes and so many workers of each Gather, and tells future workers of it. If there is
+    /// Opens the channel for a plan with `count` nodes and so many workers of each Gather, and tells future workers of it. If there is
     /// no shared memory, or the plan is very large, the workers' sampling counts are missing, and what they did if it fails.
     ///
     /// # Safety
     /// The caller must be in ExecutorRun, and the plan must not have started its workers yet.
-    pub unsafe fn announce(&mut self, count: usize, workers: usize) {
+    pub unsafe fn announce(&mut self, key: PlanKey, count: usize, workers: usize) {
         self.outer = server::is_parallel_mode().then(guc::worker_channel);
         // SAFETY: the caller makes the same promise.
-        let handle = unsafe { self.open(count, workers) };
+        let handle = unsafe { self.open(key, count, workers) };
         guc::announce_worker_channel(handle.unwrap_or(0));
     }
 
@@ -184,7 +186,7 @@ impl Channel {
     ///
     /// # Safety
     /// The same as for [`Channel::announce`].
-    unsafe fn open(&mut self, count: usize, workers: usize) -> Option<u32> {
+    unsafe fn open(&mut self, key: PlanKey, count: usize, workers: usize) -> Option<u32> {
         if count > MAX_SLOTS {
             return None;
         }
@@ -214,6 +216,7 @@ impl Channel {
                     leader: pg_sys::MyProcPid,
                     slots: count as u32,
                     workers: workers as u32,
+                    key,
                     waits: TeamWaits::default(),
                 });
                 static NUMBER: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
@@ -310,15 +313,23 @@ impl Channel {
     }
 }
 
-/// Finds the leader's channel, and begins the worker's part. `is_seen` says that others can see what its nodes count.
+/// Finds the leader's channel. Returns the leader's plan.
 ///
 /// # Safety
-/// This process must be a parallel worker, in ExecutorStart. The nodes must be those of the statement that it starts.
-pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
-    let handle = guc::worker_channel();
-    let (true, Some(top)) = (handle != 0, nodes.iter().next()) else {
-        return;
-    };
+/// This process must be a parallel worker, in ExecutorStart.
+pub unsafe fn find_leader() -> Option<PlanKey> {
+    // SAFETY: the caller makes the same promise.
+    JOINED.set(unsafe { leaders_channel() });
+    // SAFETY: the segment stays mapped until the worker ends.
+    JOINED.get().map(|joined| unsafe { (*joined.0).key })
+}
+
+/// Maps the leader's channel, if it has one.
+///
+/// # Safety
+/// This process must be a parallel worker, in ExecutorStart.
+unsafe fn leaders_channel() -> Option<Mapped> {
+    let handle = Some(guc::worker_channel()).filter(|handle| *handle != 0)?;
     // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else is used, the segment
     // is checked to be the leader's channel, and large enough.
     unsafe {
@@ -332,9 +343,7 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
             }
             segment
         });
-        let Some(segment) = attached.ok().filter(|segment| !segment.is_null()) else {
-            return;
-        };
+        let segment = attached.ok().filter(|segment| !segment.is_null())?;
         let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
         let length = pg_sys::dsm_segment_map_length(segment) as usize;
         let header = base.cast::<Header>();
@@ -344,11 +353,20 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
             && !leader.is_null()
             && (*header).leader == (*leader).pid
             && length >= Mapped::size((*header).slots as usize, (*header).workers as usize);
-        if !is_leaders {
-            return;
-        }
-        let joined = Mapped(header);
-        JOINED.set(Some(joined));
+        is_leaders.then_some(Mapped(header))
+    }
+}
+
+/// Begins the worker's part, if [`find_leader`] found its leader. `is_seen` says that others can see what its nodes count.
+///
+/// # Safety
+/// This process must be a parallel worker, in ExecutorStart. The nodes must be those of the statement that it starts.
+pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
+    let (Some(joined), Some(top)) = (JOINED.get(), nodes.iter().next()) else {
+        return;
+    };
+    // SAFETY: the segment is the leader's channel, and stays mapped. The node is live by the caller's promise.
+    unsafe {
         if let Some(top) = joined.part(pg_sys::ParallelWorkerNumber as usize, top.plan_node_id()) {
             let core = compat::common_instrumentation(&mut (*top).instr);
             (*top).in_leader = (core.bufusage, core.walusage);

@@ -243,7 +243,23 @@ pub fn shown_relation(oid: u32) -> String {
     let arguments = [pg_sys::Oid::from(oid).into_datum()];
     // SAFETY: the function takes an OID, and returns a C string in the current memory context.
     let name = unsafe { pgrx::direct_function_call::<&CStr>(pg_sys::regclassout, &arguments) };
-    name.map_or_else(String::new, |name| from_database(name.to_bytes()))
+    match name.map_or(&[][..], CStr::to_bytes) {
+        // Only a missing relation has its number as a name without quotes.
+        name if name.iter().all(u8::is_ascii_digit) => format!("a relation that is gone (OID {oid})"),
+        name => from_database(name),
+    }
+}
+
+/// Returns the name of a mode of heavyweight locks, such as AccessShareLock; `None` for a number that is none.
+pub fn lock_mode_name(mode: u8) -> Option<String> {
+    // SAFETY: the function returns a static C string for each mode of the method, which are these.
+    (1..=pg_sys::AccessExclusiveLock as u8)
+        .contains(&mode)
+        .then(|| unsafe {
+            CStr::from_ptr(pg_sys::GetLockmodeName(1, mode.into()))
+                .to_string_lossy()
+                .into_owned()
+        })
 }
 
 /// Returns the name of a kind of command, such as ALTER TABLE; `None` for 0, which is unknown.

@@ -44,7 +44,7 @@ pub fn note_error(what: &str, error: &(dyn Any + Send)) {
 }
 
 /// What counts the errors that no user sees.
-static ON_ERROR: BackendLocal<Cell<Option<fn()>>> = BackendLocal::new(Cell::new(None));
+static ON_ERROR: BackendLocal<Cell<Call>> = BackendLocal::new(Cell::new(None));
 /// The session has logged one.
 static IS_LOGGED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
@@ -54,8 +54,8 @@ pub fn on_error(count: fn()) {
 }
 
 /// What is called when a panic of the library was caught.
-static ON_PANIC: BackendLocal<Cell<OnPanic>> = BackendLocal::new(Cell::new(None));
-type OnPanic = Option<fn()>;
+static ON_PANIC: BackendLocal<Cell<Call>> = BackendLocal::new(Cell::new(None));
+type Call = Option<fn()>;
 
 /// Has a function called whenever a panic of the library was caught. It must not raise.
 pub fn on_panic(call: fn()) {

@@ -34,10 +34,11 @@ pub const RECORDED: &[Recorded] = &[
     },
 ];
 
-/// Instructions may be this many times the recorded ones. Runs of one build differ by 1 %, alone or beside other work.
+/// Instructions may be this many times the recorded ones. Runs of one build differ by 1 %, alone or beside
+/// other work.
 const MARGIN: f64 = 1.03;
-/// Those of a statement may always be this many more. What it costs differs by up to 90 from session to session, with the library and
-/// without it: now and then, one of many statements prunes a page of a catalog.
+/// Those of a statement may always be this many more. What it costs differs by up to 90 from session to
+/// session, with the library and without it: now and then, one of many statements prunes a page of a catalog.
 const MARGIN_OF_STATEMENTS: f64 = 140.0;
 
 /// Returns the recorded instructions of a major. If there are none, only the design's budget holds.
@@ -45,12 +46,14 @@ pub fn recorded(major: i32) -> Option<&'static Recorded> {
     RECORDED.iter().find(|recorded| recorded.major == major)
 }
 
-/// Returns a message if more instructions of a call were counted than recorded. Prints one if fewer were counted.
+/// Returns a message if more instructions of a call were counted than recorded. Prints one if fewer were
+/// counted.
 pub fn call_above_recorded(what: &str, counted: f64, recorded: Option<f64>) -> Option<String> {
     above_recorded(what, counted, recorded?, 0.0)
 }
 
-/// Returns a message if more instructions of a statement were counted than recorded. Prints one if fewer were counted.
+/// Returns a message if more instructions of a statement were counted than recorded. Prints one if fewer were
+/// counted.
 pub fn statement_above_recorded(what: &str, counted: f64, recorded: Option<f64>) -> Option<String> {
     above_recorded(what, counted, recorded?, MARGIN_OF_STATEMENTS)
 }

@@ -1,4 +1,5 @@
-//! Statements that change data. Each run starts with newly created tables, so that core and pg_rowsource find the same pages.
+//! Statements that change data. Each run starts with newly created tables, so that core and pg_rowsource find
+//! the same pages.
 
 use super::Case;
 
@@ -6,7 +7,8 @@ const PLAIN: &str = "DROP TABLE IF EXISTS d, e CASCADE; CREATE TABLE d (id int P
     INSERT INTO d SELECT i, i % 10, repeat('d', 30) FROM generate_series(1, 3000) i; CREATE INDEX d_v ON d (v);
     CREATE TABLE e (id int, v int); INSERT INTO e SELECT i, i FROM generate_series(2001, 4000) i;
     VACUUM ANALYZE d; VACUUM ANALYZE e";
-// VACUUM removes catalogue rows of the last reset: triggers plan their statements when they run, and would read these rows.
+// VACUUM removes catalogue rows of the last reset: triggers plan their statements when they run, and would
+// read these rows.
 const TRIGGERS: &str = "DROP TABLE IF EXISTS d, audit CASCADE; CREATE TABLE d (id int PRIMARY KEY, v int);
     CREATE TABLE audit (what text, n bigint); INSERT INTO d SELECT i, i % 10 FROM generate_series(1, 500) i;
     CREATE TRIGGER before_row BEFORE UPDATE ON d FOR EACH ROW EXECUTE FUNCTION note_row();

@@ -18,7 +18,8 @@ pub const CASES: &[Case] = &[
         &["Memoize", "Nested Loop"],
     )
     .settings(ONLY_NESTED),
-    // Planned with enough memory and run with little, because the planner would not choose this plan with little memory.
+    // Planned with enough memory and run with little, because the planner would not choose this plan with
+    // little memory.
     Case::new("memoize with evictions", "EXECUTE evicting", &["Memoize", "Nested Loop"]).settings(
         "SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan;
          PREPARE evicting AS SELECT count(t.pad) FROM big JOIN t ON t.id = big.k % 2000 WHERE big.id < 8000;

@@ -66,7 +66,8 @@ pub fn run(context: &mut ExperimentContext) -> usize {
                 let (nodes, burned_ms) = burn::during(&mut client, |client| measure(client, &statement));
                 assert_eq!(nodes.len(), base.len(), "{}: another plan: {nodes:#?}", case.name);
                 above += children_above_parents(&nodes);
-                // Nodes with the same name in one run, such as nested aggregates, are distinguished by their order.
+                // Nodes with the same name in one run, such as nested aggregates, are distinguished by their
+                // order.
                 let mut seen: BTreeMap<String, usize> = BTreeMap::new();
                 for (node, ratio) in ratios(case, &nodes, &base, burned_ms) {
                     let times = seen

@@ -1,5 +1,5 @@
-//! Estimated time compared with true time: statements that burn a known time, simulated plans, which are also sampled at fixed
-//! intervals, and narrow scans, whose true time samples of the stack tell.
+//! Estimated time compared with true time: statements that burn a known time, simulated plans, which are also
+//! sampled at fixed intervals, and narrow scans, whose true time samples of the stack tell.
 
 mod burned;
 mod frequencies;

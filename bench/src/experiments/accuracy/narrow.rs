@@ -1,16 +1,18 @@
-//! Narrow scans, in which a call takes tens of nanoseconds, too little to burn a known time in it. The truth comes from unmeasured
-//! runs: the CPU time of the statement, and the share of it in which samples of the stack find the scan. The samples read no clock
-//! in the statement, and add no work to a row.
+//! Narrow scans, in which a call takes tens of nanoseconds, too little to burn a known time in it. The truth
+//! comes from unmeasured runs: the CPU time of the statement, and the share of it in which samples of the
+//! stack find the scan. The samples read no clock in the statement, and add no work to a row.
 //!
-//! The speed of a virtual machine changes from one run to the next by more than what is to be shown. So the estimate of the scan is
-//! compared with that share of the statement's time in the same run, which is exact. That time includes what measuring costs.
+//! The speed of a virtual machine changes from one run to the next by more than what is to be shown. So the
+//! estimate of the scan is compared with that share of the statement's time in the same run, which is exact.
+//! That time includes what measuring costs.
 //!
-//! Beside it stands what the scan takes alone, as a cursor that MOVE runs to its end. It includes the executor's own loop, two or
-//! three nanoseconds a row, and misses what the scan and the aggregate cost each other.
+//! Beside it stands what the scan takes alone, as a cursor that MOVE runs to its end. It includes the
+//! executor's own loop, two or three nanoseconds a row, and misses what the scan and the aggregate cost each
+//! other.
 //!
-//! All times are CPU times, because other work on the machine is not part of the truth. Estimates are of elapsed time;
-//! each is multiplied by its run's ratio of CPU time to elapsed time. Where the system allows it, the sessions run before all other
-//! processes: a call that is interrupted would be a long one.
+//! All times are CPU times, because other work on the machine is not part of the truth. Estimates are of
+//! elapsed time; each is multiplied by its run's ratio of CPU time to elapsed time. Where the system allows
+//! it, the sessions run before all other processes: a call that is interrupted would be a long one.
 
 use super::frequencies::SAMPFREQS;
 use crate::measure::context::ExperimentContext;

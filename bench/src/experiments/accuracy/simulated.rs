@@ -1,5 +1,5 @@
-//! Plans in the simulator of the pure crate. Their true time is known to the nanosecond. They are also sampled as in
-//! the original: at fixed intervals, each sample multiplied by the interval.
+//! Plans in the simulator of the pure crate. Their true time is known to the nanosecond. They are also
+//! sampled as in the original: at fixed intervals, each sample multiplied by the interval.
 
 use super::frequencies::SAMPFREQS;
 use crate::measure::context::ExperimentContext;

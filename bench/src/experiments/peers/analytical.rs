@@ -1,5 +1,5 @@
-//! TPC-H's queries with parallel query off and on, also compared with EXPLAIN (ANALYZE): all peers over small tables, and few at
-//! scale factor 1.
+//! TPC-H's queries with parallel query off and on, also compared with EXPLAIN (ANALYZE): all peers over small
+//! tables, and few at scale factor 1.
 
 use super::hosts::{HOSTS, Host, Hosts, SHORT_STATEMENT_HOSTS, VARIANTS};
 use crate::measure::context::ExperimentContext;
@@ -109,7 +109,8 @@ pub fn run(context: &mut ExperimentContext) {
 /// The experiment at scale factor 1.
 const LARGE: &str = "tpch";
 
-/// What always runs, at scale factor 1. A second server with nothing loaded shows how far two servers differ by themselves.
+/// What always runs, at scale factor 1. A second server with nothing loaded shows how far two servers differ
+/// by themselves.
 pub fn run_large(context: &mut ExperimentContext) {
     let factor = context.sizes.of(10, 1000) as f64 / 1000.0;
     let rounds = context.sizes.rounds(1, 3);
@@ -183,7 +184,8 @@ fn compare(
     report(context, name, &names, &results);
 }
 
-/// Compares how many rows the queries return with the answers that the benchmark publishes for scale factor 1.
+/// Compares how many rows the queries return with the answers that the benchmark publishes for scale factor
+/// 1.
 fn check_rows(context: &mut ExperimentContext, session: &mut Session) {
     let rows: Vec<i64> = QUERIES
         .iter()

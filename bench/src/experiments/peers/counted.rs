@@ -1,4 +1,5 @@
-//! TPC-H's queries in instructions, which other work on the machine hardly disturbs: the sampler follows the clock.
+//! TPC-H's queries in instructions, which other work on the machine hardly disturbs: the sampler follows the
+//! clock.
 
 use crate::measure::context::ExperimentContext;
 use crate::measure::tpch;

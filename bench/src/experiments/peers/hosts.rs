@@ -1,5 +1,5 @@
-//! Servers with other extensions. Each set of libraries has its own server over a copy of the same data. Only one
-//! server works at a time.
+//! Servers with other extensions. Each set of libraries has its own server over a copy of the same data. Only
+//! one server works at a time.
 
 use crate::measure::context::ExperimentContext;
 use crate::measure::session::Session;
@@ -63,8 +63,8 @@ pub const HOSTS: [Host; 8] = [
     },
 ];
 
-/// More servers for short statements: a second one with nothing loaded, which shows how far two servers differ by
-/// themselves, and the pair of extensions that does most of what pg_rowsource does.
+/// More servers for short statements: a second one with nothing loaded, which shows how far two servers
+/// differ by themselves, and the pair of extensions that does most of what pg_rowsource does.
 pub const SHORT_STATEMENT_HOSTS: [Host; 2] = [
     Host {
         name: "bare-again",

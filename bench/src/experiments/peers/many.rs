@@ -1,5 +1,6 @@
-//! Sixteen sessions: all run one statement, or statements of 10,000 shapes. The first one asks whether sessions write to the same
-//! memory. The second one, what a store of many plans costs that each session knows only a part of.
+//! Sixteen sessions: all run one statement, or statements of 10,000 shapes. The first one asks whether
+//! sessions write to the same memory. The second one, what a store of many plans costs that each session
+//! knows only a part of.
 
 use super::hosts::{HOSTS, Hosts, SHORT_STATEMENT_HOSTS};
 use super::pgbench::one;

@@ -15,7 +15,8 @@ const TABLES: &str = "
     CREATE INDEX ON orders (customer);
     VACUUM (FREEZE, ANALYZE)";
 
-/// The name of a statement, its settings, and its text. `REPEATED` is how often its rows are repeated, so that it takes long.
+/// The name of a statement, its settings, and its text. `REPEATED` is how often its rows are repeated, so
+/// that it takes long.
 struct Statement {
     name: &'static str,
     settings: &'static str,

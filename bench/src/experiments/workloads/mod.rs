@@ -1,5 +1,5 @@
-//! The original's two procedures full of cursors, one OLTP-like and one warehouse-like, for each frequency and clock.
-//! Also counts where the cost of measuring them comes from.
+//! The original's two procedures full of cursors, one OLTP-like and one warehouse-like, for each frequency
+//! and clock. Also counts where the cost of measuring them comes from.
 
 mod origin;
 pub mod procedures;
@@ -31,8 +31,8 @@ struct Workload {
     name: &'static str,
     call: String,
     loops: u64,
-    /// PL/pgSQL fetches a cursor's rows one by one if the procedure could commit. Inside a transaction block it fetches
-    /// them by tens; the original's procedures fetch by hundreds.
+    /// PL/pgSQL fetches a cursor's rows one by one if the procedure could commit. Inside a transaction block
+    /// it fetches them by tens; the original's procedures fetch by hundreds.
     one_by_one: bool,
     /// Elapsed hundredths of a second in the original, with measuring off and on.
     original: (f64, f64),

@@ -1,4 +1,5 @@
-//! Counts the instructions of the OLTP-like cursors by phase of the executor, to show where the cost comes from.
+//! Counts the instructions of the OLTP-like cursors by phase of the executor, to show where the cost comes
+//! from.
 
 use crate::measure::context::ExperimentContext;
 use crate::measure::phases::{self, Phases};
@@ -135,8 +136,8 @@ fn of(
     found
 }
 
-/// Separates the cost of rows from the cost of statements. The first two cursors differ only in their numbers of rows, and
-/// so do the next two, which fetch rows one by one and are not in quick runs.
+/// Separates the cost of rows from the cost of statements. The first two cursors differ only in their numbers
+/// of rows, and so do the next two, which fetch rows one by one and are not in quick runs.
 fn conclude(context: &mut ExperimentContext, counted: &[Counted]) {
     let rows = (CURSORS[1].rows - CURSORS[0].rows) as f64;
     let a_row = |count: fn(&Counted) -> &Phases, few: usize| {

@@ -5,7 +5,8 @@ use crate::clock::detect::{self, Unusable};
 use crate::clock::leaf::Clock;
 use std::ffi::CStr;
 
-/// `CLOCK_MONOTONIC`, read with a real system call, without the vDSO. It cannot be used if a sandbox forbids the call.
+/// `CLOCK_MONOTONIC`, read with a real system call, without the vDSO. It cannot be used if a sandbox forbids
+/// the call.
 pub(super) struct Syscall;
 
 impl Clock for Syscall {
@@ -17,8 +18,8 @@ impl Clock for Syscall {
         {
             use crate::clock::system::{ZERO, nanoseconds};
             let mut now = ZERO;
-            // SAFETY: the call takes a clock's number and the address of a timespec, which is a live local. On 64-bit Linux
-            // the kernel's layout of a timespec is the same as libc's.
+            // SAFETY: the call takes a clock's number and the address of a timespec, which is a live local.
+            // On 64-bit Linux the kernel's layout of a timespec is the same as libc's.
             let rc = unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
             if rc == 0 { nanoseconds(now) } else { 0 }
         }

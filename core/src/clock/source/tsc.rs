@@ -18,7 +18,8 @@ impl Clock for Tsc {
         tsc::read()
     }
 
-    /// Checks the TSC and finds its frequency. Only the first call does so, and child processes inherit the result: see [`prepare`](crate::clock::prepare).
+    /// Checks the TSC and finds its frequency. Only the first call does so, and child processes inherit the
+    /// result: see [`prepare`](crate::clock::prepare).
     fn usable() -> Result<(), Unusable> {
         detect::tsc().and_then(|()| frequency::known())
     }

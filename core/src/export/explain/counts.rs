@@ -100,7 +100,8 @@ impl Scale {
         item
     }
 
-    /// Adds the times of reading and writing blocks. Before PostgreSQL 17, those of shared and local blocks were one.
+    /// Adds the times of reading and writing blocks. Before PostgreSQL 17, those of shared and local blocks
+    /// were one.
     fn add_io_times(&self, buffers: &Buffers, item: &mut Item) {
         let separate = self.major >= 17;
         let (first, label) = if separate {
@@ -154,8 +155,8 @@ pub(super) struct Counts<'a> {
     stats: Option<&'a NodeStats>,
     /// The facts of the leader, if those of workers are printed by themselves.
     leader: Option<NodeFacts>,
-    /// The loops that are printed: a whole number. Rows and times are divided by it, so that a reader who multiplies them gets
-    /// the sums.
+    /// The loops that are printed: a whole number. Rows and times are divided by it, so that a reader who
+    /// multiplies them gets the sums.
     loops: f64,
     /// Rows of the node's input.
     input_rows: f64,

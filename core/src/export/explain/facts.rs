@@ -1,5 +1,5 @@
-//! What PostgreSQL knows of a node: its conditions with the rows that they removed, and the facts of its kind. Words and order
-//! are those of explain.c.
+//! What PostgreSQL knows of a node: its conditions with the rows that they removed, and the facts of its
+//! kind. Words and order are those of explain.c.
 
 use super::counts::Counts;
 use super::value::{Field, Item, Value, decimal, field};
@@ -47,7 +47,8 @@ fn removed(counts: &Counts, wanted: impl Fn(Shown) -> bool, if_none: bool) -> Ve
         .collect()
 }
 
-/// Returns what PostgreSQL knows of a node of this kind. `evaluated` are the parameters that a Gather passes to its workers.
+/// Returns what PostgreSQL knows of a node of this kind. `evaluated` are the parameters that a Gather passes
+/// to its workers.
 pub(super) fn facts(counts: &Counts, evaluated: Vec<String>) -> Vec<Item> {
     let kind = counts.kind();
     let facts = counts.facts();
@@ -210,8 +211,8 @@ fn sort(counts: &Counts) -> Option<Item> {
     Some(Item::packed(fields, line))
 }
 
-/// Returns the groups of an incremental sort. The first of each pair of sums and peaks is of the groups that it sorted by all
-/// keys, the second of presorted groups.
+/// Returns the groups of an incremental sort. The first of each pair of sums and peaks is of the groups that
+/// it sorted by all keys, the second of presorted groups.
 fn incremental_sort(counts: &Counts) -> Vec<Item> {
     let facts = counts.own_facts();
     let of = |(which, name): (usize, &str)| {

@@ -1,5 +1,5 @@
-//! What EXPLAIN says of a node: its name, its costs, its conditions and keys, and what PostgreSQL knows of it. Words and order
-//! are those of `ExplainNode` in explain.c.
+//! What EXPLAIN says of a node: its name, its costs, its conditions and keys, and what PostgreSQL knows of
+//! it. Words and order are those of `ExplainNode` in explain.c.
 
 use super::counts::Counts;
 use super::facts::{add_conditions, facts};

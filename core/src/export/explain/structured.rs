@@ -6,9 +6,11 @@ use super::value::{Field, Value, decimal, field};
 use super::workers::{jit_item, workers_item};
 use super::writer::{MAX_INDENT, Writer};
 
-/// Returns the document. Ids are texts: a number with more than 53 bits is not exact in every program that reads JSON.
+/// Returns the document. Ids are texts: a number with more than 53 bits is not exact in every program that
+/// reads JSON.
 pub(super) fn document(explained: &Explained, format: ExplainFormat) -> String {
-    // A node is two levels of lists and objects below its parent. YAML needs its indentation; but JSON is YAML too.
+    // A node is two levels of lists and objects below its parent. YAML needs its indentation; but JSON is
+    // YAML too.
     let depth = explained.nodes.iter().map(|node| node.depth).max().unwrap_or(0);
     let is_deep = 2 * depth + 10 > MAX_INDENT;
     let format = match format {

@@ -247,8 +247,8 @@ fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns whether a character may stand in a text of YAML, and is read as itself. Control characters may not, and characters that
-/// break lines are read as spaces.
+/// Returns whether a character may stand in a text of YAML, and is read as itself. Control characters may
+/// not, and characters that break lines are read as spaces.
 fn is_in_yaml(c: char) -> bool {
     let breaks_lines = matches!(c, '\u{2028}' | '\u{2029}');
     !c.is_control() && !breaks_lines && !matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')

@@ -7,7 +7,8 @@ fn shown(at: i64) -> String {
 #[test]
 fn the_report_shows_what_was_active() {
     let mut activity = Activity::new(0, 3 * MINUTE_US);
-    // One session in the first minute, on the processor in a quarter of it; two in the third, of which one waits for the other.
+    // One session in the first minute, on the processor in a quarter of it; two in the third, of which one
+    // waits for the other.
     for i in 0..60 {
         let at = i * 1_000_000;
         activity.add(&Seen {

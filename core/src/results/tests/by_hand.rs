@@ -113,7 +113,8 @@ pub fn blocks(hit: i64) -> Buffers {
     }
 }
 
-/// Makes calls of these lengths in ticks. The first call begins a start. Times the calls that the timer chooses.
+/// Makes calls of these lengths in ticks. The first call begins a start. Times the calls that the timer
+/// chooses.
 pub fn sampled(lengths: impl IntoIterator<Item = u64>) -> Calls {
     let mut timer = NodeTimer::default();
     timer.start();

@@ -5,7 +5,8 @@ use super::*;
 use crate::model::facts::SCAN_IO;
 use crate::model::{Buffers, Estimate, NodeKind, NodeTotals, Time};
 
-/// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks of the nodes' calls.
+/// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks
+/// of the nodes' calls.
 fn lookups(times: [u64; 3], rows: u64) -> Plan {
     let mut plan = Plan::default();
     for (parent, (ticks, hit)) in [None, Some(0), Some(0)]
@@ -77,7 +78,8 @@ fn an_execution_has_the_same_statistics() {
     assert_eq!(time(&stats[0]).total_ms, 0.5);
 }
 
-/// Returns a bitmap heap scan. Core measures the index scan below it, whose blocks were also charged to the heap scan.
+/// Returns a bitmap heap scan. Core measures the index scan below it, whose blocks were also charged to the
+/// heap scan.
 fn bitmap_scan() -> Plan {
     let mut plan = Plan {
         samples: vec![

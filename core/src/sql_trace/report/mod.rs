@@ -1,17 +1,20 @@
 //! Adds up the lines of trace files per statement, and prints that as TKPROF does.
 //!
-//! A statement is what has the same queryid and the same user, apart for statements that clients sent and those that other
-//! statements called.
+//! A statement is what has the same queryid and the same user, apart for statements that clients sent and
+//! those that other statements called.
 //!
-//! **Time that no line accounts for.** Each call says when it ended and how long it took, and each wait does. Between two calls
-//! of the same level, the session either waited, which a line says, or did something that no line says: it ran the code of an
-//! extension that hooks into the server before this one, the network protocol, or the code of a function between two of its
-//! statements. That time counts for the phase of the call that follows it. So a hidden cost of each execution is seen.
+//! **Time that no line accounts for.** Each call says when it ended and how long it took, and each wait does.
+//! Between two calls of the same level, the session either waited, which a line says, or did something that
+//! no line says: it ran the code of an extension that hooks into the server before this one, the network
+//! protocol, or the code of a function between two of its statements. That time counts for the phase of the
+//! call that follows it. So a hidden cost of each execution is seen.
 //!
-//! **Waits between two calls** belong to the statement that the session works on: to the next one, if a message of the client has
-//! come, and if not, to the one before. The lines cannot tell that when they are written.
+//! **Waits between two calls** belong to the statement that the session works on: to the next one, if a
+//! message of the client has come, and if not, to the one before. The lines cannot tell that when they are
+//! written.
 //!
-//! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times, `waits` their waits;
+//! * `totals` adds up the lines of files, `statement` those of one statement, `executions` their times,
+//!   `waits` their waits;
 //! * `objects` adds up waits per object;
 //! * `stored` takes the same sums from the plans of the store, as far as it knows them;
 //! * `sort` orders the statements, `text` prints them.

@@ -88,8 +88,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Adds a wait, if it had an object. `database` is that of the session, if it is known. Returns how many bytes more are kept. The
-    /// rest of a wait may not know the object any more, so it adds no object.
+    /// Adds a wait, if it had an object. `database` is that of the session, if it is known. Returns how many
+    /// bytes more are kept. The rest of a wait may not know the object any more, so it adds no object.
     pub fn add(&mut self, wait: &Wait, database: Option<u64>) -> usize {
         let Some(object) = Object::of(&wait.object, database) else {
             return 0;

@@ -72,7 +72,8 @@ impl Sums {
             before_us: None,
             failed: 0,
         });
-        // Of a call without a time, nothing else is known either. The zeros of no calls are none of its figures.
+        // Of a call without a time, nothing else is known either. The zeros of no calls are none of its
+        // figures.
         if known.is_none() && self.count == Some(0) {
             *self = Sums {
                 count: self.count,
@@ -109,7 +110,8 @@ pub type Calls = [Sums; Phase::ALL.len()];
 /// A node of a plan over all executions.
 #[derive(Clone, Debug, Default)]
 pub struct RowSource {
-    /// One execution, which also has what does not change: the first one in the files, or the last one in the store.
+    /// One execution, which also has what does not change: the first one in the files, or the last one in the
+    /// store.
     pub single: Stat,
     /// How far it is below the root.
     pub depth: usize,

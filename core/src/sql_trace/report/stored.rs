@@ -1,7 +1,7 @@
 //! The sums of the report from the plans of the store.
 //!
-//! The store knows how often a statement was planned and executed, with the elapsed times, blocks, rows and waits. It does not know
-//! the processor time, nor how long the executor took to start and to end.
+//! The store knows how often a statement was planned and executed, with the elapsed times, blocks, rows and
+//! waits. It does not know the processor time, nor how long the executor took to start and to end.
 
 use super::super::event::{Phase, PlannedNode, Stat};
 use super::sort::{Key, never_known};
@@ -42,7 +42,8 @@ fn calls_of(statistics: &PlanStats, sums: &StatementSums, is_utility: bool) -> C
         };
     }
     calls[Phase::Exec as usize].count = Some(statistics.times.calls);
-    // A utility statement has no other call. Else these are the runs of the executor, and the triggers that fire after them.
+    // A utility statement has no other call. Else these are the runs of the executor, and the triggers that
+    // fire after them.
     let ran = if is_utility { Phase::Exec } else { Phase::Fetch };
     calls[ran as usize] = Sums {
         count: calls[ran as usize].count,
@@ -110,7 +111,8 @@ impl Statement {
             return;
         }
         let executions = statistics.times.calls;
-        // An execution starts the root once, unless a cursor is never fetched from, or goes back to its beginning.
+        // An execution starts the root once, unless a cursor is never fetched from, or goes back to its
+        // beginning.
         let starts = plan.nodes.first().and_then(|root| root.total.starts.get());
         let counted = starts.map_or(0, |starts| starts.min(executions));
         let nodes = plan.description.nodes.iter().zip(&plan.nodes);
@@ -183,7 +185,8 @@ impl RowSource {
             depth: node.depth,
             executions,
             counted,
-            // The store does not know how many were timed: all that counted, or fewer if some ran at sampfreq 0. The head says so.
+            // The store does not know how many were timed: all that counted, or fewer if some ran at sampfreq
+            // 0. The head says so.
             timed: counted,
             rows: *rows,
             max_rows: None,

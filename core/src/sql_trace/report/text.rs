@@ -57,8 +57,8 @@ impl Report {
         self.lines_with(keys, limit, || (), &|_| None)
     }
 
-    /// Returns the lines of the report, and calls `check` before each statement. `name` returns the name of a relation, if it knows
-    /// it.
+    /// Returns the lines of the report, and calls `check` before each statement. `name` returns the name of a
+    /// relation, if it knows it.
     pub fn lines_with(
         &self,
         keys: &[Key],
@@ -285,7 +285,8 @@ fn add_calls(lines: &mut Vec<String>, calls: &Calls, origin: Origin) {
     lines.push(rule.to_owned());
     for phase in Phase::ALL {
         let sums = &calls[phase as usize];
-        // Only prepared statements, statements with triggers, and the last statements of transactions have them.
+        // Only prepared statements, statements with triggers, and the last statements of transactions have
+        // them.
         let is_rare = matches!(phase, Phase::Bind | Phase::Finish | Phase::Commit);
         if !is_rare || sums.count > Some(0) {
             lines.push(call_line(name(phase), sums));

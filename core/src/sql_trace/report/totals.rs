@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The most statements that are listed. The lines of others are added up.
 const MAX_STATEMENTS: usize = 10_000;
-/// The most cursors of a file that are known. A session that uses many statements gives new numbers to those that it has forgotten.
+/// The most cursors of a file that are known. A session that uses many statements gives new numbers to those
+/// that it has forgotten.
 const MAX_CURSORS: usize = 1_000_000;
 const UNKNOWN: &str = "(the statement's text is not in the file)";
 const OTHERS: &str = "(others: the sum of all statements after the first 10000)";
-/// The most waits between two calls of the client's statements that are kept until it is known whose they are.
+/// The most waits between two calls of the client's statements that are kept until it is known whose they
+/// are.
 const MAX_PENDING: usize = 1_000;
 /// Waits for the client end here: what comes next belongs to the next message.
 const CLIENT: &str = "Client ";
@@ -41,8 +43,9 @@ struct File {
     levels: Vec<Level>,
     /// The executions in progress.
     open: Open,
-    /// The waits since the last call of the client's statements. The call after them says whose they are: they are those of the
-    /// statement before if its transaction ends with them, and else those of the next one.
+    /// The waits since the last call of the client's statements. The call after them says whose they are:
+    /// they are those of the statement before if its transaction ends with them, and else those of the next
+    /// one.
     pending: Vec<Wait>,
     /// There are lines inside a call that has not ended.
     is_in_call: bool,
@@ -60,7 +63,8 @@ pub struct Report {
     file: File,
     pub(super) files: Vec<String>,
     pub(super) statements: Vec<Statement>,
-    /// The places of statements by their queryids and users, apart for those that clients sent and those that others called.
+    /// The places of statements by their queryids and users, apart for those that clients sent and those that
+    /// others called.
     index: HashMap<(i64, u64, bool), usize>,
     /// The places of the sums of statements that are not listed.
     others: [Option<usize>; 2],
@@ -73,7 +77,8 @@ pub struct Report {
     pub(super) between_us: u64,
     /// The elapsed time of statements that had not ended when the files ended.
     pub(super) unended_us: u64,
-    /// How often statements failed before their first call, and how long that took, by their text and SQLSTATE.
+    /// How often statements failed before their first call, and how long that took, by their text and
+    /// SQLSTATE.
     pub(super) parse_errors: BTreeMap<(String, String), (u64, u64)>,
     pub(super) commits: u64,
     pub(super) rollbacks: u64,
@@ -288,7 +293,8 @@ impl Report {
         }
     }
 
-    /// Gives the pending waits to the statement of a call that began at this time. Those that began later are inside the call.
+    /// Gives the pending waits to the statement of a call that began at this time. Those that began later are
+    /// inside the call.
     fn take_pending(&mut self, began: u64, cursor: u64) {
         for wait in std::mem::take(&mut self.file.pending) {
             if wait.tim.saturating_sub(wait.elapsed_us) >= began {

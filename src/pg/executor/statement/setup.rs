@@ -155,8 +155,13 @@ unsafe fn set_up(
         unmeasured::uses_extension(query);
         return None;
     }
+    let mut key = key;
     if is_worker {
         store::attach_worker();
+        // SAFETY: this is a parallel worker, whose statement is starting.
+        if let Some(leaders) = unsafe { parallel::find_leader() } {
+            key = leaders.with_plan(key.planid);
+        }
     } else {
         store::attach();
     }

@@ -18,7 +18,7 @@ impl Statement {
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn announce(&self) {
-        let Some(mut channel) = self.channel.get() else {
+        let (Some(mut channel), Some(target)) = (self.channel.get(), &self.target) else {
             return;
         };
         // If this fails, nothing is known of the workers but what core collects.
@@ -28,7 +28,7 @@ impl Statement {
                 .nodes
                 .iter()
                 .map(|node| tree::planned_workers(node.plan_state()));
-            channel.announce(self.channel_slots(), gathers.max().unwrap_or(0));
+            channel.announce(target.plan.key, self.channel_slots(), gathers.max().unwrap_or(0));
         });
         self.channel.set(Some(channel));
         act_at_exit();
@@ -57,7 +57,7 @@ impl Statement {
         ids.max().map_or(0, |last| last + 1)
     }
 
-    /// Finds the leader of this process, which is a parallel worker.
+    /// Begins the part of this process, which is a parallel worker.
     ///
     /// # Safety
     /// The statement must be starting.

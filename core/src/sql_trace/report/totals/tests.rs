@@ -91,7 +91,8 @@ fn calls_are_added_up_per_statement() {
     assert_eq!((count_from(nested, 32.0), count_from(call, 128.0)), (2, 1));
 }
 
-/// The server does not say when the analysis of a nested statement begins. So its Parse has a count, and no other figures.
+/// The server does not say when the analysis of a nested statement begins. So its Parse has a count, and no
+/// other figures.
 #[test]
 fn a_call_without_a_time_has_no_figures() {
     let report = read(
@@ -141,7 +142,8 @@ END #0:tim=9005",
     );
 }
 
-/// The elapsed time of a file is divided into calls, waits and a rest, and the phases have all of the rest but the end.
+/// The elapsed time of a file is divided into calls, waits and a rest, and the phases have all of the rest
+/// but the end.
 #[test]
 fn no_time_is_missing() {
     let report = read(FILE);
@@ -264,8 +266,8 @@ fn too_many_statements_are_added_up_as_others() {
     assert_eq!(report.totals[0][Phase::Fetch as usize].count, Some(12_002));
 }
 
-/// A wait between two calls is that of the statement before until its transaction ends and the client's next message comes, and after
-/// that it is the next one's. Those inside a call are no time between calls.
+/// A wait between two calls is that of the statement before until its transaction ends and the client's next
+/// message comes, and after that it is the next one's. Those inside a call are no time between calls.
 #[test]
 fn waits_between_calls_are_those_of_the_statement_that_waits() {
     let report = read(
@@ -301,7 +303,8 @@ WAIT #2:dep=1,ela=100,tim=1350,nam=Timeout PgSleep",
     );
     let committed = before.calls[Phase::Commit as usize];
     assert_eq!((committed.elapsed_us, committed.gets), (Some(30), Some(7)));
-    // The file ends in a call: 120 us after the last one that has ended. 5 + 50 + 4 us were waits between calls.
+    // The file ends in a call: 120 us after the last one that has ended. 5 + 50 + 4 us were waits between
+    // calls.
     assert_eq!(
         (
             report.elapsed_us,
