@@ -174,7 +174,9 @@ fn pile_up(shop: &mut Shop) {
     shop.until("count(*) = 3 FROM rowsource_blockers('10 min') WHERE depth > 0 AND wait_time > 300");
     run_each(&mut report, "COMMIT");
     migration.join();
-    customers.map(Busy::join);
+    for customer in customers {
+        customer.join();
+    }
     shop.told(
         "rowsource_blockers('10 min')",
         &[
