@@ -1962,7 +1962,7 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
 );
 -- datid is NULL if several databases share one set of counters.
 CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
-    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
+    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 4294967295::oid), filetype);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
 COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
@@ -2313,7 +2313,7 @@ CREATE VIEW rowsource_interval_tempfile_io AS
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND p.datid IS NOT DISTINCT FROM c.datid
+                   ON p.snap_id = s.from_id AND coalesce(p.datid, 4294967295::oid) = coalesce(c.datid, 4294967295::oid)
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;

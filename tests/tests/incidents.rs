@@ -122,7 +122,8 @@ impl Shop {
         let statements = lines
             .iter()
             .skip_while(|line| *line != "Top statements")
-            .take_while(|line| *line != "Top nodes");
+            .skip(1)
+            .take_while(|line| !line.starts_with("Top "));
         let (mut all, mut unnamed) = (0, 0);
         for line in statements {
             let cells: Vec<&str> = line
