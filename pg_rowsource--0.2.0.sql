@@ -1548,7 +1548,7 @@ CREATE VIEW rowsource_trace_targets AS
            t.userid, t.datid, t.client_addr, t.queryid, t.with_waits, t.with_binds,
            pg_catalog.pg_get_userbyid(t.set_by_userid) AS set_by, t.set_at, t.expires_at, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.datid;
-COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if it meets all conditions of a target; NULL is no condition. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
 COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
 COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
@@ -1563,7 +1563,7 @@ COMMENT ON COLUMN rowsource_trace_targets.with_binds IS 'Whether the values of p
 COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
 COMMENT ON COLUMN rowsource_trace_targets.set_at IS 'When it was set';
 COMMENT ON COLUMN rowsource_trace_targets.expires_at IS 'When it expires';
-COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
+COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions it traces, as far as they have noticed it';
 GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 
 CREATE VIEW rowsource_misestimates AS
@@ -1936,7 +1936,7 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
 );
 -- datid is NULL if several databases share one set of counters.
 CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
-    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);
+    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 4294967295::oid), filetype);
 SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
 COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
@@ -2288,7 +2288,7 @@ CREATE VIEW rowsource_interval_tempfile_io AS
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND p.datid IS NOT DISTINCT FROM c.datid
+                   ON p.snap_id = s.from_id AND coalesce(p.datid, 4294967295::oid) = coalesce(c.datid, 4294967295::oid)
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;

@@ -87,7 +87,7 @@ objects! {
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND p.datid IS NOT DISTINCT FROM c.datid
+                   ON p.snap_id = s.from_id AND coalesce(p.datid, 4294967295::oid) = coalesce(c.datid, 4294967295::oid)
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d";

@@ -63,7 +63,7 @@ COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';"
     } "
 -- datid is NULL if several databases share one set of counters.
 CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
-    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 0::oid), filetype);";
+    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 4294967295::oid), filetype);";
 
     /// The waits of all processes in each snapshot
     TABLE rowsource_snapshot_waits TO PUBLIC {
