@@ -1554,7 +1554,7 @@ CREATE VIEW rowsource_trace_targets AS
            t.userid, t.datid, t.client_addr, t.queryid, t.with_waits, t.with_binds,
            pg_catalog.pg_get_userbyid(t.set_by_userid) AS set_by, t.set_at, t.expires_at, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.datid;
-COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON VIEW rowsource_trace_targets IS 'The targets of SQL traces. A session is traced if it meets all conditions of a target; NULL is no condition. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_trace_targets.target IS 'Its number, for rowsource_trace_stop()';
 COMMENT ON COLUMN rowsource_trace_targets.pid IS 'Condition: the process of this session, until it ends';
 COMMENT ON COLUMN rowsource_trace_targets.application_name IS 'Condition: the session''s application_name';
@@ -1569,7 +1569,7 @@ COMMENT ON COLUMN rowsource_trace_targets.with_binds IS 'Whether the values of p
 COMMENT ON COLUMN rowsource_trace_targets.set_by IS 'Who has set it';
 COMMENT ON COLUMN rowsource_trace_targets.set_at IS 'When it was set';
 COMMENT ON COLUMN rowsource_trace_targets.expires_at IS 'When it expires';
-COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions have found at their last look that it means them';
+COMMENT ON COLUMN rowsource_trace_targets.sessions IS 'How many sessions it traces, as far as they have noticed it';
 GRANT SELECT ON rowsource_trace_targets TO pg_read_all_stats;
 
 CREATE VIEW rowsource_misestimates AS

@@ -319,6 +319,17 @@ pub fn last_at() -> Option<i64> {
     session.last.as_ref().map(|last| last.run.at)
 }
 
+/// Returns whether the session's last measured statement is one that a client did not send.
+pub fn last_is_nested() -> bool {
+    let session = SESSION.try_borrow();
+    session.is_ok_and(|session| {
+        session
+            .last
+            .as_ref()
+            .is_some_and(|last| !last.plan.key.toplevel())
+    })
+}
+
 /// Returns whether the session's last measured statement completed, if it ended after this time.
 pub fn last_since(time: i64) -> Option<bool> {
     let session = SESSION.try_borrow().ok()?;
@@ -390,6 +401,9 @@ impl Session {
             if is_other {
                 let shows_it = !execution.description.is_normalised() && !execution.older_literals;
                 last.keep_text(executed, shows_it, execution.run.at);
+                if !Rc::ptr_eq(&last.plan, execution.plan) {
+                    last.plan = execution.plan.clone();
+                }
             }
             // Another plan of the same text may cost something else.
             if !is_other && execution.run.planning.plans > 0 {
@@ -399,9 +413,6 @@ impl Session {
             if executed.workers.is_some() || last.workers.is_some() {
                 last.workers = executed.workers.take();
             }
-        }
-        if !Rc::ptr_eq(&last.plan, execution.plan) {
-            last.plan = execution.plan.clone();
         }
         if !Rc::ptr_eq(&last.description, execution.description) {
             last.description = execution.description.clone();

@@ -30,7 +30,7 @@ impl Stored {
         Key {
             userid: Some(key.userid),
             datid: Some(key.datid),
-            ids: self.is_visible.then(|| (key.queryid, key.planid)),
+            ids: self.is_visible.then_some((key.queryid, key.planid)),
             toplevel: Some(key.toplevel()),
         }
     }

@@ -297,7 +297,7 @@ pub fn columns() -> Columns<Listed> {
         set_at: timestamptz = row.0.since;
         /// When it expires
         expires_at: timestamptz = row.0.expires;
-        /// How many sessions have found at their last look that it means them
+        /// How many sessions it traces, as far as they have noticed it
         sessions: bigint = row.1;
     }
 }

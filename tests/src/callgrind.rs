@@ -3,10 +3,12 @@
 //! The cost of one call or one statement is the difference of two parts of a run that differ only in their number of calls or
 //! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
 
+mod left_out;
 mod recorded;
 
 pub use recorded::{call_above_recorded, recorded, statement_above_recorded};
 
+use self::left_out::{PLANS_ONLY, STATEMENTS_ONLY, WITH_STORE};
 use crate::compiled::object;
 use crate::environment::environment;
 use crate::server::Server;
@@ -41,44 +43,6 @@ impl Profile {
         self.inclusive.get(function).copied().unwrap_or(0)
     }
 }
-
-/// Counts what a single-user backend does for its statements: all that it does but for its start and its end. The start reads
-/// core's file of statistics, which grows from run to run, and 19 calibrates its clock, for as long as it takes.
-///
-/// What depends on time is not counted either, because other work makes a run last longer: a session asks for the time of day ten times
-/// a second, keeps an execution that is slower than all before, and copies the texts of at most 200 statements in ten seconds. Once a
-/// second it flushes the executions of a plan, as core flushes its statistics, and then executes more for the next ones. No second
-/// passes by the [`EVEN_DAY`]. Signal handlers are not counted either: callgrind never counts these.
-///
-/// The first session after the server's start makes the store, once for all.
-const STATEMENTS_ONLY: &[&str] = &[
-    "PostgresMain",
-    "InitPostgres",
-    "proc_exit",
-    "pgstat_report_stat",
-    "pg_rowsource::pg::store::record::record_at_once",
-    "pg_rowsource::pg::store::exemplars::keep",
-    "rowsource_core::results::counts::Counts::compute",
-    "pg_rowsource::pg::server::time::ask",
-    "pg_rowsource::session::Last::keep_text",
-    "pg_rowsource::session::Last::keep_costs",
-    "pg_rowsource::pg::store::attach::make_or_attach",
-];
-/// Counts what writes to the store, too, for plans that run once: they are written at once.
-const WITH_STORE: &[&str] = &[
-    "PostgresMain",
-    "InitPostgres",
-    "proc_exit",
-    "pgstat_report_stat",
-    "pg_rowsource::session::Last::keep_text",
-    "pg_rowsource::session::Last::keep_costs",
-];
-/// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted. Nor is that it measures
-/// the clock's own cost every 4 ms, which are few instructions under callgrind.
-const PLANS_ONLY: &[&str] = &[
-    "standard_ExecutorRun",
-    "pg_rowsource::pg::hot::timing::measure_empty_interval",
-];
 
 /// Ends a part of a script: callgrind begins another one when the function is called.
 const END_OF_PART: &str = "SELECT pg_backend_pid();\n\n";
@@ -160,6 +124,13 @@ pub fn executions<const SETS: usize>(
 /// a difference of two parts does not count it.
 pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
     visit_parts(&[], STATEMENTS_ONLY, EVEN_DAY, data, settings, parts, sum)
+}
+
+/// Does the same where the number of timed calls may depend on how long calls take, which is longer beside other work: the session has a
+/// clock that only advances with its readings.
+pub fn of_parts_by_even_clock(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
+    let settings = [settings, &["pg_rowsource.clock_source=system"]].concat();
+    visit_parts(&[], STATEMENTS_ONLY, EVEN_CLOCK, data, &settings, parts, sum)
 }
 
 /// The instructions of a part of a script.

@@ -1,7 +1,7 @@
 //! Cursors: many calls of the executor are one execution. `store_callgrind.rs` counts what open cursors cost.
 
 use postgres::Client;
-use rowsource_tests::session::run_each;
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::{MeasuredNode, Server, measured_nodes};
 
 const TABLE: &str = "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 10000) i; VACUUM ANALYZE n";
@@ -162,4 +162,38 @@ fn loops_of_plpgsql_fetch_ahead() {
         "SELECT max(rows)::bigint FROM pg_stat_rowsource WHERE operation = 'Seq Scan' AND NOT toplevel",
     );
     assert_eq!(rows, 10_000);
+}
+
+/// While a cursor is open that a function has opened, it is that of whoever has read it last.
+#[test]
+fn a_cursor_of_a_function_that_the_client_reads_is_the_clients() {
+    let server = server("cursor-of-function");
+    let (mut client, mut observer) = (server.connect(), server.connect());
+    let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+    let mut is_toplevel = || -> bool {
+        let sql = format!(
+            "SELECT toplevel FROM pg_stat_rowsource_live WHERE pid = {pid} AND state = 'idle in cursor'"
+        );
+        value(&mut observer, &format!("{sql} LIMIT 1"))
+    };
+    run_each(
+        &mut client,
+        "CREATE EXTENSION IF NOT EXISTS pg_rowsource;
+         CREATE FUNCTION opens(c refcursor) RETURNS refcursor LANGUAGE plpgsql AS 'BEGIN OPEN c FOR SELECT id FROM n; RETURN c; END';
+         CREATE FUNCTION reads(c refcursor) RETURNS int LANGUAGE plpgsql AS 'DECLARE k int; BEGIN FETCH c INTO k; RETURN k; END';
+         SET pg_rowsource.statistics_level = typical; SET pg_rowsource.track = 'all'; BEGIN; SELECT opens('c'); SELECT reads('c')",
+    );
+    assert!(!is_toplevel(), "a function has read it");
+    run_each(&mut client, "FETCH 3 FROM c");
+    assert!(is_toplevel(), "the client has read it");
+    let lines = texts(&mut client, "SELECT rowsource_display()");
+    let first = lines.first().and_then(|line| line.first()).cloned().flatten();
+    let first = first.expect("a line");
+    assert!(
+        first.contains("SELECT id FROM n) reads a cursor that is still open"),
+        "{first}"
+    );
+    run_each(&mut client, "SELECT reads('c')");
+    assert!(!is_toplevel(), "a function has read it again");
+    run_each(&mut client, "COMMIT");
 }

@@ -267,8 +267,14 @@ fn it_says_if_the_last_statement_failed_before_it_ran() {
     assert_eq!(warning(&mut client), "");
     assert!(shown(&mut client, "").join(" ").contains("outcome failed"));
     run_each(&mut client, "SET pg_rowsource.track = 'all'");
-    let _ = client.batch_execute("DO 'BEGIN PERFORM 1 / (relnatts - relnatts) FROM pg_class; END'");
-    assert_eq!(warning(&mut client), "");
+    let failing = "DO 'BEGIN PERFORM 1 / (relnatts - relnatts) FROM pg_class; END'";
+    let _ = client.batch_execute(failing);
+    assert_eq!(
+        warning(&mut client),
+        format!(
+            "The last statement of this session ({failing}) failed: division by zero; this is the last statement that it ran"
+        )
+    );
     run_each(&mut client, "RESET pg_rowsource.track");
     // An error in a failed transaction, and one that a display raises itself.
     run_each(&mut client, "SELECT 7; BEGIN");
@@ -413,8 +419,34 @@ fn it_says_if_the_last_statement_was_a_utility() {
         "{line}"
     );
     run_each(&mut client, "SET pg_rowsource.track = 'all'");
-    run(&mut client, "DO $$BEGIN PERFORM count(*) FROM copied; END$$");
-    assert_eq!(warning(&mut client), "");
+    // None of what these run is shown as if the client had sent it.
+    run_each(
+        &mut client,
+        "CREATE FUNCTION n(id int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN (SELECT count(*) FROM public.made); END';
+         CREATE PROCEDURE p() LANGUAGE plpgsql AS 'BEGIN PERFORM n(1); COMMIT; PERFORM count(*) FROM copied; END';
+         CREATE TABLE filled (id int, k bigint DEFAULT n(1)); INSERT INTO made VALUES (1)",
+    );
+    for statement in [
+        "DO $$BEGIN PERFORM count(*) FROM copied; END$$",
+        "CALL p()",
+        "COPY filled (id) FROM PROGRAM 'echo 1'",
+        "CREATE INDEX ON made (n(id))",
+        "ANALYZE made",
+        "ALTER TABLE made ADD CONSTRAINT c CHECK (n(id) >= 0)",
+    ] {
+        run_each(&mut client, "SELECT 1");
+        run(&mut client, statement);
+        assert_eq!(
+            warning(&mut client),
+            format!(
+                "The last statement of this session ({statement}) has no plan; this is the last statement that it ran"
+            )
+        );
+    }
+    run_each(&mut client, "CREATE TABLE after_these (id int)");
+    assert!(
+        warning(&mut client).contains("(CREATE TABLE after_these (id int)) was not measured: it has no plan")
+    );
     run_each(&mut client, "EXPLAIN (ANALYZE) SELECT count(*) FROM made");
     assert_eq!(warning(&mut client), "");
     run(&mut client, "DO $$BEGIN PERFORM rowsource_display(); END$$");

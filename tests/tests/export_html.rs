@@ -152,7 +152,7 @@ fn the_picture_and_the_table_agree() {
         .expect("times");
     let mut operations = Vec::new();
     for row in lines.take_while(|row| row.len() == heading.len()) {
-        let title = format!("<title>{}: {}, own time ", row[0], row[1]);
+        let title = format!("<title>{}: {}", row[0], row[1]);
         let title = page
             .split(&title)
             .nth(1)

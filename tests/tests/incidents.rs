@@ -122,7 +122,8 @@ impl Shop {
         let statements = lines
             .iter()
             .skip_while(|line| *line != "Top statements")
-            .take_while(|line| *line != "Top nodes");
+            .skip(1)
+            .take_while(|line| !line.starts_with("Top "));
         let (mut all, mut unnamed) = (0, 0);
         for line in statements {
             let cells: Vec<&str> = line
@@ -174,7 +175,9 @@ fn pile_up(shop: &mut Shop) {
     shop.until("count(*) = 3 FROM rowsource_blockers('10 min') WHERE depth > 0 AND wait_time > 300");
     run_each(&mut report, "COMMIT");
     migration.join();
-    customers.map(Busy::join);
+    for customer in customers {
+        customer.join();
+    }
     shop.told(
         "rowsource_blockers('10 min')",
         &[

@@ -5,31 +5,33 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::waiting::until;
-use std::sync::OnceLock;
 
-/// The only server of this file. It keeps no constants, and measures all statements.
-fn server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let server = Server::start(
-            "texts",
-            &[
-                "shared_preload_libraries = 'pg_stat_statements, pg_rowsource'",
-                "pg_stat_statements.track = 'all'",
-                "pg_rowsource.track = 'all'",
-                "pg_rowsource.keep_constants = off",
-                "max_parallel_workers_per_gather = 0",
-                "jit = off",
-            ],
-        );
-        run_each(
+/// A server for the tests of this file. It keeps no constants, and measures all statements.
+fn server() -> Server {
+    let server = Server::start(
+        "texts",
+        &[
+            "shared_preload_libraries = 'pg_stat_statements, pg_rowsource'",
+            "pg_stat_statements.track = 'all'",
+            "pg_rowsource.track = 'all'",
+            "pg_rowsource.keep_constants = off",
+            "max_parallel_workers_per_gather = 0",
+            "jit = off",
+        ],
+    );
+    run_each(
             &mut server.connect(),
             "CREATE EXTENSION pg_rowsource; CREATE EXTENSION pg_stat_statements;
              CREATE TABLE t (id int PRIMARY KEY, name varchar(20), at timestamp DEFAULT '2024-01-01', ok bool DEFAULT true);
              INSERT INTO t SELECT g, 'name ' || g FROM generate_series(1, 1000) g; VACUUM ANALYZE t",
         );
-        server
-    })
+    server
+}
+
+fn session() -> (Server, Client) {
+    let server = server();
+    let client = server.connect();
+    (server, client)
 }
 
 /// The stored texts of the statements of this application, and pg_stat_statements' texts of the same queryids.
@@ -68,7 +70,7 @@ fn display(client: &mut Client) -> String {
 
 #[test]
 fn texts_equal_those_of_pg_stat_statements() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     let statements = [
         "SELECT /*p01*/ 1, -2, - 3.5e-1, +4, 'five', E'si\\'x', $$seven$$, $a$ eight $a$, B'101', X'1f'",
         "SELECT /*p02*/ U&'\\0061', U&'!0061' UESCAPE '!', N'n', 'a'\n'b', 'it''s'",
@@ -116,7 +118,7 @@ fn texts_equal_those_of_pg_stat_statements() {
 
 #[test]
 fn no_literal_is_stored() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "CREATE TABLE secrets (a text, b int, c date, d jsonb)",
@@ -151,7 +153,7 @@ fn no_literal_is_stored() {
 
 #[test]
 fn the_conditions_have_the_numbers_of_the_text() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "SELECT /*numbered*/ 'a', id FROM t WHERE name <> 'b' AND id < 50 ORDER BY id + 7, name || 'c'",
@@ -174,7 +176,7 @@ fn the_conditions_have_the_numbers_of_the_text() {
 /// In a custom plan, the values of parameters are constants.
 #[test]
 fn parameters_keep_their_numbers_in_custom_plans() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "SET plan_cache_mode = force_custom_plan;
@@ -189,7 +191,7 @@ fn parameters_keep_their_numbers_in_custom_plans() {
 
 #[test]
 fn the_last_statement_shows_its_literals() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     for (sql, condition) in [
         (
             "SELECT name FROM t WHERE id = 17 AND name <> 'it''s'",
@@ -250,7 +252,7 @@ fn the_last_statement_shows_its_literals() {
 
 #[test]
 fn constants_are_kept_on_request() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "SET pg_rowsource.keep_constants = on; SELECT /*kept*/ name FROM t WHERE id = 77;
@@ -279,7 +281,7 @@ fn constants_are_kept_on_request() {
 /// A plan is described again for other literals only as often as the session can afford.
 #[test]
 fn each_statement_has_its_text_with_constants_kept() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(&mut client, "SET pg_rowsource.keep_constants = on");
     // Of a session that sends very many statements, no texts are kept.
     for id in 1000..=4000 {
@@ -306,7 +308,7 @@ fn each_statement_has_its_text_with_constants_kept() {
 
 #[test]
 fn no_two_statements_share_a_row() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "CREATE TABLE /*u1*/ made1 AS SELECT id FROM t WHERE id < 10; CREATE TABLE /*u2*/ made2 AS SELECT id FROM t WHERE id < 10;
@@ -339,7 +341,7 @@ fn no_two_statements_share_a_row() {
         let matches = |row: &&Vec<Option<String>>| row[3].as_deref().is_some_and(|text| text.contains(like));
         rows.iter().filter(matches).count()
     };
-    let inner = major(&mut server().connect()) >= 18;
+    let inner = major(&mut client) >= 18;
     for number in [1, 2, 3, 4, 7, 8].into_iter().filter(|_| !inner) {
         assert_eq!(of(&format!("/*u{number}*/")), 1, "{number}: {rows:#?}");
     }
@@ -366,7 +368,7 @@ fn no_two_statements_share_a_row() {
 
 #[test]
 fn the_extensions_own_statements_are_not_measured() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "SELECT /*before*/ count(*) FROM t WHERE id < 5; SELECT count(*) /*mine*/ FROM pg_stat_rowsource;
@@ -414,7 +416,7 @@ fn the_extensions_own_statements_are_not_measured() {
 /// Clients look up tables one by one (`\d` of psql, ORMs), the extension's among them.
 #[test]
 fn a_constant_that_is_an_oid_of_the_extension_is_not_use() {
-    let mut client = server().connect();
+    let (server, mut client) = session();
     run_each(
         &mut client,
         "CREATE TABLE with_oid (id oid, v text); CREATE VIEW above AS SELECT queryid FROM pg_stat_rowsource_plans",
@@ -433,7 +435,7 @@ fn a_constant_that_is_an_oid_of_the_extension_is_not_use() {
         "SELECT v AS of_list FROM with_oid WHERE id IN ($::oid, 17)",
     ];
     // In a session that has not read the objects, and in one that has.
-    let mut fresh = server().connect();
+    let mut fresh = server.connect();
     for session in [&mut fresh, &mut client] {
         run_each(session, "SELECT count(*) FROM pg_stat_rowsource_plans");
         for case in cases {
@@ -460,7 +462,7 @@ fn a_constant_that_is_an_oid_of_the_extension_is_not_use() {
 
 #[test]
 fn a_long_constant_is_not_printed() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     let long = "s".repeat(20 << 20);
     client
         .batch_execute(&format!(
@@ -486,7 +488,7 @@ fn a_long_constant_is_not_printed() {
 /// The script of CREATE EXTENSION is one text with many statements. CREATE SCHEMA runs other statements too, so both have rows.
 #[test]
 fn statements_of_scripts_have_their_own_rows() {
-    let mut client = server().connect();
+    let (_server, mut client) = session();
     run_each(
         &mut client,
         "SELECT rowsource_reset(); CREATE EXTENSION cube;

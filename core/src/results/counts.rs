@@ -43,7 +43,7 @@ impl Counts {
     pub fn take<N: Nodes>(&mut self, nodes: &N, shape: &Shape, elapsed_ms: f64) -> Result<(), Uncounted> {
         self.count = nodes.count().min(MAX_NODES);
         let mut has_extras = false;
-        for (i, node) in self.nodes.iter_mut().enumerate().take(self.count) {
+        for (i, node) in self.nodes[..self.count].iter_mut().enumerate() {
             has_extras |= node.take(nodes, i, shape)?;
         }
         self.extras.has_any = false;
@@ -228,7 +228,7 @@ impl CountSums {
         (self.has_any, self.has_last) = (true, true);
         self.elapsed_ms += counts.elapsed_ms;
         self.last_ms = counts.elapsed_ms;
-        for (i, node) in counts.nodes().iter().enumerate().take(MAX_NODES) {
+        for (i, node) in counts.nodes[..counts.count.min(MAX_NODES)].iter().enumerate() {
             totals[i].estimates.add(&node.estimate, node.starts, node.rows);
             self.last[i] = *node;
             if !is_first {

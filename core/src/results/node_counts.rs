@@ -42,7 +42,7 @@ impl NodeCounts {
             return self.take_by_core(nodes, i, shape);
         };
         let mut has_extras = sample.has_changes;
-        (self.ticks, self.startup_ticks, self.timed_calls) = match sample.timed {
+        let (ticks, startup_ticks, timed_calls) = match sample.timed {
             TimedCalls::All(time) if shape.is_timed() => time,
             TimedCalls::None if !shape.is_timed() => (0.0, 0.0, 0),
             TimedCalls::Some if shape.is_timed() => {
@@ -54,6 +54,8 @@ impl NodeCounts {
         let Some(SimpleFacts { kind, sums }) = nodes.simple_facts(i) else {
             return Err(Uncounted::Always);
         };
+        // Nothing is written before, so that what both of them read is read once.
+        (self.ticks, self.startup_ticks, self.timed_calls) = (ticks, startup_ticks, timed_calls);
         (self.kind, self.sums) = (kind, sums);
         (self.starts, self.rows) = (sample.starts, sample.rows);
         (self.shared_hit, self.estimate) = (sample.shared_hit, sample.estimate);

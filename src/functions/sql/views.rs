@@ -3,7 +3,7 @@
 use crate::functions::surface::objects;
 
 objects! {
-    /// The targets of SQL traces. A session is traced if all conditions of a target hold that are not NULL
+    /// The targets of SQL traces. A session is traced if it meets all conditions of a target; NULL is no condition
     VIEW rowsource_trace_targets TO pg_read_all_stats {
         /// Its number, for rowsource_trace_stop()
         target: int;
@@ -33,7 +33,7 @@ objects! {
         set_at: timestamptz;
         /// When it expires
         expires_at: timestamptz;
-        /// How many sessions have found at their last look that it means them
+        /// How many sessions it traces, as far as they have noticed it
         sessions: bigint;
     } "
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.userid) AS usename,

@@ -8,6 +8,9 @@
 //! * No locks are taken, except when the targets of the trace are compared with the session again, and when a plan that is new in
 //!   the session is looked up in the store.
 //!
+//! Closures take what they need by value: what one refers to would be written to memory for each statement, because a path that is rarely
+//! taken passes the closure on.
+//!
 //! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
 //! call. Each caller of the extension's own code catches its panics.
 #![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
@@ -76,7 +79,7 @@ hooks! {
 
 /// Runs `body` one nesting level deeper, with the statement's accounts active, and then `after` with the statement, if it is
 /// measured. If `body` fails, the statistics so far are recorded before the error is raised again.
-fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Statement)) {
+fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&Statement)) {
     // SAFETY: the frames are plain and the query is started, as `Call` promises. Each successful `enter` is followed by
     // exactly one `leave`.
     unsafe {
@@ -85,8 +88,8 @@ fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Stateme
         // The statement does not move while its query's memory is live, and no run lives longer than that memory.
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
-            || Listeners::run(&call(), body),
-            || {
+            move || Listeners::run(&call(), body),
+            move || {
                 if let Some(statement) = entered {
                     statement.interrupt();
                     statement.leave();
@@ -94,7 +97,7 @@ fn run(call: impl Fn() -> Call, body: impl FnOnce(), after: impl FnOnce(&Stateme
                 usage::charge_running_node();
                 nesting::leave();
             },
-            |outcome| {
+            move |outcome| {
                 let is_measured = statement::find(query).is_some();
                 if let Some(statement) = entered {
                     statement.outcome.set(outcome);
@@ -174,7 +177,9 @@ unsafe fn executor_run(
             compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
         };
         if switch::passes_on() && statement::find(query).is_none() {
-            return switch::pass_on(next);
+            return switch::pass_on(move || {
+                next();
+            });
         }
         let after = |statement: &Statement| statement.note_read(query, direction, count);
         run(move || Call::of_started(query, Phase::Fetch), next, after);
@@ -272,9 +277,9 @@ unsafe extern "C-unwind" fn process_utility(
             });
         }
         if utility.tag == NodeTag::T_ExecuteStmt {
-            Listeners::execute(utility, |_| process(statement));
+            Listeners::execute(utility, move |_| process(statement));
         } else {
-            Listeners::utility(utility, |utility| process(utility.statement));
+            Listeners::utility(utility, move |utility| process(utility.statement));
         }
     }
 }

@@ -375,7 +375,8 @@ pub fn take(queryid: i64) -> Taken {
     take_planned(queryid)
 }
 
-#[inline(never)]
+// Inlined, so that what is nothing for most statements is not copied in memory.
+#[inline(always)]
 fn take_planned(queryid: i64) -> Taken {
     let places = PLANNED.inner();
     let Some(place) = places.iter().position(|place| place.get().queryid == queryid) else {

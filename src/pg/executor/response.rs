@@ -207,14 +207,17 @@ pub fn committed() -> Committed {
 /// Notes that a transaction has ended. Only stores words.
 #[inline(always)]
 pub fn transaction_ended(is_committed: bool) {
-    let committed = RESPONSE.committed.replace(Committed::Nothing);
-    if committed != Committed::Nothing && is_committed && server::has_transaction_id() {
-        note_commit(committed);
+    if RESPONSE.committed.get() != Committed::Nothing {
+        note_end(is_committed);
     }
 }
 
 #[inline(never)]
-fn note_commit(committed: Committed) {
+fn note_end(is_committed: bool) {
+    let committed = RESPONSE.committed.replace(Committed::Nothing);
+    if !is_committed || !server::has_transaction_id() {
+        return;
+    }
     let (now, end) = (now(), RESPONSE.end.get());
     // The client may be slow to end a pipeline.
     let waited_us = waits::last_for_client().1 / 1000;

@@ -85,29 +85,37 @@ fn setting(call: &Call, is_sent: bool) -> Option<InstrumentationPlan> {
 /// The query must be started, and the caller must hold no lightweight lock.
 #[inline(always)]
 pub unsafe fn set_up(call: &Call, decided: Decided) -> Started {
-    let Some(setting) = decided.setting else {
+    let Decided {
+        setting: Some(setting),
+        requested_by_others,
+        added_by_us,
+        toplevel,
+        is_sent,
+    } = decided
+    else {
         return Started::Unmeasured;
     };
+    let query = call.query;
     // SAFETY: the query is started by the caller's promise. The context is a global of a plain type.
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
         let held = server::HeldInterrupts::now();
-        let attached = catch_unwind(AssertUnwindSafe(|| {
+        let attached = catch_unwind(AssertUnwindSafe(move || {
             statement::attach(
-                call.query,
+                query,
                 &setting,
-                decided.requested_by_others,
-                decided.added_by_us,
-                decided.toplevel,
-                decided.is_sent,
+                requested_by_others,
+                added_by_us,
+                toplevel,
+                is_sent,
             )
         }));
         match attached {
             Ok(true) => return Started::Measured,
-            Ok(false) => withdraw_request((*call.query).estate),
+            Ok(false) => withdraw_request((*query).estate),
             Err(error) => {
                 pg_sys::CurrentMemoryContext = memory;
-                not_attached(call.query, error, &held);
+                not_attached(query, error, &held);
             }
         }
         Started::NotAttached

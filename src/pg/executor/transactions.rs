@@ -29,15 +29,19 @@ static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false)
 /// # Safety
 /// Only PostgreSQL may call this, when a transaction ends.
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
-    let is_committed = matches!(
-        event,
-        pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_PREPARE
-    );
-    statement::at_end_of_transaction(is_committed);
-    if is_committed || event == pg_sys::XactEvent::XACT_EVENT_ABORT {
-        outermost_planner::all_ended();
-        response::transaction_ended(is_committed);
+    match event {
+        pg_sys::XactEvent::XACT_EVENT_COMMIT | pg_sys::XactEvent::XACT_EVENT_PREPARE => ended(true),
+        pg_sys::XactEvent::XACT_EVENT_ABORT => ended(false),
+        _ => statement::at_end_of_transaction(false),
     }
+}
+
+/// Ends what belongs to a transaction that has ended.
+#[inline(always)]
+fn ended(is_committed: bool) {
+    statement::at_end_of_transaction(is_committed);
+    outermost_planner::all_ended();
+    response::transaction_ended(is_committed);
 }
 
 /// Notes where a subtransaction begins and ends.

@@ -127,6 +127,8 @@ enum What {
     BegunUnmeasured,
     /// A utility statement.
     Utility(CommandTag::Type),
+    /// It has no plan, but ran the last measured statement.
+    RanLast,
     /// It reads a cursor that is still open.
     OpenCursor,
     /// It failed, and no executor ran it.
@@ -198,14 +200,16 @@ fn run_failed() {
 /// `query` must be valid.
 #[inline(never)]
 unsafe fn query_ended(query: *mut QueryDesc) {
-    if nesting::depth() == 0 {
-        // SAFETY: the caller promises what the functions require.
-        response::other_ended(|| unsafe { is_sent(query) }, || unsafe { is_followed(query) });
-    }
-    if std::ptr::eq(OWN.get(), query) {
-        return OWN.set(std::ptr::null());
+    let is_own = std::ptr::eq(OWN.get(), query);
+    if is_own {
+        OWN.set(std::ptr::null());
     }
     if nesting::depth() != 0 {
+        return;
+    }
+    // SAFETY: the caller promises what the functions require.
+    response::other_ended(|| unsafe { is_sent(query) }, || unsafe { is_followed(query) });
+    if is_own {
         return;
     }
     let what = if std::ptr::eq(NOT_ATTACHED.get(), query) {
@@ -354,17 +358,22 @@ unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<UtilityBegun> 
     }
 }
 
-/// Notes that a utility statement has ended, unless a query in it was measured.
+/// Notes that a utility statement has ended, unless its own query was measured.
 ///
 /// # Safety
 /// `source` must be the statement's text.
 #[inline(never)]
 unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
-    if session::last_at() == statement.measured_before {
-        // SAFETY: the text is valid by the caller's promise.
-        let text = || unsafe { beginning(source, statement.location, statement.length) };
-        note(What::Utility(statement.tag), None, TextId::default(), text);
-    }
+    let what = if session::last_at() == statement.measured_before {
+        What::Utility(statement.tag)
+    } else if session::last_is_nested() {
+        What::RanLast
+    } else {
+        return;
+    };
+    // SAFETY: the text is valid by the caller's promise.
+    let text = || unsafe { beginning(source, statement.location, statement.length) };
+    note(what, None, TextId::default(), text);
 }
 
 /// Sees each message that goes to the server's log.
@@ -406,7 +415,8 @@ unsafe fn failed(error: &ErrorData) {
     // SAFETY: this is a global of a plain type, which is valid at all times.
     let text = unsafe { pg_sys::debug_query_string };
     let ended = session::last_since(message);
-    let is_known = RUN_FAILED.get() == message || ended == Some(false);
+    let is_nested = session::last_is_nested();
+    let is_known = RUN_FAILED.get() == message || ended == Some(false) && !is_nested;
     if text.is_null() || is_known || nesting::depth() != 0 {
         return;
     }
@@ -417,6 +427,7 @@ unsafe fn failed(error: &ErrorData) {
         unsafe { beginning(error.message, 0, 0) }
     };
     let what = match ended {
+        Some(_) if is_nested => What::RanLast,
         Some(_) => What::FailedAfterwards,
         None => What::Failed,
     };
@@ -533,6 +544,8 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
             "has no plan: statements in it are measured with pg_rowsource.track = 'all'".to_owned()
         }
         What::Utility(_) => "was not measured: it has no plan".to_owned(),
+        What::RanLast if last.error.is_some() => format!("failed: {}", error()),
+        What::RanLast => "has no plan".to_owned(),
         What::OpenCursor => "reads a cursor that is still open: its statistics are shown when it is closed".to_owned(),
         What::Failed => format!("failed without being measured: {}", error()),
         What::FailedAfterwards => {
@@ -544,6 +557,9 @@ pub fn reason(measured: Option<i64>) -> Option<Reason> {
     };
     let earlier = match measured {
         None => String::new(),
+        Some(_) if matches!(last.what, What::RanLast) => {
+            "; this is the last statement that it ran".to_owned()
+        }
         Some(_) if last.count == 1 => "; this is the statement before it".to_owned(),
         Some(_) => format!(
             "; this is the last measured one, {} statements earlier",

@@ -200,8 +200,8 @@ pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer>
             *random = seeded();
         }
     }
+    // The run before has cleared its own.
     let outer = (HOT.depth.get() > 0).then(|| leave_outer(ns_per_tick));
-    clear_evidence();
     HOT.tsc.set(source == Source::Tsc);
     HOT.read.set(source.read_fn());
     HOT.ns_per_tick.set(ns_per_tick);
@@ -234,6 +234,7 @@ fn leave_outer(ns_per_tick: f64) -> Outer {
         calibrate_at: HOT.calibrate_at.get(),
     };
     convert_beats(outer.ns_per_tick / ns_per_tick);
+    clear_evidence();
     outer
 }
 

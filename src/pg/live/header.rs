@@ -55,6 +55,8 @@ pub struct Header {
     /// The number of statements in which it is nested.
     depth: AtomicU32,
     is_running: AtomicBool,
+    /// A client asked for the current run, or the last one: what a function opened counts as the client's from then on.
+    is_for_client: AtomicBool,
 }
 
 // SAFETY: only the one thread of the session writes the setup. Readers in other processes copy it word by
@@ -89,9 +91,11 @@ impl Header {
         unsafe { self.setup.get().write_volatile(setup) };
     }
 
-    /// Notes that a run of the statement begins. `is_first` says that it is the first run of an execution.
+    /// Notes that a run of the statement begins. `is_first` says that it is the first run of an execution, and `is_for_client` that no
+    /// other statement asked for the run.
     #[inline(always)]
-    pub fn enter(&self, is_first: bool, now: u64, caller: usize, depth: u32) {
+    pub fn enter(&self, is_first: bool, now: u64, caller: usize, depth: u32, is_for_client: bool) {
+        self.is_for_client.store(is_for_client, Relaxed);
         self.run_began.store(now, Relaxed);
         self.caller.store(caller as u64, Relaxed);
         self.depth.store(depth, Relaxed);
@@ -147,7 +151,14 @@ impl Header {
             *word = unsafe { load(from.add(i)) };
         }
         // SAFETY: the sizes are the same, and all fields are numbers, for which all bits are valid.
-        unsafe { std::mem::transmute(words) }
+        let setup: Setup = unsafe { std::mem::transmute(words) };
+        match self.is_for_client.load(Relaxed) {
+            true => Setup {
+                key: setup.key.at_toplevel(),
+                ..setup
+            },
+            false => setup,
+        }
     }
 
     /// Returns about how many nanoseconds ago the last run of a statement that is not live ended.

@@ -24,11 +24,15 @@ pub fn lacks_beats() -> bool {
 }
 
 /// Notes that a statement begins that may need beats. Does nothing if the heart cannot see this session.
-#[inline(never)]
+#[inline(always)]
 pub fn may_need_beats() {
-    if HOT.beats.is_wishing() || !own::is_hot_shared() {
-        return;
+    if !HOT.beats.is_wishing() && own::is_hot_shared() {
+        note_need();
     }
+}
+
+#[inline(never)]
+fn note_need() {
     HOT.beats.may_wish();
     if HISTORY.get().is_none() {
         HISTORY.set(store::shared_history());

@@ -9,14 +9,15 @@ use super::temporary;
 use super::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag};
 
-/// Returns the number of a walked plan.
+/// Returns the number of a walked plan, in a session that has temporary tables or not.
 ///
 /// # Safety
 /// `found` must come from a live plan state tree.
-pub unsafe fn by_oids(found: &[Found]) -> i64 {
+#[inline(always)]
+pub unsafe fn by_oids(found: &[Found], has_temporary_tables: bool) -> i64 {
     // SAFETY: `found` comes from a live plan state tree, by the caller's promise.
     unsafe {
-        if temporary::session_has_tables() {
+        if has_temporary_tables {
             own_id_with_temporary_tables(found)
         } else {
             own_id::<false>(found)
@@ -48,9 +49,8 @@ unsafe fn own_id<const TEMPORARY: bool>(found: &[Found]) -> i64 {
         // SAFETY: the plan states are live by the caller's promise, and so each has a plan and an executor state.
         unsafe {
             let plan = (*place.plan_state).plan;
-            add(tag(plan) as i64);
-            add(i64::from(place.depth));
-            add(i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware));
+            let flags = i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware);
+            add(tag(plan) as i64 + (flags << 16) + (i64::from(place.depth) << 32));
             details::<TEMPORARY>(place.plan_state, &mut add);
         }
     }
@@ -91,25 +91,21 @@ unsafe fn details<const TEMPORARY: bool>(state: *mut pg_sys::PlanState, add: &mu
             | NodeTag::T_FunctionScan
             | NodeTag::T_ValuesScan
             | NodeTag::T_CteScan => {
-                // If a table is joined with itself, this tells the two scans apart.
-                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned::<TEMPORARY>(plan, estate));
             }
             NodeTag::T_IndexScan => {
                 let scan = plan.cast::<pg_sys::IndexScan>();
-                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned::<TEMPORARY>(plan, estate));
                 let opened = || (*state.cast::<pg_sys::IndexScanState>()).iss_RelationDesc;
-                add(object::<TEMPORARY>((*scan).indexid, opened));
-                add((*scan).indexorderdir as i64);
+                let index = object::<TEMPORARY>((*scan).indexid, opened);
+                add(index.wrapping_add(((*scan).indexorderdir as i64) << 32));
             }
             NodeTag::T_IndexOnlyScan => {
                 let scan = plan.cast::<pg_sys::IndexOnlyScan>();
-                add(i64::from((*plan.cast::<pg_sys::Scan>()).scanrelid));
                 add(scanned::<TEMPORARY>(plan, estate));
                 let opened = || (*state.cast::<pg_sys::IndexOnlyScanState>()).ioss_RelationDesc;
-                add(object::<TEMPORARY>((*scan).indexid, opened));
-                add((*scan).indexorderdir as i64);
+                let index = object::<TEMPORARY>((*scan).indexid, opened);
+                add(index.wrapping_add(((*scan).indexorderdir as i64) << 32));
             }
             NodeTag::T_BitmapIndexScan => {
                 let opened = || (*state.cast::<pg_sys::BitmapIndexScanState>()).biss_RelationDesc;
@@ -150,13 +146,17 @@ unsafe fn details<const TEMPORARY: bool>(state: *mut pg_sys::PlanState, add: &mu
     }
 }
 
-/// Returns what [`relation`] returns for the relation that a node scans.
+/// Returns a number for the relation that a node scans, and for its place in the range table, which tells the two scans apart if a table is
+/// joined with itself.
 ///
 /// # Safety
 /// `plan` must point to a live scan's plan node, and `estate` to the executor state of its query.
 unsafe fn scanned<const TEMPORARY: bool>(plan: *mut pg_sys::Plan, estate: *mut pg_sys::EState) -> i64 {
     // SAFETY: a scan's plan node, which the caller promises, begins with `Scan`.
-    unsafe { relation::<TEMPORARY>((*plan.cast::<pg_sys::Scan>()).scanrelid, estate) }
+    unsafe {
+        let index = (*plan.cast::<pg_sys::Scan>()).scanrelid;
+        relation::<TEMPORARY>(index, estate).wrapping_add(i64::from(index) << 32)
+    }
 }
 
 /// Returns the OID of a relation or an index. If it is temporary, returns a number for its name and columns.

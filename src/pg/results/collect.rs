@@ -174,7 +174,8 @@ impl Nodes for Collector<'_> {
             false => node.rows(),
         };
         Some(SimpleSample {
-            starts: instr.nloops as i64 as u64 + u64::from(instr.running),
+            // SAFETY: it is a count, which is not negative and less than 2^63.
+            starts: unsafe { instr.nloops.to_int_unchecked::<i64>() } as u64 + u64::from(instr.running),
             rows,
             timed: match self.timed {
                 Some(Timed::Sampled) => node.timed_calls(),
@@ -214,6 +215,8 @@ impl Nodes for Collector<'_> {
         unsafe { facts::read_simple(plan_state, (*plan_state).instrument.as_ref()?, self.core_alive) }
     }
 
+    // Inlined, so that a caller which needs a part of it computes no more.
+    #[inline(always)]
     fn core(&self, i: usize) -> CoreSample {
         let node = self.nodes.get(i);
         let plan_state = node.plan_state();

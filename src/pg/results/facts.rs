@@ -87,7 +87,8 @@ fn count(value: f64) -> u64 {
 #[inline(always)]
 fn simple(kind: NodeKind, removed: [f64; 2], heap_fetches: f64, searches: u64) -> SimpleFacts {
     let mut sums = [0; SIMPLE_SUMS];
-    if removed != [0.0; 2] || heap_fetches != 0.0 {
+    // None of them is negative.
+    if removed[0] + removed[1] + heap_fetches != 0.0 {
         sums[REMOVED_BY_FILTER] = count(removed[0]);
         sums[REMOVED_OTHERWISE] = count(removed[1]);
         sums[HEAP_FETCHES] = count(heap_fetches);

@@ -15,7 +15,7 @@ pub const RECORDED: &[Recorded] = &[
     Recorded {
         major: 15,
         calls: [12.5, 23.1, 55.0],
-        statements: Some([2_560.0, 2_580.0, 2_790.0, 4_100.0, 4_890.0, 590.0]),
+        statements: Some([2_510.0, 2_540.0, 2_720.0, 4_090.0, 4_730.0, 580.0]),
     },
     Recorded {
         major: 17,

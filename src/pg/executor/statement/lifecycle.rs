@@ -181,7 +181,8 @@ impl Statement {
             let depth = unsafe { Statement::of_frame(self.frame.outer.get()) }
                 .map_or(0, |outer| outer.nodes.header().depth_inside());
             let header = self.nodes.header();
-            header.enter(first, replaced.start.get(), account.addr(), depth);
+            let is_for_client = nesting::depth() == 1;
+            header.enter(first, replaced.start.get(), account.addr(), depth, is_for_client);
         }
         true
     }
@@ -264,7 +265,7 @@ impl Statement {
             // SAFETY: a started query has its state.
             pg_sys::ScanDirection::ForwardScanDirection => unsafe {
                 self.is_read_to_end.set((*(*query).estate).es_processed < count);
-                if self.is_toplevel() && nesting::depth() == 1 && !self.excluded_from_last.get() {
+                if nesting::depth() == 1 && !self.excluded_from_last.get() {
                     unmeasured::cursor_read(self.query);
                 }
             },

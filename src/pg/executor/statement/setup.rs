@@ -64,13 +64,14 @@ pub unsafe fn attach(
     if found.is_empty() {
         return false;
     }
+    let has_temporary_tables = temporary::session_has_tables();
     // SAFETY: `found` are the plan states of this plan.
-    let planid = unsafe { identity::by_oids(&found) };
+    let planid = unsafe { identity::by_oids(&found, has_temporary_tables) };
     let planned_as = match compat::query_id(plan) {
         0 => unnamed::queryid(plan),
         queryid => queryid,
     };
-    let queryid = if temporary::session_has_tables() {
+    let queryid = if has_temporary_tables {
         // SAFETY: the query is started, so its executor state and its text are live.
         unsafe { temporary::query_id(estate, planned_as, || known_text(query, planned_as)) }
     } else {
@@ -360,12 +361,12 @@ unsafe fn target(
 fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
     if server::is_parallel_worker() {
         Mode::AlsoForCore
-    } else if !covers(setting, requested_by_others) {
-        Mode::CoreOnly
-    } else if requested_by_others != 0 {
+    } else if requested_by_others == 0 {
+        Mode::RowsourceOnly
+    } else if covers(setting, requested_by_others) {
         Mode::AlsoForCore
     } else {
-        Mode::RowsourceOnly
+        Mode::CoreOnly
     }
 }
 

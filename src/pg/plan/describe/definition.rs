@@ -134,7 +134,7 @@ impl Names for Table {
                 if values.are_labels {
                     hash.text(label(oid).to_bytes());
                 }
-            } else if !is_known && !(is_row && i == TYPMOD_OF_ROW) {
+            } else if !(is_known || is_row && i == TYPMOD_OF_ROW) {
                 hash.bytes(part.iter().copied());
             }
         }
