@@ -729,6 +729,12 @@ CREATE FUNCTION rowsource_info(
     OUT sessions_without_beats bigint,
     OUT without_beats_because text,
     OUT snapshots_removed bigint,
+    OUT snapshot_datname text,
+    OUT snapshots_taken bigint,
+    OUT snapshots_refused bigint,
+    OUT snapshots_failed bigint,
+    OUT last_snapshot_at timestamptz,
+    OUT last_snapshot_error text,
     OUT sessions_stopped bigint,
     OUT last_stop text,
     OUT errors bigint
@@ -1901,22 +1907,24 @@ CREATE TABLE rowsource_snapshots (
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     active_time float8,
     bytes bigint,
-    format_version int NOT NULL DEFAULT 2 CONSTRAINT snapshot_of_this_version CHECK (format_version = 2)
+    format_version int NOT NULL DEFAULT 3 CONSTRAINT snapshot_of_this_version CHECK (format_version = 3),
+    is_thinned boolean NOT NULL DEFAULT false,
+    last_sample_at timestamptz
 );
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots', '');
 COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
 COMMENT ON COLUMN rowsource_snapshots.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
 COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
-COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. A dump with another one cannot be restored';
+COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. Rows of another one cannot be copied into them';
+COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether one in a hundred of its samples is left';
+COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The newest sample that was stored until then. The next snapshot stores those after it';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_tempfile_io (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
-    datid oid,
+    datid oid NOT NULL,
     datname name,
     filetype text NOT NULL,
     small_reads bigint,
@@ -1934,13 +1942,10 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     source text NOT NULL,
     stats_reset timestamptz NOT NULL
 );
--- datid is NULL if several databases share one set of counters.
-CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
-    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 4294967295::oid), filetype);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_tempfile_io', '');
+ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype);
 COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
+COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, 4294967295 if several databases share one set of counters';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datname IS 'The database';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.small_reads IS 'Read requests of one block or less until the snapshot';
@@ -1962,19 +1967,17 @@ GRANT SELECT ON rowsource_snapshot_tempfile_io TO PUBLIC;
 CREATE TABLE rowsource_snapshot_waits (
     snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
     backend_type text NOT NULL,
-    wait_event_type text,
+    wait_event_type text NOT NULL,
     wait_event text NOT NULL,
     waits bigint NOT NULL,
     wait_time float8 NOT NULL,
     stats_reset timestamptz NOT NULL
 );
-CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
-    ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_waits', '');
+ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event);
 COMMENT ON TABLE rowsource_snapshot_waits IS 'The waits of all processes in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
-COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own';
+COMMENT ON COLUMN rowsource_snapshot_waits.wait_event_type IS 'The type of the event, as in pg_stat_activity; empty if the event has no counters of its own';
 COMMENT ON COLUMN rowsource_snapshot_waits.wait_event IS 'The event, as in pg_stat_activity. other: all events that have no counters of their own';
 COMMENT ON COLUMN rowsource_snapshot_waits.waits IS 'Waits since stats_reset';
 COMMENT ON COLUMN rowsource_snapshot_waits.wait_time IS 'Milliseconds of these waits';
@@ -2009,7 +2012,6 @@ ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, qu
 -- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
     ON rowsource_snapshot_plans (queryid, planid, userid, datid, toplevel, snap_id);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_plans', '');
 COMMENT ON TABLE rowsource_snapshot_plans IS 'The plans that ran before each snapshot and after the previous one. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_plans.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_plans.userid IS 'The OID of the user who ran the statement';
@@ -2045,7 +2047,6 @@ CREATE TABLE rowsource_snapshot_descriptions (
     description bytea NOT NULL
 );
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_descriptions', '');
 COMMENT ON TABLE rowsource_snapshot_descriptions IS 'The nodes of the plans in the snapshots: once per plan. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.userid IS 'The OID of the user who ran the statement';
 COMMENT ON COLUMN rowsource_snapshot_descriptions.datid IS 'The OID of the database in which the statement ran';
@@ -2073,11 +2074,11 @@ CREATE TABLE rowsource_snapshot_ash (
     object_name text,
     wait_event_type text,
     wait_event text,
-    blocking_pid int
+    blocking_pid int,
+    moments int NOT NULL DEFAULT 10
 );
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_ash', '');
 COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of every tenth moment. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
@@ -2096,6 +2097,7 @@ COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, funct
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more after a day, when few samples are left';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
 CREATE TABLE rowsource_snapshot_blockers (
@@ -2119,10 +2121,11 @@ CREATE TABLE rowsource_snapshot_blockers (
     samples bigint,
     wait_time float8,
     queryid bigint,
-    query text
+    query text,
+    row_number bigint GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshot_blockers_row_seq) PRIMARY KEY
 );
 CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshot_blockers', '');
+COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of rowsource_snapshot_blockers';
 COMMENT ON TABLE rowsource_snapshot_blockers IS 'Who waited for whom between each snapshot and the previous one, as rowsource_blockers(''14:05'', ''14:10'') shows it: the 1,000 rows at most of the trees that waited longest. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_blockers.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_blockers.root_pid IS 'The session at the root of the tree: all the others in it waited for it';
@@ -2145,6 +2148,7 @@ COMMENT ON COLUMN rowsource_snapshot_blockers.samples IS 'How often it was seen 
 COMMENT ON COLUMN rowsource_snapshot_blockers.wait_time IS 'Milliseconds that it waited, which is what the samples stand for';
 COMMENT ON COLUMN rowsource_snapshot_blockers.queryid IS 'Identifies its statement, or its last one if it was idle';
 COMMENT ON COLUMN rowsource_snapshot_blockers.query IS 'The first 1,000 characters of the text of that statement, or what kind of command it was';
+COMMENT ON COLUMN rowsource_snapshot_blockers.row_number IS 'Numbers the rows, so that the table has a primary key';
 GRANT SELECT ON rowsource_snapshot_blockers TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
@@ -2159,7 +2163,7 @@ BEGIN ATOMIC
         RETURNING snap_id, taken_at
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
-        SELECT s.snap_id, i.datid, i.datname, i.filetype,
+        SELECT s.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
            i.small_reads, i.small_read_bytes, i.small_read_time,
            i.large_reads, i.large_read_bytes, i.large_read_time,
            i.small_writes, i.small_write_bytes, i.small_write_time,
@@ -2168,14 +2172,14 @@ BEGIN ATOMIC
           FROM snapshot s, pg_stat_rowsource_tempfile_io i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
-        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.wait_time, w.stats_reset
+        SELECT s.snap_id, w.backend_type, coalesce(w.wait_event_type, ''::text), w.wait_event, w.waits, w.wait_time, w.stats_reset
           FROM snapshot s, rowsource_waits_to_store() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
         SELECT s.snap_id, a.*
           FROM snapshot s
                CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
+                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
             ON CONFLICT DO NOTHING
     ), blockers AS (
         INSERT INTO rowsource_snapshot_blockers
@@ -2221,6 +2225,66 @@ BEGIN ATOMIC
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
+    -- Of the samples, the newest may be among those that are left out later.
+    UPDATE rowsource_snapshots s
+       SET last_sample_at = greatest((SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k),
+                                     (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
+     WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
+    -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second.
+    WITH all_snapshots AS (
+        SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
+               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+          FROM rowsource_snapshots
+    ), thick AS MATERIALIZED (
+        SELECT snap_id FROM all_snapshots
+         WHERE NOT is_thinned
+               AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
+                        nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
+         ORDER BY snap_id LIMIT 2::bigint
+    ), thinned AS (
+        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t WHERE s.snap_id = t.snap_id
+    ), left_out AS (
+        DELETE FROM rowsource_snapshot_ash a USING thick t
+         WHERE a.snap_id = t.snap_id
+               AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 <> 0
+    )
+    UPDATE rowsource_snapshot_ash a SET moments = a.moments * 100 FROM thick t
+     WHERE a.snap_id = t.snap_id
+           AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 = 0;
+    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
+    -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
+    WITH newest AS (
+        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+    ), old AS (
+        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
+                               ELSE 'hour'::text END AS unit, s.taken_at
+          FROM rowsource_snapshots s, newest n
+         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+    ), units AS (
+        SELECT snap_id, pg_catalog.max(snap_id) OVER (
+                   PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
+          FROM old
+    ), merged AS MATERIALIZED (
+        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
+    ), samples AS (
+        UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
+    ), blockers AS (
+        UPDATE rowsource_snapshot_blockers b SET snap_id = m.last_id FROM merged m WHERE b.snap_id = m.snap_id
+    ), plans AS (
+        UPDATE rowsource_snapshot_plans p SET snap_id = m.last_id FROM merged m
+         WHERE p.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_plans n
+                    WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
+                          AND n.toplevel = p.toplevel
+                          AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
+    ), descriptions AS (
+        UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
+    ), grown AS (
+        UPDATE rowsource_snapshots s SET bytes = NULL WHERE s.snap_id IN (SELECT last_id FROM merged)
+    )
+    DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
     -- What the new snapshot takes on disk: its rows, and for each so many bytes more in pages and in indexes.
     UPDATE rowsource_snapshots s
        SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
@@ -2265,7 +2329,7 @@ CREATE VIEW rowsource_interval_tempfile_io AS
            d.large_writes, d.large_write_bytes, d.large_write_time,
            d.large_write_time / nullif(d.large_writes, 0::bigint)::float8 AS large_write_mean_time,
            d.source
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.datid, c.datname, c.filetype, c.source,
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
                    greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
                    CASE WHEN c.small_read_time IS NOT NULL THEN greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) END
@@ -2288,7 +2352,7 @@ CREATE VIEW rowsource_interval_tempfile_io AS
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND coalesce(p.datid, 4294967295::oid) = coalesce(c.datid, 4294967295::oid)
+                   ON p.snap_id = s.from_id AND p.datid = c.datid
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d;
@@ -2321,7 +2385,8 @@ GRANT SELECT ON rowsource_interval_tempfile_io TO PUBLIC;
 CREATE VIEW rowsource_interval_waits AS
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
+                   c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    greatest(c.wait_time - coalesce(p.wait_time, 0::float8), 0::float8) AS wait_time
               FROM (SELECT snap_id, taken_at,
@@ -2331,8 +2396,7 @@ CREATE VIEW rowsource_interval_waits AS
                    JOIN rowsource_snapshot_waits c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_waits p
                    ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
-                      AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
-                      AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
+                      AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
              WHERE s.from_id IS NOT NULL) d
      WHERE d.waits > 0::bigint OR d.wait_time > 0::float8;
 COMMENT ON VIEW rowsource_interval_waits IS 'The waits between each snapshot and the previous one';

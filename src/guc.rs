@@ -2,6 +2,8 @@
 //!
 //! To add a setting, add a static, a function that returns its value, and a call in [`init`].
 
+mod snapshots;
+
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::setting::{self, About, Origin, Refusal, Word, Words, value};
@@ -11,6 +13,8 @@ use rowsource_core::clock::Source;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
+
+pub use snapshots::{snapshot_database, snapshot_interval_us, snapshot_max_mb};
 
 /// Which statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -141,10 +145,6 @@ static WAIT_TIMING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static KEEP_CONSTANTS: GucSetting<bool> = GucSetting::<bool>::new(false);
 static EXPLAIN_CALLBACKS: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c"postgres_fdw"));
-/// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
-static SNAPSHOT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(8 * 24 * 60);
-/// The unit is a megabyte.
-static SNAPSHOT_MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static HISTORY_FREQUENCY: GucSetting<i32> = GucSetting::<i32>::new(100);
 /// The unit is a kilobyte.
 static HISTORY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
@@ -323,26 +323,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         GucContext::Suset,
         GucFlags::default(),
     );
-    GucRegistry::define_int_guc(
-        c"pg_rowsource.snapshot_retention",
-        c"Sets how long snapshots of the statistics are kept. Set it with ALTER SYSTEM.",
-        c"rowsource_snapshot() deletes older ones. 0 keeps all.",
-        &SNAPSHOT_RETENTION,
-        0,
-        i32::MAX,
-        GucContext::Sighup,
-        GucFlags::UNIT_MIN,
-    );
-    GucRegistry::define_int_guc(
-        c"pg_rowsource.snapshot_max_size",
-        c"Sets how much disk space the snapshots of a database may take. Set it with ALTER SYSTEM.",
-        c"rowsource_snapshot() deletes the oldest beyond that. 0 keeps all.",
-        &SNAPSHOT_MAX_SIZE,
-        0,
-        i32::MAX,
-        GucContext::Sighup,
-        GucFlags::UNIT_MB,
-    );
+    snapshots::define();
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_frequency",
         c"Sets how many times a second the running sessions are sampled for rowsource_ash. Set it with ALTER SYSTEM.",
@@ -582,11 +563,6 @@ pub fn trace_max_file_size() -> u64 {
 /// Returns the maximum number of bytes of all trace files.
 pub fn trace_max_total_size() -> u64 {
     u64::try_from(value(&TRACE_MAX_TOTAL_SIZE)).unwrap_or(0) * 1024
-}
-
-/// Returns how many megabytes the snapshots of a database may take.
-pub fn snapshot_max_mb() -> i32 {
-    value(&SNAPSHOT_MAX_SIZE)
 }
 
 /// Sets the handle of the memory that parallel workers attach to when they start.

@@ -15,7 +15,16 @@ use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const HOW_TO_TAKE: &str = "Take one with SELECT rowsource_snapshot(), and another one later; or take them regularly with pg_cron: SELECT cron.schedule('rowsource', '*/15 * * * *', 'SELECT rowsource_snapshot()').";
+/// Says how to get snapshots, and in which database the server takes them.
+fn how_to_take() -> String {
+    let here = "Take one with SELECT rowsource_snapshot(), and another one later, or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
+    match super::store::snapshot_database()
+        .filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
+    {
+        Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
+        None => here.to_owned(),
+    }
+}
 
 /// Adds the rows of `rowsource_tempfile_report()`. The arguments are the numbers of the requested snapshots and of the found
 /// ones, the times when these were taken, the seconds between them, and the statistics of that interval as JSON.
@@ -82,7 +91,7 @@ fn heading(
             (None, None) => fail(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "there are no two snapshots to compare",
-                HOW_TO_TAKE,
+                &how_to_take(),
             ),
             _ => {}
         }
@@ -221,7 +230,7 @@ pub fn stored_lines(
             fail(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "there is no snapshot",
-                HOW_TO_TAKE,
+                &how_to_take(),
             )
         }
         fail(

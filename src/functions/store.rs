@@ -1,15 +1,16 @@
 //! `rowsource_info()` and `rowsource_reset()`: they show and reset the store that all sessions share.
 
 use super::words::WHERE_IDS_ARE;
+use crate::pg::ash::snapshots::explained;
 use crate::pg::executor;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, fail, switch};
-use crate::pg::store::Info;
+use crate::pg::server::{self, database_name, fail, from_database, switch};
+use crate::pg::store::{Info, SharedSnapshots};
 use crate::pg::{live, store};
 use crate::{guc, session};
 use pgrx::{PgSqlErrorCode, pg_sys};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Adds the row of `rowsource_info()`.
 pub fn info_row(rows: &mut Rows) {
@@ -61,6 +62,18 @@ pub fn info_columns() -> Columns<Shared> {
         without_beats_because: text = shared.without_beats.1.as_deref();
         /// Snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started
         snapshots_removed: bigint = removed();
+        /// The database in which the server takes snapshots; NULL if none has used the extension yet
+        snapshot_datname: text = snapshot_database().as_deref();
+        /// Snapshots that the server took since it started
+        snapshots_taken: bigint = snapshots(|snapshots| &snapshots.taken);
+        /// Snapshots that found no place for a process: max_worker_processes is too small
+        snapshots_refused: bigint = snapshots(|snapshots| &snapshots.refused);
+        /// Snapshots that failed
+        snapshots_failed: bigint = snapshots(|snapshots| &snapshots.failed);
+        /// When the server took the last snapshot; NULL if it took none since it started
+        last_snapshot_at: timestamptz = last_snapshot_at();
+        /// Why a snapshot was not taken, the last time since the server started; on a standby, that it takes none
+        last_snapshot_error: text = last_snapshot_error().as_deref();
         /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;
         /// Which session was the last of them since the server started, when, and why
@@ -68,6 +81,31 @@ pub fn info_columns() -> Columns<Shared> {
         /// Errors that no user saw since the server started: the log has the first one of a session
         errors: bigint = shared.store.errors;
     }
+}
+
+/// Returns a counter of the snapshots that the server takes.
+fn snapshots(counter: fn(&SharedSnapshots) -> &AtomicU64) -> u64 {
+    store::shared_snapshots().map_or(0, |snapshots| counter(snapshots).load(Relaxed))
+}
+
+/// Returns the database in which the server takes snapshots.
+pub(super) fn snapshot_database() -> Option<String> {
+    guc::snapshot_database()
+        .map(|name| from_database(name.to_bytes()))
+        .or_else(|| database_name(store::shared_snapshots()?.database.load(Relaxed)))
+}
+
+fn last_snapshot_at() -> Option<i64> {
+    let at = store::shared_snapshots()?.last_at.load(Relaxed);
+    (at != 0).then_some(at)
+}
+
+fn last_snapshot_error() -> Option<String> {
+    if server::is_in_recovery() {
+        return Some("a standby takes no snapshots: its primary does".to_owned());
+    }
+    let code = store::shared_snapshots()?.last_error.load(Relaxed);
+    (code != 0).then(|| explained(code))
 }
 
 /// Raises an error that says what to do so that this session has the store.

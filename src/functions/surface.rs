@@ -19,7 +19,10 @@ macro_rules! functions {
     )+) => {
         $($crate::pg::server::srf::export!(
             $crate::functions::surface::functions!(@symbol $name $($symbol)?),
-            $crate::functions::surface::functions!(@body [$($argument: $kind [$($max)?]),*] $shape($($result)*))
+            |call: &Call| {
+                $crate::pg::ash::registration::note_use();
+                $crate::functions::surface::functions!(@body [$($argument: $kind [$($max)?]),*] $shape($($result)*))(call)
+            }
         );)+
 
         /// Returns what is declared, in the order of the script.
@@ -332,10 +335,7 @@ impl Display for Object {
                 self.returns
             )?,
             "VIEW" => writeln!(f, "CREATE VIEW {name} AS{code};")?,
-            _ => {
-                writeln!(f, "CREATE TABLE {name} ({});{code}", self.parts())?;
-                writeln!(f, "SELECT pg_catalog.pg_extension_config_dump('{name}', '');")?;
-            }
+            _ => writeln!(f, "CREATE TABLE {name} ({});{code}", self.parts())?,
         }
         writeln!(f, "COMMENT ON {kind} {signature} IS {};", quoted(&self.comment()))?;
         // PostgreSQL has no comments on the columns of functions.

@@ -63,10 +63,11 @@ mod startup;
 mod targets;
 mod worker;
 
-pub use attach::attach;
-pub use control::{SharedHistory, SharedStops, SharedTrace, may_exist};
+pub use attach::{attach, attach_for_file};
+pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use live::{
-    LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_stops, shared_targets, shared_trace,
+    LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,
+    shared_targets, shared_trace,
 };
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{

@@ -12,7 +12,7 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
     run_each(
         client,
         &format!(
-            "INSERT INTO rowsource_snapshots SELECT s, now() - (10000 - s) * interval '1 minute' FROM generate_series(1, {snapshots}) s;
+            "INSERT INTO rowsource_snapshots SELECT s, now() - (1000 - s) * interval '1 minute' FROM generate_series(1, {snapshots}) s;
              INSERT INTO rowsource_snapshot_plans (snap_id, userid, datid, queryid, planid, toplevel, query,
                  first_seen_at, calls, failed_calls, cancelled_calls, total_time, temp_blks_read)
              SELECT s, 10, 5, p / 4, p, true, 'SELECT ' || p, '2020-01-01', s * 10, 0, 0, s * 10.5, s
@@ -132,7 +132,7 @@ fn the_history_of_temporary_files_is_read_in_linear_time() {
                 "INSERT INTO rowsource_snapshots SELECT s, now() + s * interval '1 minute' FROM generate_series(1, 96) s;
                  INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, datname, filetype, small_reads,
                      small_read_bytes, small_read_time, source, stats_reset)
-                 SELECT s, nullif(d, 1), 'd' || d, f, s, s, s, 'request', '2020-01-01' FROM generate_series(1, 96) s,
+                 SELECT s, d, 'd' || d, f, s, s, s, 'request', '2020-01-01' FROM generate_series(1, 96) s,
                      generate_series(1, {databases}) d, unnest(ARRAY['work file', 'temp table']) f;
                  VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_tempfile_io"
             ),

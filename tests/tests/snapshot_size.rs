@@ -121,10 +121,24 @@ fn the_size_of_a_snapshot_is_that_on_disk() {
         let share = counted as f64 / on_disk as f64;
         assert!((0.85..1.15).contains(&share), "{what}: {counted} of {on_disk}");
     };
-    for _ in 0..20 {
-        run_statements(&mut client);
+    let written = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
+    let mut wal = [0; 2];
+    for round in 0..25 {
+        // The last ones find nothing new.
+        if round < 20 {
+            run_statements(&mut client);
+        }
+        // As if one came between two snapshots: then the pages that a snapshot changes are in the WAL as a whole.
+        run_each(&mut client, "CHECKPOINT");
+        let before: i64 = value(&mut client, written);
         snapshot(&mut client);
+        wal[round / 20] += value::<i64>(&mut client, written) - before;
     }
+    println!(
+        "{} bytes of WAL a snapshot, {} without plans",
+        wal[0] / 20,
+        wal[1] / 5
+    );
     count(&mut client, "plans");
 
     // Real samples of a session that runs a statement, many times over.
@@ -141,6 +155,7 @@ fn the_size_of_a_snapshot_is_that_on_disk() {
         ),
     );
     assert!(samples > 0);
+    let before: i64 = value(&mut client, written);
     run_each(
         &mut client,
         &format!(
@@ -153,12 +168,24 @@ fn the_size_of_a_snapshot_is_that_on_disk() {
             100_000 / samples + 1
         ),
     );
+    let wal = value::<i64>(&mut client, written) - before;
     snapshot(&mut client);
     let rows: i64 = value(&mut client, "SELECT count(*) FROM rowsource_snapshot_ash");
     let bytes: i64 = value(
         &mut client,
         "SELECT pg_total_relation_size('rowsource_snapshot_ash')",
     );
-    println!("{rows} samples take {bytes} bytes");
+    println!("{rows} samples take {bytes} bytes, and {wal} bytes of WAL");
     count(&mut client, "samples");
+    // A day later few of them are left.
+    run_each(
+        &mut client,
+        "UPDATE rowsource_snapshots SET taken_at = taken_at - interval '25 hours'; CHECKPOINT",
+    );
+    let before: i64 = value(&mut client, written);
+    snapshot(&mut client);
+    let wal = value::<i64>(&mut client, written) - before;
+    let left: i64 = value(&mut client, "SELECT count(*) FROM rowsource_snapshot_ash");
+    println!("{left} of {rows} samples are left after a day, for {wal} bytes of WAL");
+    assert!((1..rows / 10).contains(&left), "{left} of {rows}");
 }

@@ -31,7 +31,7 @@ fn default_version() -> String {
     line.split('\'').nth(1).expect("a version").to_string()
 }
 
-/// Returns the extension's objects with their definitions, columns, privileges, comments and dependencies, and the tables that
+/// Returns the extension's objects with their definitions, columns, privileges, comments and dependencies, and the tables whose rows
 /// pg_dump dumps.
 fn objects(client: &mut Client) -> Vec<String> {
     let rows = texts(
@@ -129,16 +129,18 @@ fn use_all(client: &mut Client) {
 fn history(client: &mut Client) -> Vec<Vec<Option<String>>> {
     let tables = texts(
         client,
-        "SELECT unnest(extconfig)::regclass::text AS name FROM pg_extension WHERE extname = 'pg_rowsource' ORDER BY 1",
+        "SELECT objid::regclass::text FROM pg_depend JOIN pg_class c ON c.oid = objid AND c.relkind IN ('r', 'S')
+          WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_extension'::regclass AND deptype = 'e' ORDER BY 1",
     );
     let mut rows = Vec::new();
     for table in tables {
         let name = table[0].clone().expect("a name");
-        // Sequences have a column that says how many of their numbers were logged, which a dump does not restore.
         // What an earlier version has no column for is NULL.
         rows.extend(texts(
             client,
-            &format!("SELECT '{name}', jsonb_strip_nulls(to_jsonb(t)) - 'log_cnt' FROM (SELECT * FROM {name}) t ORDER BY 2"),
+            &format!(
+                "SELECT '{name}', jsonb_strip_nulls(to_jsonb(t)) FROM (SELECT * FROM {name}) t ORDER BY 2"
+            ),
         ));
     }
     rows.extend(texts(
@@ -193,11 +195,6 @@ fn what_users_have_survives_an_update() {
             .any(|text| text.contains("| Seq Scan") || text.contains("|  Seq Scan"))
     };
     assert!(has_scan(&kept) && has_scan(&plan), "{kept:#?} {plan:#?}");
-
-    // A dump restores the extension and the history.
-    let dump = run_program(&server, "pg_dump", &["-d", "postgres"]);
-    run_each(&mut client, "CREATE DATABASE restored");
-    assert_eq!(history(&mut restored(&server, &dump)), kept);
 
     run_each(
         &mut client,
@@ -296,18 +293,16 @@ fn the_extension_can_be_in_any_schema_and_is_dumped() {
         "{text}"
     );
     let mut restored = restored(&server, &dump);
-    assert_eq!(history(&mut restored), before);
+    let kept: i64 = value(
+        &mut restored,
+        "SELECT count(*) FROM elsewhere.rowsource_snapshots",
+    );
+    assert_eq!(kept, 0, "a dump has no snapshots");
     assert_eq!(objects(&mut restored), moved);
-    // The snapshot numbers continue after those of the dump.
     run_each(
         &mut restored,
         "SELECT elsewhere.rowsource_snapshot(); SELECT elsewhere.rowsource_reset()",
     );
-    let last: i64 = value(
-        &mut restored,
-        "SELECT max(snap_id) FROM elsewhere.rowsource_snapshots",
-    );
-    assert_eq!(last, 3);
     server.assert_no_crash();
     let of_another = "INSERT INTO elsewhere.rowsource_snapshots (format_version) VALUES (0)";
     let (_, message) = must_fail(&mut restored, of_another);

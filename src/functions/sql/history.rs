@@ -64,7 +64,7 @@ objects! {
            d.large_writes, d.large_write_bytes, d.large_write_time,
            d.large_write_time / nullif(d.large_writes, 0::bigint)::float8 AS large_write_mean_time,
            d.source
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.datid, c.datname, c.filetype, c.source,
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
                    greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
                    greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
                    CASE WHEN c.small_read_time IS NOT NULL THEN greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) END
@@ -87,7 +87,7 @@ objects! {
                       FROM rowsource_snapshots) s
                    JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND coalesce(p.datid, 4294967295::oid) = coalesce(c.datid, 4294967295::oid)
+                   ON p.snap_id = s.from_id AND p.datid = c.datid
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d";
@@ -116,7 +116,8 @@ objects! {
     } "
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, c.wait_event_type, c.wait_event,
+      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
+                   c.wait_event,
                    c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    greatest(c.wait_time - coalesce(p.wait_time, 0::float8), 0::float8) AS wait_time
               FROM (SELECT snap_id, taken_at,
@@ -126,8 +127,7 @@ objects! {
                    JOIN rowsource_snapshot_waits c ON c.snap_id = s.snap_id
                    LEFT JOIN rowsource_snapshot_waits p
                    ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
-                      AND coalesce(p.wait_event_type, ''::text) = coalesce(c.wait_event_type, ''::text)
-                      AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
+                      AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
              WHERE s.from_id IS NOT NULL) d
      WHERE d.waits > 0::bigint OR d.wait_time > 0::float8";
 

@@ -5,7 +5,8 @@ use crate::functions::surface::objects;
 objects! {
     // rowsource_snapshot() fills these tables. pg_rowsource.snapshot_retention says how long rows are
     // kept, and pg_rowsource.snapshot_max_size how much they may take.
-    // A change of what the tables mean gives format_version the next number. What a dump has of another format is refused then.
+    // A change of what the tables mean gives format_version the next number. Rows of another format are refused then.
+    // Each table has a primary key, so that a publication of all tables makes no snapshot fail. pg_dump leaves the rows out.
     // The sequence has its name here, so that one of that name that is there already is an error.
     /// The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables
     TABLE rowsource_snapshots TO PUBLIC {
@@ -16,18 +17,21 @@ objects! {
         active_time: float8;
         /// Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up
         bytes: bigint;
-        /// The format of its rows in all tables. A dump with another one cannot be restored
-        format_version: int "NOT NULL DEFAULT 2 CONSTRAINT snapshot_of_this_version CHECK (format_version = 2)";
+        /// The format of its rows in all tables. Rows of another one cannot be copied into them
+        format_version: int "NOT NULL DEFAULT 3 CONSTRAINT snapshot_of_this_version CHECK (format_version = 3)";
+        /// Whether one in a hundred of its samples is left
+        is_thinned: boolean "NOT NULL DEFAULT false";
+        /// The newest sample that was stored until then. The next snapshot stores those after it
+        last_sample_at: timestamptz;
     } "
-SELECT pg_catalog.pg_extension_config_dump('rowsource_snapshots_snap_id_seq', '');
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';";
 
     /// The counters of temporary files in each snapshot
     TABLE rowsource_snapshot_tempfile_io TO PUBLIC {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
-        /// The OID of the database; 0 for processes without one, NULL if several databases share one set of
+        /// The OID of the database; 0 for processes without one, 4294967295 if several databases share one set of
         /// counters
-        datid: oid;
+        datid: oid "NOT NULL";
         /// The database
         datname: name;
         /// work file (sorts, hashes, materialised results) or temp table
@@ -61,17 +65,15 @@ COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';"
         /// When these counters were last reset
         stats_reset: timestamptz "NOT NULL";
     } "
--- datid is NULL if several databases share one set of counters.
-CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
-    ON rowsource_snapshot_tempfile_io (snap_id, coalesce(datid, 4294967295::oid), filetype);";
+ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype);";
 
     /// The waits of all processes in each snapshot
     TABLE rowsource_snapshot_waits TO PUBLIC {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
         /// The type of the processes
         backend_type: text "NOT NULL";
-        /// The type of the event, as in pg_stat_activity; NULL if the event has no counters of its own
-        wait_event_type: text;
+        /// The type of the event, as in pg_stat_activity; empty if the event has no counters of its own
+        wait_event_type: text "NOT NULL";
         /// The event, as in pg_stat_activity. other: all events that have no counters of their own
         wait_event: text "NOT NULL";
         /// Waits since stats_reset
@@ -81,8 +83,7 @@ CREATE UNIQUE INDEX rowsource_snapshot_tempfile_io_idx
         /// When the server started to count them
         stats_reset: timestamptz "NOT NULL";
     } "
-CREATE UNIQUE INDEX rowsource_snapshot_waits_idx
-    ON rowsource_snapshot_waits (snap_id, backend_type, coalesce(wait_event_type, ''::text), wait_event);";
+ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event);";
 
     /// The plans that ran before each snapshot and after the previous one
     TABLE rowsource_snapshot_plans TO pg_read_all_stats {
@@ -174,6 +175,8 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
         /// The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a
         /// prepared transaction
         blocking_pid: int;
+        /// How many moments the sample stands for: more after a day, when few samples are left
+        moments: int "NOT NULL DEFAULT 10";
     } "
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
@@ -222,8 +225,11 @@ CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_
         queryid: bigint;
         /// The first 1,000 characters of the text of that statement, or what kind of command it was
         query: text;
+        /// Numbers the rows, so that the table has a primary key
+        row_number: bigint "GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshot_blockers_row_seq) PRIMARY KEY";
     } "
-CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);";
+CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
+COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of rowsource_snapshot_blockers';";
 
     // It runs with its owner's rights, so it stores the statements of all users for every caller.
     /// Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and
@@ -240,7 +246,7 @@ BEGIN ATOMIC
         RETURNING snap_id, taken_at
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
-        SELECT s.snap_id, i.datid, i.datname, i.filetype,
+        SELECT s.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
            i.small_reads, i.small_read_bytes, i.small_read_time,
            i.large_reads, i.large_read_bytes, i.large_read_time,
            i.small_writes, i.small_write_bytes, i.small_write_time,
@@ -249,14 +255,14 @@ BEGIN ATOMIC
           FROM snapshot s, pg_stat_rowsource_tempfile_io i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
-        SELECT s.snap_id, w.backend_type, w.wait_event_type, w.wait_event, w.waits, w.wait_time, w.stats_reset
+        SELECT s.snap_id, w.backend_type, coalesce(w.wait_event_type, ''::text), w.wait_event, w.waits, w.wait_time, w.stats_reset
           FROM snapshot s, rowsource_waits_to_store() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
         SELECT s.snap_id, a.*
           FROM snapshot s
                CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k), 10) a
+                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
             ON CONFLICT DO NOTHING
     ), blockers AS (
         INSERT INTO rowsource_snapshot_blockers
@@ -302,6 +308,66 @@ BEGIN ATOMIC
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
+    -- Of the samples, the newest may be among those that are left out later.
+    UPDATE rowsource_snapshots s
+       SET last_sample_at = greatest((SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k),
+                                     (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
+     WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
+    -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second.
+    WITH all_snapshots AS (
+        SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
+               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+          FROM rowsource_snapshots
+    ), thick AS MATERIALIZED (
+        SELECT snap_id FROM all_snapshots
+         WHERE NOT is_thinned
+               AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
+                        nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
+         ORDER BY snap_id LIMIT 2::bigint
+    ), thinned AS (
+        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t WHERE s.snap_id = t.snap_id
+    ), left_out AS (
+        DELETE FROM rowsource_snapshot_ash a USING thick t
+         WHERE a.snap_id = t.snap_id
+               AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 <> 0
+    )
+    UPDATE rowsource_snapshot_ash a SET moments = a.moments * 100 FROM thick t
+     WHERE a.snap_id = t.snap_id
+           AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 = 0;
+    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
+    -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
+    WITH newest AS (
+        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+    ), old AS (
+        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
+                               ELSE 'hour'::text END AS unit, s.taken_at
+          FROM rowsource_snapshots s, newest n
+         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+    ), units AS (
+        SELECT snap_id, pg_catalog.max(snap_id) OVER (
+                   PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
+          FROM old
+    ), merged AS MATERIALIZED (
+        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
+    ), samples AS (
+        UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
+    ), blockers AS (
+        UPDATE rowsource_snapshot_blockers b SET snap_id = m.last_id FROM merged m WHERE b.snap_id = m.snap_id
+    ), plans AS (
+        UPDATE rowsource_snapshot_plans p SET snap_id = m.last_id FROM merged m
+         WHERE p.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_plans n
+                    WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
+                          AND n.toplevel = p.toplevel
+                          AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
+    ), descriptions AS (
+        UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
+    ), grown AS (
+        UPDATE rowsource_snapshots s SET bytes = NULL WHERE s.snap_id IN (SELECT last_id FROM merged)
+    )
+    DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
     -- What the new snapshot takes on disk: its rows, and for each so many bytes more in pages and in indexes.
     UPDATE rowsource_snapshots s
        SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)

@@ -8,10 +8,15 @@
 //! * `worker` registers the background worker, and is its main loop;
 //! * `sampler` takes the samples;
 //! * `heart` makes beats for sessions whose calls are not all timed;
-//! * `blockers` knows which process blocks another one.
+//! * `blockers` knows which process blocks another one;
+//! * `process` describes a background worker;
+//! * `snapshots` starts a process for each snapshot, and is its main function; `registration` knows in which database.
 
 mod blockers;
 mod heart;
 pub mod memory;
+mod process;
+pub mod registration;
 mod sampler;
+pub mod snapshots;
 pub mod worker;

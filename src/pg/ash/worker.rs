@@ -7,7 +7,9 @@
 
 use super::heart::Heart;
 use super::memory;
+use super::process::background_worker;
 use super::sampler::Sampler;
+use super::snapshots::Schedule;
 use crate::guc;
 use crate::pg::server::switch;
 use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
@@ -17,13 +19,12 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::ash::Moments;
 use rowsource_core::clock::system::monotonic;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 const NAME: &CStr = c"pg_rowsource history";
 /// The name of [`pg_rowsource_history_main`].
 const FUNCTION: &CStr = c"pg_rowsource_history_main";
-const LIBRARY: &CStr = c"pg_rowsource";
 /// If so many microseconds are left, the worker waits with the resolution of the system.
 const MAX_NAP_US: i64 = 5_000;
 /// After how many seconds PostgreSQL starts it again, if it has ended.
@@ -42,21 +43,10 @@ pub enum Missing {
 
 /// Returns the description of the worker.
 fn description() -> pg_sys::BackgroundWorker {
-    let mut worker = pg_sys::BackgroundWorker::default();
-    copy_name(&mut worker.bgw_name, NAME);
-    copy_name(&mut worker.bgw_type, NAME);
-    copy_name(&mut worker.bgw_library_name, LIBRARY);
-    copy_name(&mut worker.bgw_function_name, FUNCTION);
-    worker.bgw_flags = (pg_sys::BGWORKER_SHMEM_ACCESS | pg_sys::BGWORKER_BACKEND_DATABASE_CONNECTION) as i32;
+    let mut worker = background_worker(NAME, FUNCTION);
     worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_ConsistentState;
     worker.bgw_restart_time = RESTART_AFTER_S;
     worker
-}
-
-fn copy_name(to: &mut [c_char], name: &CStr) {
-    for (to, from) in to.iter_mut().zip(name.to_bytes_with_nul()) {
-        *to = *from as c_char;
-    }
 }
 
 /// Sets up the memory and registers the worker, if the server preloads the library. Only `_PG_init` may call
@@ -179,6 +169,7 @@ fn run() -> End {
     };
     history.number.store(server::process_number(), Relaxed);
     let mut heart = Heart::new(history);
+    let mut snapshots = Schedule::new();
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(monotonic());
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
@@ -197,7 +188,8 @@ fn run() -> End {
         // When it is turned on again, a signal comes.
         let beat_at = Some(heart.beat(now(), &mut random)).filter(|_| switch::is_on());
         let sample_at = plan.map(|(.., next)| next);
-        if !wait_until(beat_at.into_iter().chain(sample_at).min()) {
+        let snapshot_at = snapshots.tick(now());
+        if !wait_until(beat_at.into_iter().chain(sample_at).chain(snapshot_at).min()) {
             return End::Told;
         }
         if let Some((_, moments, next)) = &mut plan

@@ -107,6 +107,7 @@ declare! { "C-unwind":
     pub fn ReleaseBuffer(buffer: pg_sys::Buffer);
     /// Handlers of signals.
     pub fn SignalHandlerForConfigReload(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
+    pub fn die(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
     pub fn SignalHandlerForShutdownRequest(signal: c_int, #[cfg(pg_ge_19)] info: *const pg_sys::pg_signal_info);
 }
 
@@ -115,6 +116,9 @@ unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
 }
 unsafe extern "C" {
+    /// Arms and disarms a timeout. `STATEMENT_TIMEOUT` cancels what runs. These raise nothing: an error of the timer is FATAL.
+    pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
+    pub fn disable_timeout(id: c_int, keep_indicator: bool);
     /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.
     pub fn get_timeout_start_time(id: c_int) -> pg_sys::TimestampTz;
 }

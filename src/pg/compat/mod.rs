@@ -50,6 +50,9 @@ pub use temp_tables::{number_of_session, pid_of_session, pid_of_temp_tables, tem
 
 use pgrx::pg_sys;
 
+/// The number of `STATEMENT_TIMEOUT` in `timeout.h`.
+pub const STATEMENT_TIMEOUT: i32 = 3;
+
 /// The major version for which this library is built.
 pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 

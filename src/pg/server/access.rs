@@ -40,6 +40,31 @@ pub fn database_oid(name: &str) -> Option<u32> {
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
+/// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is none. Reads the whole catalog:
+/// a process that is connected to no database may have no index of it, and no cache.
+///
+/// # Safety
+/// The caller must be in a transaction.
+pub unsafe fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
+    let lock = pg_sys::AccessShareLock as i32;
+    // SAFETY: the caller is in a transaction. The rows of the catalog begin with these two columns, and a row stays until the next is read.
+    unsafe {
+        let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
+        let (none, null) = (pg_sys::InvalidOid, std::ptr::null_mut());
+        let scan = pg_sys::systable_beginscan(catalog, none, false, null, 0, std::ptr::null_mut());
+        let rows = std::iter::from_fn(|| {
+            let tuple = pg_sys::systable_getnext(scan);
+            (!tuple.is_null()).then(|| pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>())
+        });
+        let mut rows = rows.map(|row| ((*row).oid.to_u32(), CStr::from_ptr((*row).datname.data.as_ptr())));
+        let found = rows.find(|(oid, name)| is_wanted(*oid, name)).map(|(oid, _)| oid);
+        drop(rows);
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, lock);
+        found
+    }
+}
+
 /// Returns a copy of a name.
 ///
 /// # Safety

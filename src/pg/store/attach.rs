@@ -5,14 +5,14 @@ use super::control::{self, Control};
 use super::entry::{Entry, NODE_SIZE};
 use super::{file, pending, reserve, room, saving};
 use crate::pg::compat;
-use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::FILE_FORMAT;
 use std::cell::Cell;
 use std::ffi::CString;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 /// Attaches this backend to the store. Makes and loads the store first if no backend has done so. The caller must allow
@@ -50,6 +50,19 @@ pub(super) fn attach_now() {
 /// store.
 pub(super) fn attach_worker(control: &Control) {
     if control.made.load(Acquire) {
+        attach_as(true);
+    }
+}
+
+/// Makes the store and loads the file of the last run, if there is one that nobody has needed yet. Only the background worker may
+/// call this.
+pub fn attach_for_file() {
+    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
+    let Some(control) = (unsafe { control::preloaded().as_ref() }) else {
+        return;
+    };
+    // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
+    if !control.loaded.load(Relaxed) && file::exists() && memory::can_map(control.mapped_bytes()) {
         attach_as(true);
     }
 }

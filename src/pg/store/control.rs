@@ -54,6 +54,7 @@ pub(super) struct Control {
     /// The changes of plans, with a lock of their own.
     pub flips: SharedFlips,
     pub history: SharedHistory,
+    pub snapshots: SharedSnapshots,
     pub trace: SharedTrace,
     pub presence: Presence,
     pub stops: SharedStops,
@@ -93,6 +94,27 @@ pub struct SharedHistory {
     pub number: AtomicU32,
     /// How many snapshots were deleted because of their size.
     pub snapshots_removed: AtomicU64,
+}
+
+/// What processes know of the snapshots that the server takes. Zero bytes are that of a server that has taken none.
+#[repr(C)]
+pub struct SharedSnapshots {
+    /// The process that takes one.
+    pub worker: Owner,
+    /// The OID of the database that has registered; 0 if none has.
+    pub database: AtomicU32,
+    /// How far the last process has come, as a number that `ash::snapshots` knows.
+    pub phase: AtomicU32,
+    /// How many were taken, found no place for a process, and failed.
+    pub taken: AtomicU64,
+    pub refused: AtomicU64,
+    pub failed: AtomicU64,
+    /// When the last one was taken; 0 if none was.
+    pub last_at: AtomicI64,
+    /// PostgreSQL's code of the last error; 0 if there was none.
+    pub last_error: AtomicU32,
+    /// The one that was logged last; 0 if a snapshot was taken since.
+    pub logged: AtomicU32,
 }
 
 /// The sessions that measure no more, because that cost too much or failed. Zero bytes are none.

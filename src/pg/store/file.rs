@@ -18,6 +18,7 @@ use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,6 +32,8 @@ pub(super) struct Head {
     pub flips: Option<SavedFlips>,
     /// The names of events of extensions.
     pub events: Vec<(Event, String)>,
+    /// The OID of the database that has registered for snapshots; 0 if none has.
+    pub snapshot_database: u32,
 }
 
 /// The record of a plan, to be written.
@@ -57,6 +60,11 @@ struct PlanIn {
 /// Removes the file of an earlier run, so that no later run loads it.
 pub(super) fn remove() {
     statfile::forget(NAME);
+}
+
+/// Returns whether there is a file of an earlier run.
+pub(super) fn exists() -> bool {
+    Path::new(NAME).exists()
 }
 
 /// Writes plans to the file.
@@ -120,6 +128,9 @@ pub(super) unsafe fn load(store: &Store) {
         }
         for (event, name) in &head.events {
             control.event_names.learn(*event, name);
+        }
+        if head.snapshot_database != 0 {
+            control.snapshots.database.store(head.snapshot_database, Relaxed);
         }
         let mut room = guc::max_plans();
         while memory::can_map(MAX_RECORD_MEMORY) {

@@ -3,7 +3,7 @@
 
 use super::access;
 use super::attach::registered_name;
-use super::control::{self, Control, SharedHistory, SharedLive, SharedStops, SharedTrace};
+use super::control::{self, Control, SharedHistory, SharedLive, SharedSnapshots, SharedStops, SharedTrace};
 use super::reserve::zeroed;
 use super::room;
 use super::targets::SharedTargets;
@@ -69,6 +69,11 @@ pub fn attach_worker() {
 /// preloaded, and the server has no registry of shared memory.
 pub fn shared_history() -> Option<&'static SharedHistory> {
     Some(&control()?.history)
+}
+
+/// Returns what processes know of the snapshots that the server takes; `None` as for [`shared_history`].
+pub fn shared_snapshots() -> Option<&'static SharedSnapshots> {
+    Some(&control()?.snapshots)
 }
 
 /// Returns what processes know of all trace files; `None` as for [`shared_history`].

@@ -195,6 +195,7 @@ fn write(control: &Control) -> io::Result<()> {
             evicted: control.evicted.saved(listing::others(&store)),
             flips: control.flips.with_table(|table| table.saved()),
             events: control.event_names.all(),
+            snapshot_database: control.snapshots.database.load(Relaxed),
         };
         file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
     }

@@ -1,0 +1,70 @@
+//! The settings of the snapshots.
+
+use crate::pg::server::setting::value;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+use std::ffi::CString;
+
+/// The unit is a second.
+static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(15 * 60);
+static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+/// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
+static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
+/// The unit is a megabyte.
+static MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
+
+/// Defines them.
+pub(super) fn define() {
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.snapshot_interval",
+        c"Sets how often the server takes a snapshot of the statistics. Set it with ALTER SYSTEM.",
+        c"0 takes none; rowsource_snapshot() still does.",
+        &INTERVAL,
+        0,
+        7 * 24 * 60 * 60,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+    GucRegistry::define_string_guc(
+        c"pg_rowsource.snapshot_database",
+        c"Names the database in which the server takes snapshots. Set it with ALTER SYSTEM.",
+        c"Empty: the one with the extension in which a function of it was used first.",
+        &DATABASE,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.snapshot_retention",
+        c"Sets how long snapshots of the statistics are kept. Set it with ALTER SYSTEM.",
+        c"rowsource_snapshot() deletes older ones. 0 keeps all.",
+        &RETENTION,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pg_rowsource.snapshot_max_size",
+        c"Sets how much disk space the snapshots of a database may take. Set it with ALTER SYSTEM.",
+        c"rowsource_snapshot() deletes the oldest beyond that. 0 keeps all.",
+        &MAX_SIZE,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MB,
+    );
+}
+
+/// Returns how often the server takes a snapshot, in microseconds; `None` if it takes none.
+pub fn snapshot_interval_us() -> Option<i64> {
+    Some(i64::from(value(&INTERVAL)) * 1_000_000).filter(|interval| *interval > 0)
+}
+
+/// Returns the database in which the server takes snapshots, if one is named.
+pub fn snapshot_database() -> Option<CString> {
+    DATABASE.get().filter(|name| !name.is_empty())
+}
+
+/// Returns how many megabytes the snapshots of a database may take.
+pub fn snapshot_max_mb() -> i32 {
+    value(&MAX_SIZE)
+}

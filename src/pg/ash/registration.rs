@@ -1,0 +1,48 @@
+//! A database registers for snapshots: at the first committed use of a function of the extension in it.
+//!
+//! CREATE EXTENSION may roll back, and it runs neither after pg_upgrade nor in a copy of a template. The first database wins. A
+//! snapshot that finds no database or no extension there takes the registration away, so that the next use can register.
+
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::store::{self, SharedSnapshots};
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether the callback is registered in this session.
+static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// Where this transaction registers the database, if it commits.
+static USED: BackendLocal<Cell<Option<&'static SharedSnapshots>>> = BackendLocal::new(Cell::new(None));
+
+/// Notes that a function of the extension is used. All of them call this.
+pub fn note_use() {
+    let Some(shared) = store::shared_snapshots() else {
+        return;
+    };
+    if shared.database.load(Relaxed) != 0 {
+        return;
+    }
+    if !REGISTERED.replace(true) {
+        // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
+        unsafe { pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut()) }
+    }
+    USED.set(Some(shared));
+}
+
+/// Registers the database, if the transaction has used a function and commits.
+///
+/// # Safety
+/// Only PostgreSQL may call this, when a transaction ends.
+unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+    use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
+    if !matches!(event, XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE) {
+        return;
+    }
+    let Some(shared) = USED.take().filter(|_| event == XACT_EVENT_COMMIT) else {
+        return;
+    };
+    // SAFETY: a global of a plain type, which is valid at all times.
+    let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let _ = shared.database.compare_exchange(0, database, Relaxed, Relaxed);
+}
