@@ -55,6 +55,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Returns the ticks from one call to the next, of the `calls` calls until the reading `until`; 0 if they are not watched.
+    #[cold]
+    pub(super) fn cycle(&self, until: u64, calls: u32) -> f64 {
+        if self.since == 0 || calls == 0 {
+            return 0.0;
+        }
+        until.saturating_sub(self.since) as i64 as f64 / f64::from(calls)
+    }
+
     /// Notes the beats until a timed call, which ended at `now`.
     #[inline(always)]
     pub(super) fn note_time(&mut self, config: &Config, now: u64, evidence: &LongCallEvidence) {
