@@ -348,6 +348,7 @@ fn stated_errors_hold() {
         "each 7 of 16627: 40 us",
         "each 31 of 28362: 100 us",
         "at random 31 of 28362: 100 us",
+        "at random 31 of 2000: 2000 us",
         "each 127 of 28988: 400 us",
         "case 30 mean 2500",
         "case 127 mean 2500",
@@ -361,6 +362,7 @@ fn stated_errors_hold() {
         "lognormal 2 of 100000",
         "inner, inner side",
         "batches",
+        "busy parent, 10 us",
         "late beats",
     ] {
         let all = [uniform(), rare(), tails(), hostile()];
