@@ -13,7 +13,7 @@
 //!   a one outside. So the share is never 0 or 1, and a node that takes all the time has no error of zero because no beat came outside.
 //! - The variance of the beats is that of the share which the mixture shows, not of what the beats alone show: where samples know better how
 //!   much of the time is inside, they also know better how many beats should have come.
-//! - A part of the time, before the first beats, is not watched. Its share has the same mean, and is uniformly distributed if that is a half.
+//! - A part of the time is not watched, because it is before the first beat, or all calls were timed. Any share of it may be inside.
 //! - Calls that a beat is certain to find, and those that did I/O, are in neither estimate. Their time is known.
 //! - If the beats show much more time, the samples have missed something, and their variance is what it must be for them not to contradict: then
 //!   the beats decide, and the error is theirs. What is shorter than a beat, and in no sample, is not missed by this.
@@ -130,14 +130,14 @@ impl Watch {
         let unwatched = at_least(whole - watched, 0.0);
         let whole = watched + unwatched;
         let scale = whole / watched;
+        let unknown = unwatched * unwatched / 12.0;
         // No beat is no proof.
         let k = OTHER_BEATS * one;
         let [inside, most] = [inside, watched].map(|inside| whole * (inside + k) / (watched + 2.0 * k));
         let difference = inside - sampled;
         let variance_if = |inside: f64, of_beats: f64| {
             let share = at_most(inside, most) / whole;
-            let unknown = unwatched * unwatched * share / 3.0;
-            ((of_beats + k * one) * scale * scale + unknown) * (1.0 - share)
+            (of_beats + k * one) * (1.0 - share) * scale * scale + unknown
         };
         let expected = variance_if(sampled, at_most(sampled / scale, watched) * one);
         let timer = TIMER * sampled;
