@@ -209,7 +209,7 @@ const CORE: &[Layer] = &[
     layer("breaker", &["model"], "says when measuring costs too much"),
     layer(
         "ash",
-        &["model", "room"],
+        &["model", "room", "waits"],
         "samples of the running sessions, in a ring",
     ),
     layer("flips", &["model", "room"], "changes of plans"),

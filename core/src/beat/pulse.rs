@@ -44,15 +44,15 @@ pub struct Pulse {
     due_at: i64,
     /// Since when it needs no beat; 0 if it needs some.
     idle_since: i64,
-    /// It had a beat, in this statement.
-    has_beaten: bool,
+    /// It wished for beats when the heart looked before, in this statement.
+    is_watched: bool,
     is_wishing: bool,
 }
 
 impl Pulse {
     /// Looks at the session. Returns the time that a beat stands for, in nanoseconds, if it needs a beat now.
-    /// It is 0 for the first one: nobody watched before. `sessions` is how many sessions wish for beats,
-    /// `random` a random number.
+    /// It is 0 for the first one, if the session did not wish for it when the heart looked before: its wish is younger
+    /// than that. `sessions` is how many sessions wish for beats, `random` a random number.
     pub fn look(&mut self, session: Session, now: i64, sessions: usize, random: u64) -> Option<u64> {
         self.is_wishing = session.wish.is_any();
         if !self.is_wishing {
@@ -72,6 +72,7 @@ impl Pulse {
         let period = self.period(now, sessions);
         let before = std::mem::replace(&mut self.looked_at, now);
         if is_new {
+            self.is_watched = session.wish.is_for_beats();
             self.due_at = now + around(period, random);
             return None;
         }
@@ -85,7 +86,7 @@ impl Pulse {
         }
         let was_idle = std::mem::take(&mut self.idle_since) != 0;
         self.due_at = now + around(period, random);
-        if !std::mem::replace(&mut self.has_beaten, true) {
+        if !std::mem::replace(&mut self.is_watched, true) {
             return Some(0);
         }
         // The last looks were far apart, and it was out of that call for a part of the last distance only.
@@ -161,7 +162,10 @@ mod tests {
         assert!((305..365).contains(&between(2_000_000, 10_000_000)));
         // At 10 us for each, that is 0.1 % of a processor.
         assert!(beats.len() < 1000, "{}", beats.len());
-        assert_eq!(beats[0].1, 0);
+        assert_eq!(
+            beats[0].0, beats[0].1 as i64,
+            "the first one, for that since the first look"
+        );
         for pair in beats.windows(2) {
             assert_eq!(
                 pair[1].0 - pair[0].0,
@@ -212,6 +216,18 @@ mod tests {
             looks += 1;
         }
         assert!(looks < 60, "{looks}");
+        words.wish();
+        assert_eq!(
+            pulse.look(wishing(&words), now, 1, 0),
+            Some(0),
+            "its wish is younger"
+        );
+        let due = pulse.due_at().expect("it wishes");
+        assert_eq!(
+            pulse.look(wishing(&words), due, 1, 0),
+            Some((due - now) as u64 * 1000)
+        );
+        now = due;
         words.end_wish();
         assert_eq!(pulse.look(wishing(&words), now, 1, 0), None);
         assert_eq!(pulse.due_at(), None);

@@ -516,7 +516,13 @@ impl NodeTimer {
         }
         let least = match self.calls_since(before) {
             Some(calls) if self.gaps.cycle > 0.0 => {
-                let (calls, cycle) = (f64::from(calls), f64::from(self.gaps.cycle));
+                // That of the last blocks may be that of a few short calls by chance, and that of all calls that of another phase.
+                let first = self.first_calls as u32;
+                let all = self
+                    .gaps
+                    .watch
+                    .cycle(self.gaps.own_reading, self.gaps.own_calls.wrapping_sub(first));
+                let (calls, cycle) = (f64::from(calls), at_least(all, f64::from(self.gaps.cycle)));
                 let deviation = FAR_DEVIATIONS * (calls.sqrt() + 1.0) * cycle;
                 calls * cycle + at_least(deviation, least)
             }

@@ -6,9 +6,18 @@
 //! times the share of the time watched in which the node does not run: the sum of T of the node and of all others is that time.
 //!
 //! For calls that are all alike, samples of the calls tell far more. But they tell nothing about rare long calls of which none was
-//! chosen, not even that there may be some. So both estimates are weighted with the inverse of their variances. If the beats show
-//! much more time, the samples have missed something, and their variance is what it must be for them not to contradict: then the
-//! beats decide, and the error is theirs. What is shorter than a beat, and in no sample, is not missed by this.
+//! chosen, not even that there may be some. So both estimates are mixed, with weights inverse to their variances, and the variance of the
+//! result is that of the mixture:
+//!
+//! - The beats are trials of a share, weighted with T. Its estimate is the mean of Jeffreys' posterior: half a beat more came inside, and half
+//!   a one outside. So the share is never 0 or 1, and a node that takes all the time has no error of zero because no beat came outside.
+//! - The variance of the beats is that of the share which the mixture shows, not of what the beats alone show: where samples know better how
+//!   much of the time is inside, they also know better how many beats should have come.
+//! - A part of the time is not watched, because it is before the first beat, or all calls were timed. Any share of it may be inside.
+//! - Calls that a beat is certain to find, and those that did I/O, are in neither estimate. Their time is known.
+//! - If the beats show much more time, the samples have missed something, and their variance is what it must be for them not to contradict: then
+//!   the beats decide, and the error is theirs. What is shorter than a beat, and in no sample, is not missed by this.
+//! - No single call decides. One that a beat found is long only if it ended late for what is known of all calls so far.
 
 use super::config::Config;
 use super::evidence::{LongCallEvidence, is_within};
@@ -18,11 +27,8 @@ use crate::float::{at_least, at_most};
 /// that are alike get to it once in thousands of executions.
 const CONTRADICTION: f64 = 12.0;
 
-/// So many beats more may have come inside, and outside.
+/// So many beats more are taken to have come inside, and outside, as Jeffreys does with the share of successes in a few trials.
 const OTHER_BEATS: f64 = 0.5;
-
-/// The variance of the beats' estimate is this many times that of as many independent trials: their number is random, too.
-const SPREAD: f64 = 1.1;
 
 /// The correlation of both estimates, as far as the long calls of the first one were found by the beats, too.
 const ALIKE: f64 = 0.5;
@@ -55,6 +61,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Returns the ticks from one call to the next, of the `calls` calls until the reading `until`; 0 if they are not watched.
+    #[cold]
+    pub(super) fn cycle(&self, until: u64, calls: u32) -> f64 {
+        if self.since == 0 || calls == 0 {
+            return 0.0;
+        }
+        until.saturating_sub(self.since) as i64 as f64 / f64::from(calls)
+    }
+
     /// Notes the beats until a timed call, which ended at `now`.
     #[inline(always)]
     pub(super) fn note_time(&mut self, config: &Config, now: u64, evidence: &LongCallEvidence) {
@@ -113,23 +128,24 @@ impl Watch {
         }
         let one = squares / watched;
         let unwatched = at_least(whole - watched, 0.0);
-        let scale = 1.0 + unwatched / watched;
+        let whole = watched + unwatched;
+        let scale = whole / watched;
         let unknown = unwatched * unwatched / 12.0;
-        let difference = inside * scale - sampled;
         // No beat is no proof.
         let k = OTHER_BEATS * one;
+        let [inside, most] = [inside, watched].map(|inside| whole * (inside + k) / (watched + 2.0 * k));
+        let difference = inside - sampled;
         let variance_if = |inside: f64, of_beats: f64| {
-            let outside = (at_least(watched - inside, 0.0) + k) / (watched + 2.0 * k);
-            SPREAD * (of_beats + one * one) * outside * scale * scale + unknown
+            let share = at_most(inside, most) / whole;
+            (of_beats + k * one) * (1.0 - share) * scale * scale + unknown
         };
-        let by_samples = at_most(sampled / scale, watched);
-        let expected = variance_if(by_samples, by_samples * one);
+        let expected = variance_if(sampled, at_most(sampled / scale, watched) * one);
         let timer = TIMER * sampled;
         let missed = at_least(difference, 0.0);
         // How much of the time is outside is best known from both.
-        let mut result = (inside * scale, 0.0);
+        let mut result = (inside, 0.0);
         for _ in 0..2 {
-            let of_beats = variance_if(at_most(result.0 / scale, watched), of_beats);
+            let of_beats = variance_if(result.0, of_beats);
             let doubt = variance + at_least(of_beats, expected) + timer * timer;
             let excess = missed * missed - CONTRADICTION * doubt;
             let variance = variance + at_least(excess, 0.0);
