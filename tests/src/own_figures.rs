@@ -14,7 +14,7 @@ const SUMS: &str = "
               FROM pg_stat_rowsource GROUP BY 1, 2, 3, 4, 5) n USING (userid, datid, queryid, planid, toplevel)
       JOIN pg_stat_rowsource r USING (userid, datid, queryid, planid, toplevel)
       LEFT JOIN (SELECT userid, datid, queryid, planid, toplevel, sum(hits)::int8 AS hits
-              FROM pg_stat_rowsource_logical_io GROUP BY 1, 2, 3, 4, 5, 6) h
+              FROM pg_stat_rowsource_logical_io GROUP BY 1, 2, 3, 4, 5) h
              USING (userid, datid, queryid, planid, toplevel),
            LATERAL (VALUES
                ('hits', coalesce(h.hits, 0), r.shared_blks_hit + r.local_blks_hit, p.shared_blks_hit + p.local_blks_hit),
