@@ -166,9 +166,9 @@ pub const SAMPFREQS: RangeInclusive<i32> = 0..=1_000_000;
 /// The value of `sampfreq` that counts rows only, as in Oracle.
 pub const ROWS_ONLY: i32 = 3;
 
-/// Defines all settings. `enabled_set` is called when the switch is assigned, `max_overhead_set` when the limit of the
-/// breaker is, and `trace_set` when the session's trace is set, also when a rollback undoes the setting. Only `_PG_init`
-/// may call this, and only once.
+/// Defines all settings. `enabled_set` is called when the switch is assigned, `max_overhead_set` when the
+/// limit of the breaker is, and `trace_set` when the session's trace is set, also when a rollback undoes the
+/// setting. Only `_PG_init` may call this, and only once.
 pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trace)) {
     ENABLED_SET.set(Some(enabled_set));
     setting::define_assigned_bool(
@@ -264,8 +264,8 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         &MAX_PLANS,
         100,
         1_000_000,
-        // After the server has started, PostgreSQL allows no new setting of the context `Postmaster`. The setting is
-        // read-only then.
+        // After the server has started, PostgreSQL allows no new setting of the context `Postmaster`. The
+        // setting is read-only then.
         if server::preloading() {
             GucContext::Postmaster
         } else {
@@ -341,7 +341,8 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         &HISTORY_SIZE,
         128,
         1024 * 1024,
-        // The memory is part of the server's main shared memory. A library that is loaded later takes it when sampling starts.
+        // The memory is part of the server's main shared memory. A library that is loaded later takes it when
+        // sampling starts.
         if server::preloading() {
             GucContext::Postmaster
         } else {
@@ -404,8 +405,8 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
 /// Whether this session has shown the notice about the value 3.
 static ROWS_ONLY_NOTICED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Accepts all values. Shows a notice when a session sets 3 for the first time: this value does not time one call in three, but
-/// counts only rows. Parallel workers take over their leader's settings, and show none.
+/// Accepts all values. Shows a notice when a session sets 3 for the first time: this value does not time one
+/// call in three, but counts only rows. Parallel workers take over their leader's settings, and show none.
 fn check_sampfreq(sampfreq: i32, origin: Origin) -> Result<(), Refusal> {
     let is_set_here = origin.is_session() && !server::is_parallel_worker();
     if sampfreq == ROWS_ONLY && is_set_here && !ROWS_ONLY_NOTICED.replace(true) {
@@ -440,8 +441,8 @@ fn check_clock_source(chosen: Word<ClockChoice>, _: Origin) -> Result<(), Refusa
     })
 }
 
-/// Refuses all values except the default and those that [`announce_worker_channel`] sets. PostgreSQL passes a leader's settings
-/// to its parallel workers, with their origins.
+/// Refuses all values except the default and those that [`announce_worker_channel`] sets. PostgreSQL passes a
+/// leader's settings to its parallel workers, with their origins.
 fn check_worker_channel(channel: i32, origin: Origin) -> Result<(), Refusal> {
     if channel == 0 && origin.is_default() || origin.is_override() {
         return Ok(());
@@ -464,7 +465,8 @@ fn set_level(level: StatisticsLevel) {
     });
 }
 
-/// Makes the statistics level of the session `basic` as long as the breaker has tripped, whatever the setting says.
+/// Makes the statistics level of the session `basic` as long as the breaker has tripped, whatever the setting
+/// says.
 pub fn set_stopped(is_stopped: bool) {
     IS_STOPPED.set(is_stopped);
     set_level(value(&STATISTICS_LEVEL));
@@ -510,8 +512,8 @@ pub fn max_memory() -> usize {
     usize::try_from(value(&MAX_MEMORY)).unwrap_or(0) * 1024
 }
 
-/// Returns whether requests to temporary files are counted and timed. This runs for every request to any file, so it makes no
-/// guarded call.
+/// Returns whether requests to temporary files are counted and timed. This runs for every request to any
+/// file, so it makes no guarded call.
 #[inline(always)]
 pub fn tempfile_timing() -> bool {
     value(&TEMPFILE_TIMING)

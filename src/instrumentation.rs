@@ -41,8 +41,8 @@ pub struct InstrumentationPlan {
 }
 
 impl InstrumentationPlan {
-    /// Returns the plan that the settings require. Returns `None` if the statement must not be measured. Calls `hinted` only if
-    /// the result depends on it.
+    /// Returns the plan that the settings require. Returns `None` if the statement must not be measured.
+    /// Calls `hinted` only if the result depends on it.
     pub fn from_settings(hinted: impl FnOnce() -> bool) -> Option<Self> {
         let sampfreq = match guc::statistics_level() {
             StatisticsLevel::Basic if hinted() => guc::sampfreq(),
@@ -54,8 +54,8 @@ impl InstrumentationPlan {
         Some(Self::with_sampfreq(sampfreq))
     }
 
-    /// Returns the plan of a parallel worker whose leader measures. A worker has its leader's settings, so it is the leader's
-    /// plan.
+    /// Returns the plan of a parallel worker whose leader measures. A worker has its leader's settings, so it
+    /// is the leader's plan.
     pub fn as_leader() -> Self {
         Self::from_settings(|| true).unwrap_or_else(|| Self::with_sampfreq(guc::sampfreq()))
     }
@@ -76,7 +76,8 @@ pub fn is_timed(sampfreq: i32) -> bool {
     InstrumentationLevel::of(sampfreq) == InstrumentationLevel::Timed
 }
 
-/// Returns the clock that `auto` means. It is the system's clock if the server's `timing_clock_source` requires that.
+/// Returns the clock that `auto` means. It is the system's clock if the server's `timing_clock_source`
+/// requires that.
 pub fn auto_clock() -> Source {
     /// The result of `clock::auto`, which does not change.
     #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]

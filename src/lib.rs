@@ -1,8 +1,9 @@
 //! pg_rowsource: row source execution statistics for PostgreSQL.
 //!
-//! This crate connects PostgreSQL with the pure crate `rowsource-core`. `pg/` contains all code that calls PostgreSQL, and is
-//! the only place with `unsafe`. `guc` defines the settings, `instrumentation` derives from them how a statement is measured,
-//! `session` stores the session's plans, and `functions` are the SQL functions.
+//! This crate connects PostgreSQL with the pure crate `rowsource-core`. `pg/` contains all code that calls
+//! PostgreSQL, and is the only place with `unsafe`. `guc` defines the settings, `instrumentation` derives
+//! from them how a statement is measured, `session` stores the session's plans, and `functions` are the SQL
+//! functions.
 
 #![deny(ffi_unwind_calls)]
 #![allow(

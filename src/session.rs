@@ -1,5 +1,5 @@
-//! The plans that this session ran, and its last statement. Executions are recorded in the store that all sessions share
-//! (`pg::store`). If there is none, they are recorded here.
+//! The plans that this session ran, and its last statement. Executions are recorded in the store that all
+//! sessions share (`pg::store`). If there is none, they are recorded here.
 
 mod last;
 mod late;
@@ -41,7 +41,8 @@ pub fn known(by_oids: &PlanKey) -> Option<Rc<KnownPlan>> {
     SESSION.borrow().plans.get(by_oids).cloned()
 }
 
-/// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one plan share it.
+/// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one
+/// plan share it.
 #[cold]
 #[inline(never)]
 pub fn new_plan(by_oids: PlanKey, description: &Rc<LazyDescription>) -> Rc<KnownPlan> {
@@ -52,8 +53,8 @@ pub fn new_plan(by_oids: PlanKey, description: &Rc<LazyDescription>) -> Rc<Known
     plan
 }
 
-/// Adds an execution whose statistics are not computed yet to those of its plan in the shared store. Returns false if they must be
-/// computed first. May exchange the counts for those of an earlier execution.
+/// Adds an execution whose statistics are not computed yet to those of its plan in the shared store. Returns
+/// false if they must be computed first. May exchange the counts for those of an earlier execution.
 #[inline(always)]
 pub fn record_counts<'h>(
     execution: &mut Execution,
@@ -82,8 +83,8 @@ pub fn record_counts<'h>(
     true
 }
 
-/// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May exchange the statistics
-/// of the nodes for those of an earlier execution.
+/// Adds an execution to its plan's statistics: in the shared store, or in this session if there is none. May
+/// exchange the statistics of the nodes for those of an earlier execution.
 #[inline(always)]
 pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms: &[&Histogram]) {
     if execution.last_commit_ms > 0.0 {
@@ -150,8 +151,8 @@ pub fn is_last(plan: &Rc<KnownPlan>) -> bool {
     })
 }
 
-/// Returns the session's last statement, if its commit is to be recorded with this execution. If that is of another plan, or if the
-/// statement was explained, adds the commit now.
+/// Returns the session's last statement, if its commit is to be recorded with this execution. If that is of
+/// another plan, or if the statement was explained, adds the commit now.
 #[inline(always)]
 fn committed(execution: &mut Execution) -> Option<Run> {
     let ms = execution.last_commit_ms;
@@ -204,8 +205,9 @@ pub fn add_commit(ms: f64, is_utility: bool) {
     }
 }
 
-/// Adds what the session's last statement waited after its end, at its commit, or its last utility statement. Does nothing if that
-/// statement ended before this time, or if no client sent it: then the waits are those of another statement.
+/// Adds what the session's last statement waited after its end, at its commit, or its last utility statement.
+/// Does nothing if that statement ended before this time, or if no client sent it: then the waits are those
+/// of another statement.
 pub fn add_late_waits(since: i64, waits: &PlanWaits, is_utility: bool) {
     let Ok(mut session) = SESSION.try_borrow_mut() else {
         return;
@@ -292,8 +294,8 @@ pub fn last_outcome() -> Option<(PlanKey, Outcome)> {
     Some((last.plan.key, last.run.outcome))
 }
 
-/// Returns the milliseconds of the last planning of the session's last statement, if it was planned for this execution, and what
-/// it did outside of its nodes, with the blocks of that planning.
+/// Returns the milliseconds of the last planning of the session's last statement, if it was planned for this
+/// execution, and what it did outside of its nodes, with the blocks of that planning.
 pub fn last_summary() -> Option<(Option<f64>, StatementFacts)> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
@@ -337,8 +339,8 @@ pub fn last_since(time: i64) -> Option<bool> {
     Some(last.run.outcome == Outcome::Completed)
 }
 
-/// Returns the keys of all stored plans, the most recently run first. They are from the shared store, or from this session if
-/// there is none.
+/// Returns the keys of all stored plans, the most recently run first. They are from the shared store, or from
+/// this session if there is none.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -346,8 +348,8 @@ pub fn keys() -> Vec<PlanKey> {
     store::keys().unwrap_or_else(|| SESSION.borrow().plans.keys())
 }
 
-/// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime. The waits of its last execution are
-/// known if it was the last statement of this session.
+/// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime. The waits of
+/// its last execution are known if it was the last statement of this session.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -381,7 +383,8 @@ pub fn others() -> Vec<DatabaseSum> {
     store::others().unwrap_or_default()
 }
 
-/// Deletes the session's own plans of a user, database and query. 0 means any. Returns whether there were some.
+/// Deletes the session's own plans of a user, database and query. 0 means any. Returns whether there were
+/// some.
 pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     let mut session = SESSION.borrow_mut();
     let has_deleted = session.plans.reset(userid, datid, queryid);

@@ -1,7 +1,8 @@
 //! What an index's expressions and predicate are, independent of OIDs.
 //!
-//! PostgreSQL stores them as the text of their nodes: `{OPEXPR :opno 521 :opfuncid 147 :args (...) :location 34}`. What a field has is
-//! hashed as it is, unless its name says that it is the OID of an object: then the object's name is. Places in the text are left out.
+//! PostgreSQL stores them as the text of their nodes:
+//! `{OPEXPR :opno 521 :opfuncid 147 :args (...) :location 34}`. What a field has is hashed as it is, unless
+//! its name says that it is the OID of an object: then the object's name is. Places in the text are left out.
 //! So nodes that a later major adds need nothing here.
 
 use crate::stable_hash::StableHasher;
@@ -23,7 +24,8 @@ pub enum Object {
 
 /// Who knows the names of objects.
 pub trait Names {
-    /// Returns an object's name, with its schema and the types of its arguments; `None` if there is no such object.
+    /// Returns an object's name, with its schema and the types of its arguments; `None` if there is no such
+    /// object.
     fn name(&self, object: Object, number: u32) -> Option<String>;
     /// Hashes a constant of this type. Its bytes may contain OIDs.
     fn constant(&self, type_oid: u32, bytes: &[u8], hasher: &mut StableHasher);

@@ -1,19 +1,22 @@
 //! Changes of plans: a query that ran with one plan runs with another one from now on.
 //!
-//! Executions come in batches: those of a session within a second, or until the session ran another plan of the query. So the
-//! order between sessions is known only if their batches do not overlap. Each query has a current plan, and runs: executions
-//! of other plans in a row, which follow it. A run is judged if no executions before it can be missing any more: three seconds
-//! later, or if a reader has had all sessions add their executions.
+//! Executions come in batches: those of a session within a second, or until the session ran another plan of
+//! the query. So the order between sessions is known only if their batches do not overlap. Each query has a
+//! current plan, and runs: executions of other plans in a row, which follow it. A run is judged if no
+//! executions before it can be missing any more: three seconds later, or if a reader has had all sessions add
+//! their executions.
 //!
-//! - A run that is long enough makes its plan the current one, and is an event. So is the way back, no matter how soon.
+//! - A run that is long enough makes its plan the current one, and is an event. So is the way back, no matter
+//!   how soon.
 //! - A run that is too short is forgotten.
 //! - If batches of different plans overlap, the plans are used side by side, and the runs are forgotten.
 //!
-//! After two events, each one doubles how long a run must be, and each hour without any halves that again. So plans that
-//! alternate make a few events: until a run must be longer than theirs are.
+//! After two events, each one doubles how long a run must be, and each hour without any halves that again. So
+//! plans that alternate make a few events: until a run must be longer than theirs are.
 //!
-//! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its queries the least recently
-//! used one is forgotten, and of the older half of its events the one that changed the least. So it is with first plans, in each set.
+//! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its
+//! queries the least recently used one is forgotten, and of the older half of its events the one that changed
+//! the least. So it is with first plans, in each set.
 
 mod pace;
 mod query;
@@ -144,7 +147,8 @@ impl Flips {
         }
     }
 
-    /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan itself.
+    /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan
+    /// itself.
     pub fn last_plan(&self, key: &PlanKey) -> Option<PlanKey> {
         let planid = match self.find(key) {
             Some(at) => {

@@ -1,8 +1,9 @@
-//! The planids of plans that some session has described, for the other sessions: by the number that sessions know a plan by. A table in
-//! shared memory that needs no lock.
+//! The planids of plans that some session has described, for the other sessions: by the number that sessions
+//! know a plan by. A table in shared memory that needs no lock.
 //!
-//! A place has the planid, and the hash of the plan's key mixed with the planid. A reader that sees half of a change finds that both do not
-//! fit together. If a bucket is full, one of its plans goes: the next session that meets it describes it again, and finds the same planid.
+//! A place has the planid, and the hash of the plan's key mixed with the planid. A reader that sees half of a
+//! change finds that both do not fit together. If a bucket is full, one of its plans goes: the next session
+//! that meets it describes it again, and finds the same planid.
 
 use crate::model::PlanKey;
 use crate::stable_hash::StableHasher;

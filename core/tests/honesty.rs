@@ -1,5 +1,6 @@
-//! Whether the stated error of a time holds: in simulated runs of shapes whose true times are known, how often the truth lies within one,
-//! two and three errors, and how large the stated errors are beside the actual ones.
+//! Whether the stated error of a time holds: in simulated runs of shapes whose true times are known, how
+//! often the truth lies within one, two and three errors, and how large the stated errors are beside the
+//! actual ones.
 
 #[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
@@ -8,8 +9,8 @@ use rand::Rng;
 use simulator::plans::{self, aggregate, pass};
 use simulator::{Body, Machine, Run, body};
 
-/// With so many beats in its long calls, which come each 1.5 ms at first, a node's error is promised to hold. With fewer, neither a beat nor a
-/// sample may come in any of them.
+/// With so many beats in its long calls, which come each 1.5 ms at first, a node's error is promised to hold.
+/// With fewer, neither a beat nor a sample may come in any of them.
 const BEATS: f64 = 20.0;
 
 /// A node has no long calls if they take less than this part of its time.
@@ -99,7 +100,8 @@ impl std::fmt::Display for Honesty {
     }
 }
 
-/// Returns a scan whose calls take about `ns`, and one in `period` of them `long` more: each `period`th one, or at random.
+/// Returns a scan whose calls take about `ns`, and one in `period` of them `long` more: each `period`th one,
+/// or at random.
 fn bimodal(ns: f64, period: u64, long: f64, at_random: bool) -> Body {
     body(move |run, i| {
         run.about(ns, 0.5);
@@ -390,8 +392,9 @@ fn rare_calls_are_not_missed() {
     }
 }
 
-/// `cargo test -p rowsource-core --release --test honesty -- --ignored --nocapture` prints the whole table. `SEEDS` is the number of runs of each shape,
-/// `FIRST_SEED` the seed of the first, and `SHAPE` a part of the names of the shapes to run.
+/// `cargo test -p rowsource-core --release --test honesty -- --ignored --nocapture` prints the whole table.
+/// `SEEDS` is the number of runs of each shape, `FIRST_SEED` the seed of the first, and `SHAPE` a part of the
+/// names of the shapes to run.
 #[test]
 #[ignore = "it takes minutes"]
 fn whole_table() {

@@ -79,7 +79,8 @@ impl Lookup {
         names.clone()
     }
 
-    /// Returns what is known of the statement of a sample: the text of its plan, or what [`Lookup::statement`] returns.
+    /// Returns what is known of the statement of a sample: the text of its plan, or what
+    /// [`Lookup::statement`] returns.
     pub(super) fn text(&mut self, sample: &Sample) -> Option<Rc<str>> {
         match self.plan(&sample.key) {
             Some(plan) => Some(plan.text.clone()),
@@ -87,8 +88,8 @@ impl Lookup {
         }
     }
 
-    /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it runs now; otherwise what kind of
-    /// command it is, and on which relation it works.
+    /// Returns what is known of the statement of a sample: its text, if any plan of it is stored or if it
+    /// runs now; otherwise what kind of command it is, and on which relation it works.
     fn statement(&mut self, sample: &Sample) -> Option<Rc<str>> {
         let running = self.running.get_or_insert_with(running);
         let texts = self.texts.get_or_insert_with(|| texts(running));
@@ -177,8 +178,8 @@ fn ring() -> Ring<'static> {
     })
 }
 
-/// Visits what the ring has of an interval. The user can cancel this. What `visit` allocates at a time must be smaller than the
-/// process's reserve.
+/// Visits what the ring has of an interval. The user can cancel this. What `visit` allocates at a time must
+/// be smaller than the process's reserve.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -230,15 +231,16 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     });
 }
 
-/// Adds the rows of `rowsource_ash_to_store()`: the samples since a time of one moment in `one_in`, whoever may see them, without the
-/// newest moment.
+/// Adds the rows of `rowsource_ash_to_store()`: the samples since a time of one moment in `one_in`, whoever
+/// may see them, without the newest moment.
 pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
     let since = since.map_or(i64::MIN, |since| since.saturating_add(1));
     let one_in = u64::try_from(one_in.unwrap_or(1)).unwrap_or(1).max(1);
     let Some(ring) = memory::ring() else {
         return;
     };
-    // The worker may still add samples to the newest moment. If it overwrites the record, there is a newer one.
+    // The worker may still add samples to the newest moment. If it overwrites the record, there is a newer
+    // one.
     let newest = (0..100).find_map(|_| ring.last_at());
     let Some(before) = newest.and_then(|newest| newest.checked_sub(1)) else {
         return;
@@ -246,7 +248,8 @@ pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
     let columns = columns();
     let mut lookup = Lookup::default();
     each(since, before, |entry| {
-        // The samples of a moment are kept together, and which moments does not depend on when this is called.
+        // The samples of a moment are kept together, and which moments does not depend on when this is
+        // called.
         if let Entry::Sample(sample, record) = entry
             && !sample.is_blocker
             && moment_number(sample.at).is_multiple_of(one_in)
@@ -309,10 +312,11 @@ pub fn columns() -> Columns<Sampled> {
         application_name: text = row.seen().and_then(|sample| application(sample, row.record));
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
-        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or
+        /// while the statement waits for its table
         planid: bigint = row.seen().and_then(|sample| known(sample.key.planid));
-        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
-        /// trigger
+        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure
+        /// or trigger
         toplevel: boolean = row.seen().filter(|sample| sample.key.queryid != 0).map(|sample| sample.key.toplevel());
         /// The node that ran; NULL if none did: during planning or commit, or while rows were sent
         node_id: int = row.seen().and_then(|sample| sample.node).map(i32::from);
@@ -377,7 +381,8 @@ struct Group {
     relation: Option<Rc<str>>,
 }
 
-/// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and event.
+/// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and
+/// event.
 pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
     let mut lookup = Lookup::default();
@@ -443,16 +448,18 @@ pub struct Top {
 /// The columns of `rowsource_top_activity()`.
 pub fn top_columns() -> Columns<Top> {
     columns! { |row: &Top|
-        /// The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see what the sessions did
+        /// The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see
+        /// what the sessions did
         userid: oid = row.group.key.map(|key| key.userid);
         /// The OID of the database of the sessions
         datid: oid = row.group.key.map(|key| key.datid);
         /// Identifies the statement that ran; NULL if it is not known
         queryid: bigint = row.group.key.and_then(|key| known(key.queryid));
-        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or while the statement waits for its table
+        /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or
+        /// while the statement waits for its table
         planid: bigint = row.group.key.and_then(|key| known(key.planid));
-        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure or
-        /// trigger
+        /// Whether a client sent the statement; false if another statement ran it: in a function, procedure
+        /// or trigger
         toplevel: boolean = row.group.key.filter(|key| key.queryid != 0).map(|key| key.toplevel());
         /// The node that ran; NULL if none did
         node_id: int = row.group.node.map(i32::from);

@@ -98,7 +98,8 @@ impl Waits {
     }
 }
 
-/// Returns the process at the root of the tree in which a process waited. In a deadlock, that is the lowest number of its ring.
+/// Returns the process at the root of the tree in which a process waited. In a deadlock, that is the lowest
+/// number of its ring.
 fn root(moment: &HashMap<i32, Seen>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
     let blocker = |pid: i32| moment.get(&pid).and_then(|(sample, _)| sample.blocker);
     let (mut path, mut at) = (HashSet::new(), pid);
@@ -279,7 +280,8 @@ pub fn columns() -> Columns<Row> {
         pid: int = row.pid;
         /// The process that it waited for; NULL for the root
         blocking_pid: int = row.wait.map(|(blocker, _)| blocker);
-        /// The OID of its user; NULL, as is what follows, if that is not known, or if you may not see what the session did
+        /// The OID of its user; NULL, as is what follows, if that is not known, or if you may not see what
+        /// the session did
         userid: oid = row.ids().map(|(user, _)| user);
         /// Its user
         usename: name = row.ids().and_then(|(user, _)| server::user_name(user));

@@ -15,8 +15,8 @@ use std::ffi::CStr;
 /// The maximal number of calls. A line takes 40 bytes of memory, and there are up to three for a call.
 const MAX_CALLS: i32 = 100_000;
 
-/// Runs a statement, and adds a row for each call that begins or ends, and for each wait. What the statement changes is rolled back,
-/// unless `keep`.
+/// Runs a statement, and adds a row for each call that begins or ends, and for each wait. What the statement
+/// changes is rolled back, unless `keep`.
 pub fn rows(rows: &mut Rows, statement: &CStr, max_calls: i32, keep: bool) {
     if !(1..=MAX_CALLS).contains(&max_calls) {
         fail(

@@ -15,8 +15,8 @@ pub struct Command {
     command: String,
 }
 
-/// Adds the rows of `rowsource()`. Ids are those of what the server has measured, as far as the user may see it. Commands that
-/// need what the sessions do not share are left out.
+/// Adds the rows of `rowsource()`. Ids are those of what the server has measured, as far as the user may see
+/// it. Commands that need what the sessions do not share are left out.
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     // A schema in which the session does not look must be written.
@@ -108,8 +108,8 @@ fn top_plan() -> Option<Top> {
     top
 }
 
-/// Returns the process with the statement that runs longest, if there is one that the user may see. Fails if the sessions share no
-/// memory.
+/// Returns the process with the statement that runs longest, if there is one that the user may see. Fails if
+/// the sessions share no memory.
 fn longest_running() -> Result<Option<i32>, ()> {
     let mut longest: Option<(f64, i32)> = None;
     let are_shared = each_running(|running| {

@@ -89,7 +89,8 @@ fn table_with_warning(
     report::display(&header, &plan.description.nodes, stats, format)
 }
 
-/// Returns what the display says about a plan as a whole: about all executions, or about the one in the place of the last.
+/// Returns what the display says about a plan as a whole: about all executions, or about the one in the place
+/// of the last.
 fn header(plan: &Plan, shown: Shown) -> Header {
     let statistics = &plan.statistics;
     let is_one = shown != Shown::Totals;
@@ -138,11 +139,12 @@ pub(super) struct Found {
     pub choice: Option<String>,
 }
 
-/// Returns the plan with these ids. Without ids, returns the session's last statement, and the statistics of its execution.
+/// Returns the plan with these ids. Without ids, returns the session's last statement, and the statistics of
+/// its execution.
 ///
 /// # Errors
-/// Raises an error if no such plan is kept, if there is a planid without a queryid, if there are no ids and no last statement, or if
-/// the user may not see the last statement.
+/// Raises an error if no such plan is kept, if there is a planid without a queryid, if there are no ids and
+/// no last statement, or if the user may not see the last statement.
 pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Found {
     let Some(queryid) = queryid else {
         if planid.is_some() {
@@ -163,7 +165,8 @@ pub(super) fn find(queryid: Option<i64>, planid: Option<i64>) -> Found {
     stored_plan(is_wanted, |_| true).unwrap_or_else(|| fail_not_kept(queryid, planid))
 }
 
-/// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last statement.
+/// Returns the plan with these ids as it is stored. Without ids, returns that of the session's last
+/// statement.
 ///
 /// # Errors
 /// Raises the errors of [`find`].
@@ -177,7 +180,8 @@ pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Found {
     found
 }
 
-/// Returns a plan whose statement contains a pattern, in which % stands for any text. Letter case does not matter.
+/// Returns a plan whose statement contains a pattern, in which % stands for any text. Letter case does not
+/// matter.
 ///
 /// # Errors
 /// Raises an error if there is none.
@@ -203,7 +207,8 @@ fn contains(text: &str, pattern: &str) -> bool {
     })
 }
 
-/// Returns an execution that was kept whole, and puts it in the place of the plan's last one. Returns `None` if there is none.
+/// Returns an execution that was kept whole, and puts it in the place of the plan's last one. Returns `None`
+/// if there is none.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -242,8 +247,8 @@ pub(super) fn fail_none_kept(plan: &Plan, which: Exemplar) -> ! {
     )
 }
 
-/// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last execution, if that is
-/// not the one that `plan` has.
+/// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last
+/// execution, if that is not the one that `plan` has.
 pub(super) fn statistics_of(plan: &Plan, last: Option<Vec<NodeStats>>, is_last: bool) -> Vec<NodeStats> {
     last.filter(|_| is_last).unwrap_or_else(|| {
         let mut stats = memory::with_room(plan.nodes.len());
@@ -305,11 +310,13 @@ fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
     )
 }
 
-/// What decides which of several plans is shown: whether it is of another database and of another user, and its total time.
+/// What decides which of several plans is shown: whether it is of another database and of another user, and
+/// its total time.
 type Rank = ((bool, bool), f64, PlanKey);
 
-/// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the one that took the most
-/// time. Ignores plans that the user may not see: an error that mentions them would reveal that they exist.
+/// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the
+/// one that took the most time. Ignores plans that the user may not see: an error that mentions them would
+/// reveal that they exist.
 fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> bool) -> Option<Found> {
     let mut keys = session::keys();
     keys.retain(|key| is_wanted(key) && server::may_see(key.userid));
@@ -358,7 +365,8 @@ fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> boo
     })
 }
 
-/// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are hidden, as in the views.
+/// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are
+/// hidden, as in the views.
 pub fn last_row(rows: &mut Rows) {
     statement::exclude_running_from_last();
     if let Some(last) = session::last_outcome() {

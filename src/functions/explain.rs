@@ -58,8 +58,9 @@ pub fn rows(rows: &mut Rows, [queryid, planid]: [Option<i64>; 2], format: Option
     }
 }
 
-/// Returns what the planner did, and the facts of the statement, as far as they are known. Those of the last execution alone are
-/// known to the session that ran it, or if there was no other. Those of an execution that was kept whole are known.
+/// Returns what the planner did, and the facts of the statement, as far as they are known. Those of the last
+/// execution alone are known to the session that ran it, or if there was no other. Those of an execution that
+/// was kept whole are known.
 fn summary(exported: &Exported, is_own: bool) -> (Option<Planned>, Option<StatementFacts>) {
     let statistics = &exported.plan.statistics;
     let planned = |planning: &Planning, facts: &StatementFacts, plannings: f64| {

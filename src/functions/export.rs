@@ -94,8 +94,8 @@ impl Exported {
 /// Returns the plan with these ids, or the session's last statement if both are missing.
 ///
 /// # Errors
-/// Raises an error if `which` is unknown, if no such plan or execution is kept, if a planid has no queryid, or if ids are missing and no
-/// statement was measured.
+/// Raises an error if `which` is unknown, if no such plan or execution is kept, if a planid has no queryid,
+/// or if ids are missing and no statement was measured.
 pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Exported {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
@@ -127,8 +127,8 @@ fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Exported 
     }
 }
 
-/// Returns a plan with the statistics of its last execution, or of all. `last` is the last execution, if that is not the one that
-/// `plan` has.
+/// Returns a plan with the statistics of its last execution, or of all. `last` is the last execution, if that
+/// is not the one that `plan` has.
 fn summed(mut plan: Plan, last: Option<Vec<NodeStats>>, which: Which) -> Exported {
     memory::ensure_headroom(plan.description.nodes.len());
     let is_last = which == Which::Last;
@@ -182,8 +182,9 @@ pub fn speedscope_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>
     add_document(rows, &file, Syntax::Json);
 }
 
-/// Adds a row with a document. Programs expect UTF-8, but in a database with another encoding, psql writes a file in that encoding,
-/// which may also lack characters of another database's plan. So there the document is ASCII, with escapes.
+/// Adds a row with a document. Programs expect UTF-8, but in a database with another encoding, psql writes a
+/// file in that encoding, which may also lack characters of another database's plan. So there the document is
+/// ASCII, with escapes.
 pub(super) fn add_document(rows: &mut Rows, document: &str, syntax: Syntax) {
     if server::is_utf8() || document.is_ascii() {
         return rows.add_line(document);
@@ -256,8 +257,8 @@ fn fail_no_node(node: i32, nodes: usize) -> ! {
     )
 }
 
-/// Adds the rows of `rowsource_histogram_plot()` for given buckets: their lower bounds in microseconds, and their counts. Buckets
-/// without a bound or a count are left out.
+/// Adds the rows of `rowsource_histogram_plot()` for given buckets: their lower bounds in microseconds, and
+/// their counts. Buckets without a bound or a count are left out.
 pub fn histogram_lines(rows: &mut Rows, from_us: Vec<Option<f64>>, counts: Vec<Option<i64>>) {
     if from_us.len() != counts.len() {
         fail(

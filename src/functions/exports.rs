@@ -1,4 +1,5 @@
-//! The SQL functions that are written in Rust. `make accept` writes what is declared here into the SQL script and the book.
+//! The SQL functions that are written in Rust. `make accept` writes what is declared here into the SQL script
+//! and the book.
 
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
@@ -331,8 +332,8 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| ash::report_lines(rows, from_time, to_time));
 
-    /// Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of active
-    /// sessions; without arguments, in the last hour
+    /// Who waited for whom in an interval: the trees of the view rowsource_blockers, from the samples of
+    /// active sessions; without arguments, in the last hour
     rowsource_blockers(
         from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
@@ -354,8 +355,8 @@ functions! {
         -> int(ash::start());
 
     /// Internal: how long the last statement of each session has waited for temporary files. Everyone may
-    /// call it, because rowsource_tempfile_usage() runs with its caller's rights. Statements of others are left
-    /// out, as in pg_stat_activity
+    /// call it, because rowsource_tempfile_usage() runs with its caller's rights. Statements of others are
+    /// left out, as in pg_stat_activity
     _rowsource_tempfile_times() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::time_columns(), |rows| temp_usage::time_rows(rows));
 
@@ -419,7 +420,8 @@ functions! {
         });
 }
 
-// The script and the book are made of what this returns: an object of JSON for each. The script need not declare it.
+// The script and the book are made of what this returns: an object of JSON for each. The script need not
+// declare it.
 export!("rowsource_declarations_0_2", |call: &Call| call.returns(
     Shape::Values,
     |_, rows| {

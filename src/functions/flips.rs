@@ -14,7 +14,8 @@ pub struct Flip {
     is_visible: bool,
     /// One of its plans, if the user may see it and it is stored.
     plan: Option<Plan>,
-    /// The query ran with the new plan before, and took less time with it: the change ended a cost, and saved nothing.
+    /// The query ran with the new plan before, and took less time with it: the change ended a cost, and saved
+    /// nothing.
     is_recovery: bool,
 }
 
@@ -38,7 +39,8 @@ impl Flip {
     }
 }
 
-/// Adds the rows of `rowsource_plan_flips()`: one per change of a plan. There are none without a shared store.
+/// Adds the rows of `rowsource_plan_flips()`: one per change of a plan. There are none without a shared
+/// store.
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     let events = store::flips().unwrap_or_default();
@@ -103,16 +105,17 @@ pub fn columns() -> Columns<Flip> {
         typical_time_after: float8 = time(&flip.event.after, Sample::typical_ms);
         /// Milliseconds that the executions of the new plan took longer in all than they would have taken
         /// before; negative if they took less. It is the difference of the mean times if that is more than
-        /// chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less
+        /// chance, else that of the typical times. NULL if the query went back to an earlier plan that takes
+        /// less
         extra_time: float8 = extra_ms(&flip.event.before, &flip.event.after).filter(|_| !flip.is_recovery);
-        /// slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries
-        /// meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 %
-        /// that need two executions of each plan
+        /// slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other
+        /// queries meanwhile; slower or faster on average: only the mean is; or no difference that can be
+        /// told. Tests at 95 % that need two executions of each plan
         verdict: text = verdict(&flip.event.before, &flip.event.after).name();
         /// The text of the statement; NULL if neither plan is stored any more
         query: text = flip.query();
-        /// The indexes that the query's plan before used and that were gone when the new plan was first seen; NULL if
-        /// none, or if the new plan is not stored any more
+        /// The indexes that the query's plan before used and that were gone when the new plan was first seen;
+        /// NULL if none, or if the new plan is not stored any more
         gone_indexes: texts = flip.gone_indexes();
     }
 }

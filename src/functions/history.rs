@@ -1,5 +1,5 @@
-//! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the tables and pass the
-//! values.
+//! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the
+//! tables and pass the values.
 
 use super::display;
 use crate::pg::server::columns::{Columns, columns};
@@ -26,8 +26,9 @@ fn how_to_take() -> String {
     }
 }
 
-/// Adds the rows of `rowsource_tempfile_report()`. The arguments are the numbers of the requested snapshots and of the found
-/// ones, the times when these were taken, the seconds between them, and the statistics of that interval as JSON.
+/// Adds the rows of `rowsource_tempfile_report()`. The arguments are the numbers of the requested snapshots
+/// and of the found ones, the times when these were taken, the seconds between them, and the statistics of
+/// that interval as JSON.
 pub fn iostat_lines(
     rows: &mut Rows,
     requested: [Option<i64>; 2],
@@ -44,8 +45,8 @@ pub fn iostat_lines(
     heading.iter().chain(&table).for_each(|line| rows.add_line(line));
 }
 
-/// Adds the rows of `rowsource_wait_report()`. The arguments are those of [`iostat_lines`], with the milliseconds of all
-/// statements that ended in the interval, and the waits as JSON.
+/// Adds the rows of `rowsource_wait_report()`. The arguments are those of [`iostat_lines`], with the
+/// milliseconds of all statements that ended in the interval, and the waits as JSON.
 pub fn wait_lines(
     rows: &mut Rows,
     requested: [Option<i64>; 2],
@@ -73,7 +74,8 @@ fn readable(report: Result<Vec<String>, Unreadable>) -> Vec<String> {
     })
 }
 
-/// Returns the lines above a report on an interval, and the interval's seconds. Fails if its snapshots do not exist.
+/// Returns the lines above a report on an interval, and the interval's seconds. Fails if its snapshots do not
+/// exist.
 fn heading(
     title: &str,
     requested: [Option<i64>; 2],
@@ -212,8 +214,8 @@ pub struct Stored {
     pub statistics: Vec<u8>,
 }
 
-/// Adds the lines of a stored plan. `taken_at` tells when the snapshot was taken; `None` if there is none. `find` returns the
-/// plan, if the snapshot has it.
+/// Adds the lines of a stored plan. `taken_at` tells when the snapshot was taken; `None` if there is none.
+/// `find` returns the plan, if the snapshot has it.
 pub fn stored_lines(
     rows: &mut Rows,
     wanted: &Wanted,

@@ -195,7 +195,8 @@ struct Node<'a> {
     stats: &'a NodeStats,
     self_error_ms: Option<f64>,
     is_running: bool,
-    /// Whether it is known which call is in progress. If not, a node has no times until a call of it and of each node above it has ended.
+    /// Whether it is known which call is in progress. If not, a node has no times until a call of it and of
+    /// each node above it has ended.
     is_call_known: bool,
 }
 

@@ -38,8 +38,8 @@ const PATTERNS: [(&str, Pattern); 2] = [("sequential", Pattern::Sequential), ("r
 /// The number of gets between two checks whether the user cancelled.
 const CHUNK: usize = 64;
 
-/// Gets blocks of a relation, and adds a row for each bucket of times. `blocks` is the number of gets: by default as many as the
-/// fork has blocks. `seed` makes a random pattern repeatable.
+/// Gets blocks of a relation, and adds a row for each bucket of times. `blocks` is the number of gets: by
+/// default as many as the fork has blocks. `seed` makes a random pattern repeatable.
 pub fn rows(
     rows: &mut Rows,
     relation: pg_sys::Oid,

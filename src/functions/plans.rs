@@ -10,7 +10,8 @@ use rowsource_core::details::{self, Details};
 use rowsource_core::model::{DatabaseSum, PlanIds, PlanStats, PlanTotals, StatementSums, clock_name};
 use std::rc::Rc;
 
-/// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan, and up to two per database for what is not stored.
+/// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan, and up to two per database for what is
+/// not stored.
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     stored::each(|stored| columns.add(rows, &Row::of(stored)));
@@ -19,7 +20,8 @@ pub fn rows(rows: &mut Rows) {
     }
 }
 
-/// A stored plan, or the executions of a database whose plans are not stored: their statements and plans are unknown.
+/// A stored plan, or the executions of a database whose plans are not stored: their statements and plans are
+/// unknown.
 pub struct Row {
     key: Key,
     stored: Option<Rc<Stored>>,
@@ -109,13 +111,13 @@ pub fn columns() -> Columns<Row> {
     let query = columns! { |row: &Row|
         /// The text of the statement
         query: text = row.query();
-        /// Identifies the statement by its text without constants, spaces and comments: the same on each server,
-        /// where queryids differ
+        /// Identifies the statement by its text without constants, spaces and comments: the same on each
+        /// server, where queryids differ
         textid: bigint = row.ids().map(|ids| ids.textid);
         /// The planid that PostgreSQL or another extension gave the plan, from 18 on
         assigned_planid: bigint = row.ids().map(|ids| ids.assigned).filter(|planid| *planid != 0);
-        /// The indexes that the query's plan before used and that were gone when this plan was first seen, at most 8;
-        /// NULL if none
+        /// The indexes that the query's plan before used and that were gone when this plan was first seen, at
+        /// most 8; NULL if none
         gone_indexes: texts = row.gone_indexes();
         /// Executions, including failed and cancelled ones
         calls: bigint = row.totals.plan.times.calls;
@@ -193,17 +195,17 @@ pub fn columns() -> Columns<Row> {
         wait_time: float8 = wait_time(row.totals.plan.waits.run_ns() as f64 / 1e6);
         /// Milliseconds of wait_time in which it waited for the client: to send rows to it, for example
         client_time: float8 = wait_time(row.totals.plan.waits.client_ns() as f64 / 1e6);
-        /// Milliseconds that clients waited for the executions: before_time, total_time and commit_time; without the
-        /// way of messages. NULL for statements in functions
+        /// Milliseconds that clients waited for the executions: before_time, total_time and commit_time;
+        /// without the way of messages. NULL for statements in functions
         response_time: float8 = row.sent(row.totals.plan.response_ms());
         /// Milliseconds of the response time of the execution for which a client waited longest
         max_response_time: float8 = row.sent(row.totals.plan.max_response_ms);
-        /// Milliseconds from the arrival of the clients' messages to the executor: parsing, planning, binding, the
-        /// executor's start, and waits for locks meanwhile
+        /// Milliseconds from the arrival of the clients' messages to the executor: parsing, planning,
+        /// binding, the executor's start, and waits for locks meanwhile
         before_time: float8 = row.sent(row.totals.plan.before_ms);
-        /// Milliseconds from the end of the executions to that of their transactions, where these ended with them:
-        /// deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to
-        /// COMMIT. It is known when its session sends the next statement, or ends
+        /// Milliseconds from the end of the executions to that of their transactions, where these ended with
+        /// them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction
+        /// block belongs to COMMIT. It is known when its session sends the next statement, or ends
         commit_time: float8 = row.sent(row.totals.plan.commit_ms);
     };
     Columns::new()

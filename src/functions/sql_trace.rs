@@ -1,4 +1,5 @@
-//! The SQL trace: `rowsource_trace_start()` and `rowsource_trace_stop()`, the list of its files, and what is made of them.
+//! The SQL trace: `rowsource_trace_start()` and `rowsource_trace_stop()`, the list of its files, and what is
+//! made of them.
 
 use super::export::add_document;
 use crate::guc::{self, Trace};
@@ -46,7 +47,8 @@ pub fn start(rows: &mut Rows, waits: bool, binds: bool) {
     rows.add_line(&session::current().to_string());
 }
 
-/// Ends the trace of this session. Adds a row with the name of its last file; if it has none, a notice says so.
+/// Ends the trace of this session. Adds a row with the name of its last file; if it has none, a notice says
+/// so.
 pub fn stop(rows: &mut Rows) {
     let is_traced = level::is_own() && session::is_open();
     guc::set_trace(c"off");
@@ -109,7 +111,8 @@ pub fn file_columns() -> Columns<Listed> {
     }
 }
 
-/// Returns the files with these names, separated by commas, or those of the last process with this id, or those of this session.
+/// Returns the files with these names, separated by commas, or those of the last process with this id, or
+/// those of this session.
 fn chosen(names: Option<&str>, pid: Option<i32>) -> Vec<Name> {
     session::flush_if_open();
     let found: Vec<Name> = match (names, pid) {
@@ -199,8 +202,9 @@ fn open(name: &Name) -> File {
     })
 }
 
-/// Hides the statements of other users from a user who may not see them: those of functions with their owner's rights. What has no
-/// cursor, and a cursor whose description was lost, may be another user's, so they are hidden too.
+/// Hides the statements of other users from a user who may not see them: those of functions with their
+/// owner's rights. What has no cursor, and a cursor whose description was lost, may be another user's, so
+/// they are hidden too.
 struct Mask {
     sees_all: bool,
     visible: HashSet<u64>,
@@ -295,7 +299,8 @@ pub(super) fn sort_keys(words: &str) -> Vec<Key> {
     })
 }
 
-/// Returns the name of a relation, if it is one of this database or of all. Other databases may have the same numbers.
+/// Returns the name of a relation, if it is one of this database or of all. Other databases may have the same
+/// numbers.
 fn relation_name(object: &Object) -> Option<String> {
     let (Object::Relation { database, .. } | Object::File { database, .. }) = *object;
     if ![0, u64::from(server::database_id())].contains(&database) {

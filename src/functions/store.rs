@@ -46,7 +46,8 @@ pub fn info_columns() -> Columns<Shared> {
         max_bytes: bigint = shared.store.limit;
         /// Plans that made room for others
         evictions: bigint = shared.store.evictions;
-        /// Since when the plans do not contain all executions: the first of evictions and refused; NULL if they do
+        /// Since when the plans do not contain all executions: the first of evictions and refused; NULL if
+        /// they do
         incomplete_at: timestamptz = shared.store.incomplete_at;
         /// Executions that could not be stored: plans of more than 1,000 nodes, or no memory
         refused: bigint = shared.store.refused;
@@ -58,7 +59,8 @@ pub fn info_columns() -> Columns<Shared> {
         disabled_at: timestamptz = switch::disabled_at();
         /// Sessions in which long calls without I/O may be missed: no worker runs, or it cannot see them
         sessions_without_beats: bigint = shared.without_beats.0;
-        /// Why, for one of them: no worker runs, or what the system answered when the session wanted to share a page
+        /// Why, for one of them: no worker runs, or what the system answered when the session wanted to share
+        /// a page
         without_beats_because: text = shared.without_beats.1.as_deref();
         /// Snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started
         snapshots_removed: bigint = removed();
@@ -72,7 +74,8 @@ pub fn info_columns() -> Columns<Shared> {
         snapshots_failed: bigint = snapshots(|snapshots| &snapshots.failed);
         /// When the server took the last snapshot; NULL if it took none since it started
         last_snapshot_at: timestamptz = last_snapshot_at();
-        /// Why a snapshot was not taken, the last time since the server started; on a standby, that it takes none
+        /// Why a snapshot was not taken, the last time since the server started; on a standby, that it takes
+        /// none
         last_snapshot_error: text = last_snapshot_error().as_deref();
         /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;
@@ -124,7 +127,8 @@ pub(super) fn fail_without_store(message: &str) -> ! {
     )
 }
 
-/// Deletes the plans of a user, a database and a query. 0 means any. Tells the client if there were none of these.
+/// Deletes the plans of a user, a database and a query. 0 means any. Tells the client if there were none of
+/// these.
 pub fn reset(userid: pg_sys::Oid, datid: pg_sys::Oid, queryid: i64) {
     let (userid, datid) = (userid.to_u32(), datid.to_u32());
     let has_deleted = session::reset(userid, datid, queryid) | store::reset(userid, datid, queryid);

@@ -1,7 +1,7 @@
 //! `rowsource_tkprof_store()`: the report of the SQL trace, from the plans of the store.
 //!
-//! The plans are read twice, one at a time: first to add them up and to order the statements, then to print those that are
-//! wanted. So the texts of all plans are never in memory together.
+//! The plans are read twice, one at a time: first to add them up and to order the statements, then to print
+//! those that are wanted. So the texts of all plans are never in memory together.
 
 use super::sql_trace::sort_keys;
 use super::wait_names;

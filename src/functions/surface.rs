@@ -1,15 +1,16 @@
-//! What the library declares of the objects of the extension: names, arguments, columns, comments, and who may use them. `make accept`
-//! writes the SQL script and the tables of the book from it.
+//! What the library declares of the objects of the extension: names, arguments, columns, comments, and who
+//! may use them. `make accept` writes the SQL script and the tables of the book from it.
 
 use crate::pg::server::columns::Declared;
 use crate::pg::server::sql_types;
 use serde_json::json;
 use std::fmt::{self, Display, Formatter};
 
-/// Exports functions and declares them: the comment, the name, the arguments with types, limits and defaults, who may call it, how
-/// PostgreSQL may call it, what it returns and how, and a view of its rows, which the same roles may read. `nobody` are superusers
-/// only. The expressions use the arguments by their names. The symbols in C have a version, because a later library keeps those of
-/// earlier scripts; in brackets stands one that is not the function's name.
+/// Exports functions and declares them: the comment, the name, the arguments with types, limits and defaults,
+/// who may call it, how PostgreSQL may call it, what it returns and how, and a view of its rows, which the
+/// same roles may read. `nobody` are superusers only. The expressions use the arguments by their names. The
+/// symbols in C have a version, because a later library keeps those of earlier scripts; in brackets stands
+/// one that is not the function's name.
 macro_rules! functions {
     ($(
         $(#[doc = $comment:literal])+
@@ -89,10 +90,11 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// Declares objects that are written in SQL: the comment, the kind, the name, the arguments of a function with types and defaults, who
-/// may use it, how PostgreSQL may call a function and what it returns, the columns, and the SQL: the body of a function, the query of a
-/// view, or what follows the creation of a table. A column has what it means, its name, its type, and constraints. One without type is
-/// in `sql::common`.
+/// Declares objects that are written in SQL: the comment, the kind, the name, the arguments of a function
+/// with types and defaults, who may use it, how PostgreSQL may call a function and what it returns, the
+/// columns, and the SQL: the body of a function, the query of a view, or what follows the creation of a
+/// table. A column has what it means, its name, its type, and constraints. One without type is in
+/// `sql::common`.
 macro_rules! objects {
     ($(
         $(#[doc = $comment:literal])+
@@ -257,7 +259,8 @@ impl Object {
         }
     }
 
-    /// Returns its comment, which says how others get the privilege: PostgreSQL's "permission denied" does not.
+    /// Returns its comment, which says how others get the privilege: PostgreSQL's "permission denied" does
+    /// not.
     fn comment(&self) -> String {
         let comment = self.comment;
         match self.grantee {

@@ -68,8 +68,9 @@ pub fn file_columns() -> Columns<(Key, Files)> {
     }
 }
 
-/// Adds the rows of `_rowsource_tempfile_times()`: the time that the last statement of each session has waited for temporary files.
-/// As in pg_stat_activity, statements of other users are left out unless the user may see them.
+/// Adds the rows of `_rowsource_tempfile_times()`: the time that the last statement of each session has
+/// waited for temporary files. As in pg_stat_activity, statements of other users are left out unless the user
+/// may see them.
 pub fn time_rows(rows: &mut Rows) {
     let columns = time_columns();
     for time in sessions::times().filter(|(_, time)| server::may_see(time.userid)) {
@@ -89,8 +90,8 @@ pub fn time_columns() -> Columns<(i32, StatementTime)> {
     }
 }
 
-/// Returns the folders that contain `pgsql_tmp` and the folders of databases: the default one, and this version's folder in
-/// each tablespace.
+/// Returns the folders that contain `pgsql_tmp` and the folders of databases: the default one, and this
+/// version's folder in each tablespace.
 fn tablespaces() -> Vec<PathBuf> {
     let version = format!("PG_{MAJOR_VERSION}_");
     let mut all = vec![PathBuf::from("base")];
@@ -102,7 +103,8 @@ fn tablespaces() -> Vec<PathBuf> {
     all
 }
 
-/// Returns the entries of a folder, or none if it does not exist. There can be many, so the user can cancel this.
+/// Returns the entries of a folder, or none if it does not exist. There can be many, so the user can cancel
+/// this.
 fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.inspect(|_| server::check_for_interrupts())

@@ -129,7 +129,8 @@ pub fn io_columns() -> Columns<Io> {
 /// The requests of a database, of one kind and in one bucket, and their number.
 type Bucket = (u32, Kind, usize, u64);
 
-/// Adds the rows of `pg_stat_rowsource_tempfile_io_histogram`: one per kind of request and bucket that is not empty.
+/// Adds the rows of `pg_stat_rowsource_tempfile_io_histogram`: one per kind of request and bucket that is not
+/// empty.
 pub fn histogram_rows(rows: &mut Rows) {
     let columns = histogram_columns();
     counters::each(|counted| {

@@ -1,4 +1,5 @@
-//! Traces of other sessions: the targets of `rowsource_trace_start()` and `rowsource_trace_stop()`, and their list.
+//! Traces of other sessions: the targets of `rowsource_trace_start()` and `rowsource_trace_stop()`, and their
+//! list.
 
 use super::store::fail_without_store;
 use crate::pg::compat;

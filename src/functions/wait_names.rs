@@ -18,8 +18,8 @@ pub fn name(event: Event) -> Name {
         .and_then(lasting::event_names)
 }
 
-/// Returns the waits of a plan by their nodes and the names of their events. Locks that another extension has not named in this
-/// session share a name.
+/// Returns the waits of a plan by their nodes and the names of their events. Locks that another extension has
+/// not named in this session share a name.
 pub fn by_node(waits: &PlanWaits) -> BTreeMap<(Option<usize>, Name), EventWaits> {
     let mut sums: BTreeMap<(Option<usize>, Name), EventWaits> = BTreeMap::new();
     for waits in waits.events() {
@@ -49,8 +49,9 @@ pub fn reads(waits: &PlanWaits) -> BTreeMap<usize, EventWaits> {
     sums
 }
 
-/// Returns the waits of a plan to be shown: of its last execution, or of all. Those of a node that took the longest come first.
-/// The waits of the last of several executions are known only to the session that ran it: else there are none.
+/// Returns the waits of a plan to be shown: of its last execution, or of all. Those of a node that took the
+/// longest come first. The waits of the last of several executions are known only to the session that ran it:
+/// else there are none.
 pub fn shown(plan: &Plan, is_last: bool) -> Vec<NamedWaits> {
     let all = &plan.statistics.waits;
     let is_one_of_many = is_last && plan.statistics.times.calls > 1;

@@ -1,4 +1,5 @@
-//! The rows of `pg_stat_rowsource_system_waits`, `pg_stat_rowsource_session_waits`, `pg_stat_rowsource_wait_histogram` and `pg_stat_rowsource_waits`.
+//! The rows of `pg_stat_rowsource_system_waits`, `pg_stat_rowsource_session_waits`,
+//! `pg_stat_rowsource_wait_histogram` and `pg_stat_rowsource_waits`.
 
 use super::stored::{self, Key};
 use super::wait_names::{self, Name};
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Returns the waits by the names of their events. Locks that another extension has not named in this session share a name.
+/// Returns the waits by the names of their events. Locks that another extension has not named in this session
+/// share a name.
 fn by_name<K: Ord>(waits: impl Iterator<Item = (K, Event, Waits)>) -> BTreeMap<(K, Name), Waits> {
     let mut sums: BTreeMap<(K, Name), Waits> = BTreeMap::new();
     for (key, event, waits) in waits {
@@ -252,8 +254,8 @@ pub fn system_rows(rows: &mut Rows) {
     }
 }
 
-/// Adds the rows of `pg_stat_rowsource_session_waits`: one per running process and event. As in pg_stat_activity, processes of other
-/// users are left out unless the user may see them.
+/// Adds the rows of `pg_stat_rowsource_session_waits`: one per running process and event. As in
+/// pg_stat_activity, processes of other users are left out unless the user may see them.
 pub fn session_rows(rows: &mut Rows) {
     let columns = session_columns();
     if add_refusal(rows, &columns) {
@@ -271,7 +273,8 @@ pub fn session_rows(rows: &mut Rows) {
     }
 }
 
-/// Adds the rows of `pg_stat_rowsource_wait_histogram`: one per type of processes, event and bucket that is not empty.
+/// Adds the rows of `pg_stat_rowsource_wait_histogram`: one per type of processes, event and bucket that is
+/// not empty.
 pub fn histogram_rows(rows: &mut Rows) {
     let columns = histogram_columns();
     if add_refusal(rows, &columns) {

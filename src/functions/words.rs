@@ -18,8 +18,8 @@ pub const EXPLAIN_FORMATS: [(&str, ExplainFormat); 4] = [
     ("xml", ExplainFormat::Xml),
 ];
 
-/// Returns what a word stands for. Letter case and spaces around the word do not matter. NULL stands for the default, which is the
-/// first known word.
+/// Returns what a word stands for. Letter case and spaces around the word do not matter. NULL stands for the
+/// default, which is the first known word.
 ///
 /// # Errors
 /// Raises an error that names the argument and the known words.

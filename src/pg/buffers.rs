@@ -20,23 +20,26 @@ pub struct Get {
 pub struct Fork {
     relation: PgRelation,
     number: pg_sys::ForkNumber::Type,
-    /// The ring of buffers for a large sequential scan, or null. It lives as long as the memory context in which it was made.
+    /// The ring of buffers for a large sequential scan, or null. It lives as long as the memory context in
+    /// which it was made.
     ring: pg_sys::BufferAccessStrategy,
     /// The number of its blocks.
     pub blocks: u32,
 }
 
 impl Fork {
-    /// Opens a relation of which the current user may read the rows. It stays valid as long as the current memory context.
+    /// Opens a relation of which the current user may read the rows. It stays valid as long as the current
+    /// memory context.
     ///
-    /// `sequential` tells that the whole fork is read. As in a sequential scan, a large one then goes through a small ring of
-    /// buffers, and does not evict all others.
+    /// `sequential` tells that the whole fork is read. As in a sequential scan, a large one then goes through
+    /// a small ring of buffers, and does not evict all others.
     ///
     /// # Errors
-    /// Raises an error if the user may not read it, if it has no storage, if it is a temporary table of another session, or if
-    /// there is no such fork.
+    /// Raises an error if the user may not read it, if it has no storage, if it is a temporary table of
+    /// another session, or if there is no such fork.
     pub fn open(relation: pg_sys::Oid, fork: &str, sequential: bool) -> Fork {
-        // SAFETY: the function raises an error if there is no such relation. The lock is the one of a query that reads it.
+        // SAFETY: the function raises an error if there is no such relation. The lock is the one of a query
+        // that reads it.
         let relation = unsafe { PgRelation::with_lock(relation, pg_sys::AccessShareLock as i32) };
         check_readable(&relation);
         check_storage(&relation);
@@ -80,8 +83,9 @@ impl Fork {
         let relation = self.relation.as_ptr();
         let (number, ring) = (self.number, self.ring);
         let usage = compat::buffer_usage();
-        // SAFETY: the relation is open, and locked so that it is not truncated. The frames that an error of the buffer manager
-        // crosses are plain: they own nothing. The counters belong to this thread. A buffer is released right after its get.
+        // SAFETY: the relation is open, and locked so that it is not truncated. The frames that an error of
+        // the buffer manager crosses are plain: they own nothing. The counters belong to this thread. A
+        // buffer is released right after its get.
         unsafe {
             pg_guard_ffi_boundary(|| {
                 for (&block, get) in blocks.iter().zip(gets) {
@@ -106,10 +110,11 @@ impl Fork {
     }
 }
 
-/// Raises an error if the current user may not read the relation. Indexes have no privileges of their own: those of their table
-/// count.
+/// Raises an error if the current user may not read the relation. Indexes have no privileges of their own:
+/// those of their table count.
 fn check_readable(relation: &PgRelation) {
-    // SAFETY: the relation is open, so its catalog row and its name are valid. The functions take plain values.
+    // SAFETY: the relation is open, so its catalog row and its name are valid. The functions take plain
+    // values.
     unsafe {
         let class = &*(*relation.as_ptr()).rd_rel;
         let is_index =

@@ -16,9 +16,10 @@
 //! * `compat` holds every difference between PostgreSQL's major versions;
 //! * `border` has the functions and the kind of static that all of these use.
 //!
-//! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely executed code is
-//! kept out of it with `inline(never)`. If many sessions share a processor, a short statement finds the processor's caches
-//! empty. Then fetching code costs more than executing it. The same is done for data: see `border::backend_local`.
+//! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely
+//! executed code is kept out of it with `inline(never)`. If many sessions share a processor, a short
+//! statement finds the processor's caches empty. Then fetching code costs more than executing it. The same is
+//! done for data: see `border::backend_local`.
 
 pub mod ash;
 pub mod border;

@@ -1,5 +1,5 @@
-//! The store that all sessions share. It exists with `shared_preload_libraries`. From PostgreSQL 17 on, it also exists without
-//! that, for all sessions that load the library.
+//! The store that all sessions share. It exists with `shared_preload_libraries`. From PostgreSQL 17 on, it
+//! also exists without that, for all sessions that load the library.
 //!
 //! A small control block lies in main shared memory. If the server did not preload the library, the control
 //! block lies in a segment of PostgreSQL's registry (`GetNamedDSMSegment`) instead. A store in the registry
@@ -20,23 +20,26 @@
 //! - [`pending`]: the sessions' buffers; [`file`]: the plans in a file; [`evict`]: the eviction of plans;
 //! - [`listing`]: lists what the store has; [`entry`]: the plans in their table;
 //! - [`reserve`]: the first parts of the sessions' memory; [`room`]: how much memory there may be;
-//! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of a plan;
-//! - [`evicted`]: what the control block knows of evicted plans; [`flips`]: the changes of plans; [`targets`]: the targets
-//!   of the SQL trace; [`presence`]: the processes that may change the plans.
+//! - [`access`], [`control`], [`blocks`]: a backend's pointers to the store, the control block, the memory of
+//!   a plan;
+//! - [`evicted`]: what the control block knows of evicted plans; [`flips`]: the changes of plans;
+//!   [`targets`]: the targets of the SQL trace; [`presence`]: the processes that may change the plans.
 //!
 //! The locks, in the order in which they are taken:
 //! 1. a slot of a session's buffer (`pending`): to add an execution of a short plan, or to flush the slot;
-//! 2. the control lock, exclusive: to evict plans, to insert a new one, or to use the sums of what was evicted;
+//! 2. the control lock, exclusive: to evict plans, to insert a new one, or to use the sums of what was
+//!    evicted;
 //! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
 //! 4. a plan's own lock: exclusive to add to it, shared to copy it;
-//! 5. the lock of the changes of plans, exclusive: to add executions of a query with several plans, and to read the changes;
+//! 5. the lock of the changes of plans, exclusive: to add executions of a query with several plans, and to
+//!    read the changes;
 //! 6. the lock of the trace's targets, alone: shared to see which mean a session, exclusive to change them.
 //!
-//! So the update of a known plan takes no exclusive lock that other plans share, and usually none that other sessions
-//! share. Code that holds one of these locks calls neither PostgreSQL's executor nor its catalogs.
+//! So the update of a known plan takes no exclusive lock that other plans share, and usually none that other
+//! sessions share. Code that holds one of these locks calls neither PostgreSQL's executor nor its catalogs.
 //!
-//! If there is no memory, a new plan evicts others. If that does not help, its executions are counted as refused. The
-//! executions of evicted plans and refused executions are summed up per database.
+//! If there is no memory, a new plan evicts others. If that does not help, its executions are counted as
+//! refused. The executions of evicted plans and refused executions are summed up per database.
 
 mod access;
 mod attach;

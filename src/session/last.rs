@@ -20,7 +20,8 @@ pub struct Execution<'a> {
     pub description: &'a Rc<LazyDescription>,
     /// The description's literals come from an earlier execution.
     pub older_literals: bool,
-    /// The milliseconds of the commit of the session's last statement, if they are to be recorded with this execution; else 0.
+    /// The milliseconds of the commit of the session's last statement, if they are to be recorded with this
+    /// execution; else 0.
     pub last_commit_ms: f64,
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
@@ -29,7 +30,8 @@ pub struct Execution<'a> {
 /// Identifies the text of an execution. That of none is the default, which no execution has.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextId {
-    /// How often the text of what runs next might have changed. It comes first, because it is what differs for most statements.
+    /// How often the text of what runs next might have changed. It comes first, because it is what differs
+    /// for most statements.
     pub parsed: u32,
     /// Where PostgreSQL has the text.
     pub address: usize,
@@ -47,8 +49,8 @@ pub trait LiveStatement {
     fn copy_costs(&self, to: &mut Vec<Costs>);
 }
 
-/// What is kept of an execution as the session's last statement. The text is copied only if it may differ from that of the last
-/// statement before.
+/// What is kept of an execution as the session's last statement. The text is copied only if it may differ
+/// from that of the last statement before.
 pub struct Executed<'a> {
     /// If this is the same, so is the text.
     pub text: TextId,
@@ -95,7 +97,8 @@ pub(super) struct Last {
     pub copies_from: i64,
 }
 
-/// How many texts a session copies in [`COPIES_PERIOD`]. A session that sends more is no user who looks at each statement.
+/// How many texts a session copies in [`COPIES_PERIOD`]. A session that sends more is no user who looks at
+/// each statement.
 const COPIES: u32 = 200;
 /// The unit is a microsecond.
 const COPIES_PERIOD: i64 = 10_000_000;
@@ -198,7 +201,8 @@ impl Last {
         self.copies.set(COPIES);
     }
 
-    /// Copies what the planner expected of the nodes. Returns false if the session sends very many statements: then that is not known.
+    /// Copies what the planner expected of the nodes. Returns false if the session sends very many
+    /// statements: then that is not known.
     #[inline(always)]
     pub fn copy_costs(&mut self, executed: &Executed, now: i64) -> bool {
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
@@ -214,8 +218,8 @@ impl Last {
         true
     }
 
-    /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many statements: then the
-    /// literals are not known.
+    /// Keeps the text of an execution, unless its description shows it. Not if the session sends very many
+    /// statements: then the literals are not known.
     #[cold]
     #[inline(never)]
     pub fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {

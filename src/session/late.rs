@@ -43,7 +43,8 @@ impl Utility {
     }
 }
 
-/// Adds what came after the end of an execution: of which plan and description, when it ended, and how many nodes it has.
+/// Adds what came after the end of an execution: of which plan and description, when it ended, and how many
+/// nodes it has.
 #[inline(always)]
 pub(super) fn add(
     plans: &Plans,

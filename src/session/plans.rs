@@ -1,5 +1,5 @@
-//! The plans that this session has run. A statement finds its plan here, with the description and its slot in the session's
-//! buffer. If there is no shared store, the plan's statistics are here too.
+//! The plans that this session has run. A statement finds its plan here, with the description and its slot in
+//! the session's buffer. If there is no shared store, the plan's statistics are here too.
 
 use crate::guc;
 use crate::pg::server;
@@ -19,16 +19,18 @@ const MAX_LISTED: Limits = Limits {
 /// If there are too many plans, one in this many is evicted.
 const EVICTED_PART: usize = 10;
 
-/// A plan of this session. A statement keeps a reference to it from its start to its end, so it looks up its plan only once.
+/// A plan of this session. A statement keeps a reference to it from its start to its end, so it looks up its
+/// plan only once.
 pub struct KnownPlan {
     pub key: PlanKey,
-    /// The key that sessions know the plan by: with the number that is made of OIDs, not with the planid. Two of these may be of the same
-    /// plan, before and after an index was made again, for example.
+    /// The key that sessions know the plan by: with the number that is made of OIDs, not with the planid. Two
+    /// of these may be of the same plan, before and after an index was made again, for example.
     pub by_oids: PlanKey,
     /// The plan's slot in the session's buffer of the shared store.
     slot: PlanSlot,
     pub description: RefCell<Rc<LazyDescription>>,
-    /// How many changes of catalogs the session had heard of when the names of the description were last compared.
+    /// How many changes of catalogs the session had heard of when the names of the description were last
+    /// compared.
     pub compared_at: Cell<u64>,
     /// Whether the plan is in the session's list.
     listed: Cell<bool>,
@@ -180,7 +182,8 @@ impl Plans {
         }
     }
 
-    /// Removes the plans of a user, database and query, and their statistics. 0 means any. Returns whether there were some.
+    /// Removes the plans of a user, database and query, and their statistics. 0 means any. Returns whether
+    /// there were some.
     pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
         let before = self.plans.len();
         self.remove(|plan| {

@@ -1,7 +1,8 @@
 //! Instructions of a single-user backend, or of the sessions of a running server, counted by callgrind.
 //!
-//! The cost of one call or one statement is the difference of two parts of a run that differ only in their number of calls or
-//! statements. So start-up and work done once per plan do not count, and the result is the same on every machine.
+//! The cost of one call or one statement is the difference of two parts of a run that differ only in their
+//! number of calls or statements. So start-up and work done once per plan do not count, and the result is the
+//! same on every machine.
 
 mod left_out;
 mod recorded;
@@ -60,23 +61,26 @@ const ALLOCATOR: &[&str] = &[
     "tcache_",
     "alloc_perturb",
 ];
-/// What a call of the allocator counts. What it executes depends on which sizes were freed before in the life of the process, and
-/// differs by 100 instructions a statement between two sessions that differ in nothing else.
+/// What a call of the allocator counts. What it executes depends on which sizes were freed before in the life
+/// of the process, and differs by 100 instructions a statement between two sessions that differ in nothing
+/// else.
 const ALLOCATION: u64 = 100;
 
 /// The C library's functions of strings begin with this.
 const STRINGS: &str = "__str";
-/// What a call of one of them counts, unless calls from this place execute more than [`LONG_STRING`]. What it executes depends on where
-/// the strings lie: whether they cross a page, and how long the paths are that were allocated before.
+/// What a call of one of them counts, unless calls from this place execute more than [`LONG_STRING`]. What it
+/// executes depends on where the strings lie: whether they cross a page, and how long the paths are that were
+/// allocated before.
 const OF_STRINGS: u64 = 20;
 const LONG_STRING: u64 = 200;
 
-/// Prunes a page of a table, now and then. A catalog's pages have what other statements left there: which statement meets a page that
-/// is to be pruned differs from session to session, with the library and without it.
+/// Prunes a page of a table, now and then. A catalog's pages have what other statements left there: which
+/// statement meets a page that is to be pruned differs from session to session, with the library and without
+/// it.
 const PRUNING: &str = "heap_page_prune_opt";
 
-/// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A statement ends
-/// at an empty line.
+/// Counts the instructions of a single-user backend that runs this script on `data`, with these settings. A
+/// statement ends at an empty line.
 pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
     let output = run_with(&IN_FULL, STATEMENTS_ONLY, EVEN_DAY, data, settings, script);
     let counts = fs::read_to_string(&output).expect("callgrind's output");
@@ -84,8 +88,8 @@ pub fn instructions(data: &Path, settings: &[&str], script: &str) -> u64 {
     sum(&counts)
 }
 
-/// Counts how often a single-user backend executes the library's instructions at each of these sets of addresses, which are those that
-/// objdump prints, in each part of a script.
+/// Counts how often a single-user backend executes the library's instructions at each of these sets of
+/// addresses, which are those that objdump prints, in each part of a script.
 pub fn executions<const SETS: usize>(
     data: &Path,
     settings: &[&str],
@@ -120,14 +124,14 @@ pub fn executions<const SETS: usize>(
     )
 }
 
-/// Counts the instructions of each part of a script. All parts run in one session, and each ends with the same short statement, so
-/// a difference of two parts does not count it.
+/// Counts the instructions of each part of a script. All parts run in one session, and each ends with the
+/// same short statement, so a difference of two parts does not count it.
 pub fn of_parts(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
     visit_parts(&[], STATEMENTS_ONLY, EVEN_DAY, data, settings, parts, sum)
 }
 
-/// Does the same where the number of timed calls may depend on how long calls take, which is longer beside other work: the session has a
-/// clock that only advances with its readings.
+/// Does the same where the number of timed calls may depend on how long calls take, which is longer beside
+/// other work: the session has a clock that only advances with its readings.
 pub fn of_parts_by_even_clock(data: &Path, settings: &[&str], parts: &[String]) -> Vec<u64> {
     let settings = [settings, &["pg_rowsource.clock_source=system"]].concat();
     visit_parts(&[], STATEMENTS_ONLY, EVEN_CLOCK, data, &settings, parts, sum)
@@ -203,8 +207,8 @@ fn visit_parts<T>(
     found
 }
 
-/// Returns the sum of a file of counts, without those of pruning and of [`EVEN`] clocks. Calls of the C library's allocator and of its
-/// functions of strings have fixed numbers.
+/// Returns the sum of a file of counts, without those of pruning and of [`EVEN`] clocks. Calls of the C
+/// library's allocator and of its functions of strings have fixed numbers.
 fn sum(counts: &str) -> u64 {
     let mut sum = 0;
     let mut pruning = 0;
@@ -269,7 +273,8 @@ fn visit_counts(counts: &str, mut visit: impl FnMut(&Counted, u64)) {
     }
 }
 
-/// Returns the sum of a file of counts. Its last line is that of the totals: a file without them is not complete.
+/// Returns the sum of a file of counts. Its last line is that of the totals: a file without them is not
+/// complete.
 fn total(counts: &str) -> Option<u64> {
     let sum = counts.lines().find_map(|line| line.strip_prefix("totals: "));
     sum?.trim().parse().ok()
@@ -365,8 +370,9 @@ pub fn profile(data: &Path, settings: &[&str], script: &str) -> Profile {
     }
 }
 
-/// Runs the script under callgrind, and returns the file of counts. Counting starts at a call of one of the functions and
-/// stops at its return. Where it has started, it stops at a call and starts again at the return. No function may call itself.
+/// Runs the script under callgrind, and returns the file of counts. Counting starts at a call of one of the
+/// functions and stops at its return. Where it has started, it stops at a call and starts again at the
+/// return. No function may call itself.
 fn run(toggles: &[&str], data: &Path, settings: &[&str], script: &str) -> PathBuf {
     run_with(&[], toggles, EVEN_DAY, data, settings, script)
 }
@@ -435,8 +441,9 @@ pub fn create_tables(client: &mut Client) {
     );
 }
 
-/// Calls of nodes: the statement that makes them for each row of `TABLE`, and the instructions that measuring may add to them. The
-/// scan below an aggregate that only counts is fused with it; the scan below one that compares texts is not. A limit has an input.
+/// Calls of nodes: the statement that makes them for each row of `TABLE`, and the instructions that measuring
+/// may add to them. The scan below an aggregate that only counts is fused with it; the scan below one that
+/// compares texts is not. A limit has an input.
 pub const CALLS: [(&str, &str, f64); 3] = [
     ("a call of a fused scan", "SELECT count(pad) FROM TABLE", 15.0),
     (
@@ -462,8 +469,8 @@ const WAYS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A clock that advances with each reading. Which calls are timed depends on the time that calls take: beside other work, on another
-/// machine, and after an interruption, more of them.
+/// A clock that advances with each reading. Which calls are timed depends on the time that calls take: beside
+/// other work, on another machine, and after an interruption, more of them.
 const EVEN_CLOCK: &str = "even_clock/even_clock.c";
 /// A time of day that advances with each reading. Other clocks are as ever.
 const EVEN_DAY: &str = "even_clock/even_day.c";
@@ -512,8 +519,9 @@ pub fn of_calls(data: &Path) -> Calls {
     }
 }
 
-/// The short statements, with the statistics level: lookups by primary key as one prepared statement, as two prepared statements in
-/// turn, and as text; a plan of three nodes; a row that is inserted; and the first of them where nothing is measured.
+/// The short statements, with the statistics level: lookups by primary key as one prepared statement, as two
+/// prepared statements in turn, and as text; a plan of three nodes; a row that is inserted; and the first of
+/// them where nothing is measured.
 pub const SHORT: [(&str, &str, &[&str]); 6] = [
     ("prepared", "typical", &["EXECUTE p(1)"]),
     ("prepared, in turns", "typical", &["EXECUTE p(1)", "EXECUTE q(1)"]),
@@ -527,7 +535,8 @@ pub const SHORT: [(&str, &str, &[&str]); 6] = [
     ("prepared, level basic", "basic", &["EXECUTE p(1)"]),
 ];
 
-/// Returns the instructions of each statement, in a session that has executed all of them before, after a statement that sets it up.
+/// Returns the instructions of each statement, in a session that has executed all of them before, after a
+/// statement that sets it up.
 pub fn of_known_statements(data: &Path, settings: &[&str], before: &str, statements: &[String]) -> Vec<u64> {
     let ended = |statement: &String| format!("{statement};\n\n");
     let first: String = statements.iter().map(ended).collect();
@@ -536,8 +545,8 @@ pub fn of_known_statements(data: &Path, settings: &[&str], before: &str, stateme
     of_parts(data, settings, &parts).split_off(1)
 }
 
-/// Returns the instructions of some of the [`SHORT`] statements, each after a statement that sets it up. All run in one session, with
-/// these settings.
+/// Returns the instructions of some of the [`SHORT`] statements, each after a statement that sets it up. All
+/// run in one session, with these settings.
 pub fn of_statements(data: &Path, settings: &[&str], short: &[(&str, &[&str])]) -> Vec<f64> {
     let [few, many] = STATEMENTS;
     let mut parts = Vec::new();
@@ -548,7 +557,8 @@ pub fn of_statements(data: &Path, settings: &[&str], short: &[(&str, &[&str])]) 
         let first = format!("{before};\n\n{}", times(WARM_UP));
         parts.extend([first, times(few), times(many)]);
     }
-    // Each run begins with the same empty table: what an insert costs depends on the pages that the table has.
+    // Each run begins with the same empty table: what an insert costs depends on the pages that the table
+    // has.
     parts[0].insert_str(
         0,
         "TRUNCATE changes;\n\n\

@@ -1,5 +1,5 @@
-//! README and the chapters of the book: their headings, links and blocks of code, and whether an output equals what a block of
-//! code printed.
+//! README and the chapters of the book: their headings, links and blocks of code, and whether an output
+//! equals what a block of code printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,7 +117,8 @@ pub fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the statements of a text. Splits at semicolons outside of quotes, of the bodies of functions, and of comments.
+/// Returns the statements of a text. Splits at semicolons outside of quotes, of the bodies of functions, and
+/// of comments.
 pub fn statements(sql: &str) -> Vec<String> {
     let without_comments: Vec<&str> = sql
         .lines()
@@ -143,8 +144,8 @@ pub fn statements(sql: &str) -> Vec<String> {
     found
 }
 
-/// Compares a block of output with what its statement printed, as far as the output is the same in each run. Returns what
-/// differs.
+/// Compares a block of output with what its statement printed, as far as the output is the same in each run.
+/// Returns what differs.
 pub fn compare(expected: &Block, actual: &Output) -> Result<(), String> {
     if expected.directive("not compared").is_some() {
         return Ok(());
@@ -281,7 +282,8 @@ fn collapsed(line: &str) -> String {
     text
 }
 
-/// Returns whether a collapsed line is the same in each run: it has letters, and neither digits nor marks of what is left out.
+/// Returns whether a collapsed line is the same in each run: it has letters, and neither digits nor marks of
+/// what is left out.
 fn is_constant(line: &str) -> bool {
     line.chars().any(char::is_alphabetic)
         && !line.chars().any(|c| c.is_ascii_digit())

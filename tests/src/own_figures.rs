@@ -1,10 +1,11 @@
-//! The sum of what the nodes of a plan did themselves is what its executions did: nothing is missing, and nothing counts twice.
+//! The sum of what the nodes of a plan did themselves is what its executions did: nothing is missing, and
+//! nothing counts twice.
 
 use crate::explain::describe;
 use postgres::Client;
 
-/// The own figures of each plan, summed up over its nodes; those of its root with all below it; those of its executions. What
-/// triggers, the output of rows and nested statements used is in the last ones only.
+/// The own figures of each plan, summed up over its nodes; those of its root with all below it; those of its
+/// executions. What triggers, the output of rows and nested statements used is in the last ones only.
 const SUMS: &str = "
     SELECT p.query, p.planid, f.* FROM pg_stat_rowsource_plans p
       JOIN (SELECT userid, datid, queryid, planid, toplevel, bool_or(operation LIKE 'Gather%') AS is_parallel,

@@ -1,4 +1,5 @@
-//! Plans in the history: rowsource_display_snapshot() shows them after they were reset or evicted, and after a restart.
+//! Plans in the history: rowsource_display_snapshot() shows them after they were reset or evicted, and after
+//! a restart.
 
 use postgres::Client;
 use postgres::error::SqlState;

@@ -193,7 +193,8 @@ fn nobody_waits_long_for_a_snapshot() {
             waits.push(beside_a_snapshot(&mut observer, &mut client, sql));
         }
     }
-    // It gives up after 3.5 seconds. PostgreSQL refuses what must wait for another session for longer than five.
+    // It gives up after 3.5 seconds. PostgreSQL refuses what must wait for another session for longer than
+    // five.
     assert!(
         waits.iter().all(|wait| *wait < Duration::from_secs(5)),
         "{waits:?}"

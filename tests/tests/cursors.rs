@@ -71,7 +71,8 @@ fn a_held_cursor_is_read_at_commit() {
         &mut client,
         "BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT * FROM n WHERE id <= 500; FETCH 10 FROM c; COMMIT; FETCH 5 FROM c; CLOSE c",
     );
-    // At COMMIT the executor runs again from the start and materialises all rows. Rows fetched before count too.
+    // At COMMIT the executor runs again from the start and materialises all rows. Rows fetched before count
+    // too.
     assert!(nodes[0].rows >= 500 && nodes[0].rows <= 520, "{nodes:#?}");
 }
 

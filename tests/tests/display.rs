@@ -1,5 +1,5 @@
-//! `rowsource_display()`: what its lines say about the statement and its tables, how wide they are, and what it says if the
-//! last statement was not measured.
+//! `rowsource_display()`: what its lines say about the statement and its tables, how wide they are, and what
+//! it says if the last statement was not measured.
 
 use postgres::Client;
 use postgres::error::SqlState;

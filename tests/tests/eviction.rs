@@ -122,7 +122,8 @@ fn totals_agree_before_and_after_evictions() {
     let incomplete_at = "SELECT incomplete_at::text FROM rowsource_info()";
     assert_eq!(texts(&mut reader, incomplete_at), [[None]]);
 
-    // Newer plans evict all of these. They are told apart by their text, and those that are gone by the known number.
+    // Newer plans evict all of these. They are told apart by their text, and those that are gone by the known
+    // number.
     let mut third = measuring(&server);
     let started: String = value(&mut reader, "SELECT clock_timestamp()::text");
     for i in 1..=400 {

@@ -240,8 +240,8 @@ fn a_new_plan_that_is_faster_saves_time() {
     server.assert_no_crash();
 }
 
-/// Both plans sleep as long as the test says, and so do all others. Beside other work sleeps end late, by other times for each plan: so this
-/// test runs alone.
+/// Both plans sleep as long as the test says, and so do all others. Beside other work sleeps end late, by
+/// other times for each plan: so this test runs alone.
 #[test]
 fn what_all_plans_change_is_not_a_change_of_the_plan_timing() {
     let (server, mut client) = server("control");

@@ -308,7 +308,8 @@ fn types_that_are_made_again_are_the_same() {
     assert_eq!(planids.len(), 7, "{planids:?}");
 }
 
-/// A relation that gets another name is another plan, although the session keeps it ready under the same OIDs.
+/// A relation that gets another name is another plan, although the session keeps it ready under the same
+/// OIDs.
 #[test]
 fn a_renamed_table_is_another_plan() {
     let server = basic_server("identity-renamed", &[]);
@@ -410,7 +411,8 @@ fn a_restart_and_a_restored_dump_change_nothing() {
     assert_eq!(queryids, if major(&mut client) < 18 { 2 } else { 1 });
 }
 
-/// Runs a statement in a new session, and returns how often that searched indexes of catalogs: a description does more of it.
+/// Runs a statement in a new session, and returns how often that searched indexes of catalogs: a description
+/// does more of it.
 fn scans_of_catalogs(server: &Server, sql: &str) -> i64 {
     let mut new = server.connect();
     run_each(

@@ -72,7 +72,8 @@ fn what_others_change_is_not_waited_for() {
     }
 }
 
-/// Somebody waits for the plan's table, to change it: a session that has it open describes its plans all the same.
+/// Somebody waits for the plan's table, to change it: a session that has it open describes its plans all the
+/// same.
 #[test]
 fn who_waits_for_the_table_is_not_waited_for() {
     let server = basic_server("identity-queue", &[]);
@@ -133,8 +134,8 @@ fn a_table_that_changes_all_the_time_has_the_same_planids() {
     server.assert_no_crash();
 }
 
-/// The leader of a parallel query describes the statements of its functions, although settings cannot be changed then. Workers describe
-/// nothing, and what a function runs there is not stored.
+/// The leader of a parallel query describes the statements of its functions, although settings cannot be
+/// changed then. Workers describe nothing, and what a function runs there is not stored.
 #[test]
 fn a_statement_inside_a_parallel_query_has_the_same_planid() {
     let server = basic_server("identity-parallel", &["pg_rowsource.track = 'all'"]);

@@ -1,4 +1,5 @@
-//! Plans have the same planids on other servers: on replicas, where objects have other OIDs, and on other majors.
+//! Plans have the same planids on other servers: on replicas, where objects have other OIDs, and on other
+//! majors.
 
 use postgres::Client;
 use postgres::error::SqlState;
@@ -22,7 +23,8 @@ struct Found {
 }
 
 impl Found {
-    /// Returns the operations, relations and keys, without aliases: what is the same in all plans of a planid.
+    /// Returns the operations, relations and keys, without aliases: what is the same in all plans of a
+    /// planid.
     fn outline(&self) -> Vec<String> {
         let lines = self.lines.iter().enumerate();
         let lines = lines.filter_map(|(i, line)| match KEYS.iter().find(|key| line.contains(*key)) {
@@ -85,7 +87,8 @@ fn is_of_read_only_server(error: &postgres::Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// Returns a server whose tables are copied from the primary by logical replication, to objects with other OIDs.
+/// Returns a server whose tables are copied from the primary by logical replication, to objects with other
+/// OIDs.
 fn logical_replica(primary: &Server) -> Server {
     let replica = basic_server("identity-logical", &PARALLEL);
     schema::create_in_other_order(&replica);
@@ -168,9 +171,10 @@ impl Recorded {
     }
 }
 
-/// On a server, on its standby, and on a logical replica whose objects were made in another order, the statements of `equality` have the
-/// same planids. Plans that share a planid have the same nodes, relations and keys. Where EXPLAIN shows the same as on another major, the
-/// planids are those that were recorded there: `ROWSOURCE_ACCEPT` adds what is not recorded; to renew all, delete the file before.
+/// On a server, on its standby, and on a logical replica whose objects were made in another order, the
+/// statements of `equality` have the same planids. Plans that share a planid have the same nodes, relations
+/// and keys. Where EXPLAIN shows the same as on another major, the planids are those that were recorded
+/// there: `ROWSOURCE_ACCEPT` adds what is not recorded; to renew all, delete the file before.
 #[test]
 fn replicas_and_other_majors_give_the_same_planids() {
     let primary = basic_server("identity-primary", &PARALLEL);

@@ -1,5 +1,6 @@
-//! The seven incidents of the page "On call: it is slow", made on purpose on one server: the page's own commands must name the statement, the
-//! table and the session that are to blame. They are read from the page, and what they show is printed, which is where its outputs come from.
+//! The seven incidents of the page "On call: it is slow", made on purpose on one server: the page's own
+//! commands must name the statement, the table and the session that are to blame. They are read from the
+//! page, and what they show is printed, which is where its outputs come from.
 
 use postgres::{Client, SimpleQueryMessage};
 use rowsource_tests::Server;
@@ -79,8 +80,8 @@ impl Shop {
         until(&mut self.on_call, &format!("SELECT {condition}"));
     }
 
-    /// Runs the next command of the page, which must read from `source`. For each of the expected rows, one must have all its texts, and
-    /// the first row must have those of the first.
+    /// Runs the next command of the page, which must read from `source`. For each of the expected rows, one
+    /// must have all its texts, and the first row must have those of the first.
     fn told(&mut self, source: &str, expected: &[&[&str]]) {
         let command = self.commands.remove(0);
         assert!(command.contains(source), "not from {source}: {command}");
@@ -112,7 +113,8 @@ impl Shop {
         }
     }
 
-    /// Ends an incident: of the samples since it began, all but a few have a statement, or what kind of command ran.
+    /// Ends an incident: of the samples since it began, all but a few have a statement, or what kind of
+    /// command ran.
     fn end(&mut self) {
         let lines = texts(
             &mut self.on_call,
@@ -147,7 +149,8 @@ impl Shop {
     }
 }
 
-/// A migration waits behind a transaction that somebody forgot to end, and the shop waits behind the migration.
+/// A migration waits behind a transaction that somebody forgot to end, and the shop waits behind the
+/// migration.
 fn pile_up(shop: &mut Shop) {
     shop.begin("A pile-up of locks behind an idle transaction");
     let mut report = shop.session("report");

@@ -1,4 +1,5 @@
-//! What other sessions see of statements that run, compared with known truths: rows, the node that runs, times.
+//! What other sessions see of statements that run, compared with known truths: rows, the node that runs,
+//! times.
 
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
@@ -115,7 +116,8 @@ fn a_waiting_statement_is_seen_as_it_is() {
     let server = server("live-waiting");
     let mut observer = server.connect();
 
-    // The filter sleeps in the 1,000th row. It is the first execution of the plan, and the node has begun no other call since.
+    // The filter sleeps in the 1,000th row. It is the first execution of the plan, and the node has begun no
+    // other call since.
     let sql = "SELECT count(*) FROM (SELECT id FROM t WHERE pg_sleep(CASE WHEN id = 1000 THEN 60 ELSE 0 END) IS NOT NULL OFFSET 0) x";
     let nodes = seen_waiting(&server, &mut observer, sql, "PgSleep");
     assert_runs(&nodes, "Seq Scan", "PgSleep");
@@ -423,8 +425,8 @@ fn parallel_workers_of_a_statement_in_a_function_belong_to_it() {
     busy.cancel(&mut observer);
 }
 
-/// PostgreSQL removes the wrapper of a Parallel Hash Join in the leader, until the Gather's first call ends. Its blocks were counted twice
-/// then, and its call seemed to have begun when the machine started.
+/// PostgreSQL removes the wrapper of a Parallel Hash Join in the leader, until the Gather's first call ends.
+/// Its blocks were counted twice then, and its call seemed to have begun when the machine started.
 #[test]
 fn parallel_hash_joins_in_the_leader_are_seen_as_they_are() {
     let server = server("live-parallel-hash");
@@ -437,7 +439,8 @@ fn parallel_hash_joins_in_the_leader_are_seen_as_they_are() {
     }
 }
 
-/// Looks at an aggregate above Parallel Hash Joins, which are one above another: first the aggregate sleeps, then the first join.
+/// Looks at an aggregate above Parallel Hash Joins, which are one above another: first the aggregate sleeps,
+/// then the first join.
 fn joins_are_seen_as_they_are(server: &Server, observer: &mut Client, is_timed: bool, tables: &str) {
     let joins = tables.matches("JOIN").count();
     let last = if joins == 1 { "b" } else { "s" };
@@ -493,7 +496,8 @@ fn joins_are_seen_as_they_are(server: &Server, observer: &mut Client, is_timed: 
     assert_eq!(value::<String>(observer, began), expected, "{nodes:#?}");
     let pid = busy.pid;
     let mut session = busy.cancel(observer);
-    // Samples of the three seconds in which the aggregate slept, and of the time since then, in which the first join did.
+    // Samples of the three seconds in which the aggregate slept, and of the time since then, in which the
+    // first join did.
     let sampled = format!(
         "SELECT string_agg(DISTINCT operation || ' ' || node_id, ', ' ORDER BY operation || ' ' || node_id) FROM rowsource_ash
           WHERE pid = {pid} AND wait_event = 'PgSleep'"

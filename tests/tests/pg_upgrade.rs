@@ -1,5 +1,6 @@
-//! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides. `make test-matrix` runs it on 18.
-//! ROWSOURCE_OLD is a folder with the old server's programs, and the libraries of their suite.
+//! pg_upgrade from PostgreSQL 15, with the extension installed and preloaded on both sides.
+//! `make test-matrix` runs it on 18. ROWSOURCE_OLD is a folder with the old server's programs, and the
+//! libraries of their suite.
 
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::{major, run_each, texts, value};
@@ -20,8 +21,8 @@ fn old(folder: &str) -> PathBuf {
     PathBuf::from(root).join(folder)
 }
 
-/// Returns a search path that begins with this suite's libraries, so that the old programs take from their own suite only
-/// the libraries that are missing here.
+/// Returns a search path that begins with this suite's libraries, so that the old programs take from their
+/// own suite only the libraries that are missing here.
 fn libraries() -> String {
     let folder = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
     format!("/{folder}:{}", old(&folder).display())

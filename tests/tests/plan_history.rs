@@ -1,4 +1,5 @@
-//! The history of plans: plans with the same queryid or planid stay separate, and the history is read in linear time.
+//! The history of plans: plans with the same queryid or planid stay separate, and the history is read in
+//! linear time.
 
 use postgres::Client;
 use rowsource_tests::compiled;
@@ -24,7 +25,8 @@ fn fill_plans(client: &mut Client, plans: usize, snapshots: usize) {
 
 const WHOLE: &str = "SELECT count(*), sum(calls), sum(total_time) FROM rowsource_interval_plans";
 
-/// A linear reading may take this many times as much work per unit of size at the larger size, because its plan may change.
+/// A linear reading may take this many times as much work per unit of size at the larger size, because its
+/// plan may change.
 const LINEAR: f64 = 1.5;
 
 /// The work of one statement at two sizes.
@@ -202,7 +204,8 @@ fn each_interval_shows_what_ran_in_it() {
     assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
 }
 
-/// A plan seldom runs, and the snapshot with its earlier executions is deleted. They did not happen in the interval in which it runs again.
+/// A plan seldom runs, and the snapshot with its earlier executions is deleted. They did not happen in the
+/// interval in which it runs again.
 #[test]
 fn what_ran_before_the_kept_snapshots_is_in_no_interval() {
     let server = basic_server("history-deleted", &[]);
@@ -285,7 +288,8 @@ fn the_rows_of_a_snapshot_are_found_by_an_index() {
     );
 }
 
-/// The indexes that the plan before used and that are gone are kept with the new plan, in the database's names.
+/// The indexes that the plan before used and that are gone are kept with the new plan, in the database's
+/// names.
 #[test]
 fn a_new_plan_keeps_which_indexes_are_gone() {
     let server = basic_server("plan-history-gone", &[]);

@@ -128,7 +128,8 @@ fn the_size_of_a_snapshot_is_that_on_disk() {
         if round < 20 {
             run_statements(&mut client);
         }
-        // As if one came between two snapshots: then the pages that a snapshot changes are in the WAL as a whole.
+        // As if one came between two snapshots: then the pages that a snapshot changes are in the WAL as a
+        // whole.
         run_each(&mut client, "CHECKPOINT");
         let before: i64 = value(&mut client, written);
         snapshot(&mut client);

@@ -1,5 +1,6 @@
-//! The extension's cost for short statements, in instructions counted by callgrind, which other work does not disturb. The
-//! cost of one statement is the difference of two parts of a run, so start-up and work done once per plan do not count.
+//! The extension's cost for short statements, in instructions counted by callgrind, which other work does not
+//! disturb. The cost of one statement is the difference of two parts of a run, so start-up and work done once
+//! per plan do not count.
 
 use rowsource_tests::callgrind::{
     SHORT, create_tables, instructions, of_parts, of_parts_by_even_clock, of_statements, recorded,
@@ -10,8 +11,9 @@ use rowsource_tests::{SHIPPED, Server};
 
 #[test]
 fn short_statements_cost_few_instructions_release() {
-    /// The recorded instructions of a statement that finds a row by a bitmap, whose index scan is measured by core. It is summed up as
-    /// counts all the same. From 19 on it also has how the scan reads ahead, which has no counts.
+    /// The recorded instructions of a statement that finds a row by a bitmap, whose index scan is measured by
+    /// core. It is summed up as counts all the same. From 19 on it also has how the scan reads ahead, which
+    /// has no counts.
     const BY_BITMAP: [f64; 2] = [4_090.0, 5_540.0];
     /// The most instructions that a lookup by primary key may cost on any major.
     const MAX_OF_LOOKUP: f64 = 3_700.0;
@@ -78,7 +80,8 @@ fn rows_fetched_one_by_one_cost_few_instructions_release() {
             "enable_bitmapscan=off",
         ];
         let [few, many] = ROWS;
-        // The first time, it reads system tables and the table's blocks. What happens now and then only adds to a count: the least counts.
+        // The first time, it reads system tables and the table's blocks. What happens now and then only adds
+        // to a count: the least counts.
         let parts = [many, few, many, few, many].map(|rows| {
             format!(
                 "DO 'DECLARE c refcursor; x int; s int := 0; BEGIN OPEN c FOR SELECT balance FROM accounts WHERE aid <= {rows}; \
@@ -149,8 +152,8 @@ fn open_cursors_cost_few_instructions_release() {
 #[test]
 fn plans_of_other_sessions_cost_few_instructions_release() {
     const PLANS: usize = 60;
-    /// What the library adds to the first execution in a session may be this part of what it adds to the first of all. It
-    /// includes that the server, which has just started, loads the store from its file.
+    /// What the library adds to the first execution in a session may be this part of what it adds to the
+    /// first of all. It includes that the server, which has just started, loads the store from its file.
     const MAX_SHARE: f64 = 0.26;
     let mut server = Server::preloaded("known-plans", &[SHIPPED]);
     let mut client = server.connect();

@@ -1,4 +1,5 @@
-//! ALTER EXTENSION UPDATE keeps what users have. From every released version it gives the same objects as a new CREATE EXTENSION.
+//! ALTER EXTENSION UPDATE keeps what users have. From every released version it gives the same objects as a
+//! new CREATE EXTENSION.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -6,7 +7,8 @@ use rowsource_tests::environment::environment;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use std::fs;
 
-/// Returns the versions with a script in the repository: `pg_rowsource--A.sql` installs A, `pg_rowsource--A--B.sql` updates it.
+/// Returns the versions with a script in the repository: `pg_rowsource--A.sql` installs A,
+/// `pg_rowsource--A--B.sql` updates it.
 fn installable() -> Vec<String> {
     let mut versions: Vec<String> = fs::read_dir(&environment().root)
         .expect("the checkout")
@@ -31,8 +33,8 @@ fn default_version() -> String {
     line.split('\'').nth(1).expect("a version").to_string()
 }
 
-/// Returns the extension's objects with their definitions, columns, privileges, comments and dependencies, and the tables whose rows
-/// pg_dump dumps.
+/// Returns the extension's objects with their definitions, columns, privileges, comments and dependencies,
+/// and the tables whose rows pg_dump dumps.
 fn objects(client: &mut Client) -> Vec<String> {
     let rows = texts(
         client,
@@ -117,7 +119,8 @@ fn use_all(client: &mut Client) {
                 AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_rowsource')",
     );
     assert!(readable.len() >= 8, "{readable:?}");
-    // The last statement, for the functions that show it: those above use the extension, so they are not measured.
+    // The last statement, for the functions that show it: those above use the extension, so they are not
+    // measured.
     run_each(client, "SELECT 1");
     for row in readable {
         let name = row[0].clone().expect("a name");
@@ -201,7 +204,8 @@ fn what_users_have_survives_an_update() {
         &format!("ALTER EXTENSION pg_rowsource UPDATE TO '{default}next'"),
     );
     fs::remove_file(&script).expect("the script");
-    // The same session goes on, and so does a new one. What others made of the extension's objects is still there.
+    // The same session goes on, and so does a new one. What others made of the extension's objects is still
+    // there.
     for mut client in [client, server.connect()] {
         assert_eq!(history(&mut client), kept);
         assert_eq!(shown(&mut client), plan);

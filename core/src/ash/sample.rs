@@ -28,10 +28,11 @@ pub struct Sample {
     pub lock_mode: u8,
     /// The process that it waits for, if it waits for a heavyweight lock. 0 is a prepared transaction.
     pub blocker: Option<i32>,
-    /// It is not active, or that does not matter: another process waits for it. The queryid is that of its last statement.
+    /// It is not active, or that does not matter: another process waits for it. The queryid is that of its
+    /// last statement.
     pub is_blocker: bool,
-    /// The number of the kind of command, and the relation that it works on or whose lock it waits for; 0 if that is not known. Samples
-    /// with a plan do not have them.
+    /// The number of the kind of command, and the relation that it works on or whose lock it waits for; 0 if
+    /// that is not known. Samples with a plan do not have them.
     pub command: (u32, u32),
 }
 

@@ -51,8 +51,8 @@ pub struct Pulse {
 
 impl Pulse {
     /// Looks at the session. Returns the time that a beat stands for, in nanoseconds, if it needs a beat now.
-    /// It is 0 for the first one, if the session did not wish for it when the heart looked before: its wish is younger
-    /// than that. `sessions` is how many sessions wish for beats, `random` a random number.
+    /// It is 0 for the first one, if the session did not wish for it when the heart looked before: its wish
+    /// is younger than that. `sessions` is how many sessions wish for beats, `random` a random number.
     pub fn look(&mut self, session: Session, now: i64, sessions: usize, random: u64) -> Option<u64> {
         self.is_wishing = session.wish.is_any();
         if !self.is_wishing {

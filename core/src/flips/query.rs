@@ -4,8 +4,8 @@ use super::sample::{Executions, Sample};
 use crate::model::PlanKey;
 use serde::{Deserialize, Serialize};
 
-/// How many runs of a query are known: that of the current plan, and two that wait to be judged. If another one comes, the first
-/// of these is judged at once.
+/// How many runs of a query are known: that of the current plan, and two that wait to be judged. If another
+/// one comes, the first of these is judged at once.
 pub const RUNS: usize = 3;
 /// The number of executions of a run that is an event, if plans do not alternate.
 const MIN_RUN: u64 = 3;
@@ -81,8 +81,8 @@ pub enum Place {
 pub struct Query {
     /// A key of the query, with any plan.
     pub key: PlanKey,
-    /// The run of the current plan, which took over with it, and then those that are not judged yet. Neighbours have different
-    /// plans, and do not overlap. What does not exist is at the end.
+    /// The run of the current plan, which took over with it, and then those that are not judged yet.
+    /// Neighbours have different plans, and do not overlap. What does not exist is at the end.
     pub runs: [Run; RUNS],
     /// The event with which the current plan took over; 0 if there is none.
     pub event: u64,

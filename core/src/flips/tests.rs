@@ -275,8 +275,8 @@ fn a_plan_that_is_used_sometimes_makes_few_events() {
     }
 }
 
-/// Sessions add their executions once a second, at different times. They change their plan at the same moment, apart from
-/// executions that are still running.
+/// Sessions add their executions once a second, at different times. They change their plan at the same
+/// moment, apart from executions that are still running.
 #[test]
 fn sessions_that_change_together_make_one_event() {
     const CHANGE: i64 = 20_000_000;

@@ -1,7 +1,7 @@
 //! The format of the files that keep statistics across a restart.
 
-/// What such a file begins with. A file that begins with anything else is dropped. Give it the next number when the
-/// test below fails: the records have changed.
+/// What such a file begins with. A file that begins with anything else is dropped. Give it the next number
+/// when the test below fails: the records have changed.
 pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC29";
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ impl PlanKey {
         }
     }
 
-    /// Returns whether both keys are the same. Each statement compares keys, so this is faster than `==`: it is always inlined
-    /// and compares whole words.
+    /// Returns whether both keys are the same. Each statement compares keys, so this is faster than `==`: it
+    /// is always inlined and compares whole words.
     #[inline(always)]
     pub fn is(&self, other: &PlanKey) -> bool {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;

@@ -1,4 +1,5 @@
-//! The data model: plans, their executions and their nodes. The rest of the crate and the extension use these types.
+//! The data model: plans, their executions and their nodes. The rest of the crate and the extension use these
+//! types.
 
 pub mod archive;
 mod batch;

@@ -1,12 +1,13 @@
-//! What an execution counted, as plain numbers by which executions are summed up: before times are converted, and before what
-//! inputs used is added to their parents. To count and to sum up costs a short statement a fraction of what its statistics cost.
-//! They are computed from the sums of many executions.
+//! What an execution counted, as plain numbers by which executions are summed up: before times are converted,
+//! and before what inputs used is added to their parents. To count and to sum up costs a short statement a
+//! fraction of what its statistics cost. They are computed from the sums of many executions.
 //!
-//! That is possible if the nodes did nothing but hit and change shared buffers. This is so for most executions of short statements. A node
-//! that reads blocks, or calls a subplan or a nested statement, did more.
+//! That is possible if the nodes did nothing but hit and change shared buffers. This is so for most
+//! executions of short statements. A node that reads blocks, or calls a subplan or a nested statement, did
+//! more.
 //!
-//! Times may be estimates, which may contradict each other. They are summed up as they are, and only the sums are made consistent: if
-//! each execution were, its errors would no longer cancel out.
+//! Times may be estimates, which may contradict each other. They are summed up as they are, and only the sums
+//! are made consistent: if each execution were, its errors would no longer cancel out.
 
 use super::direct::fit_children;
 use super::extras::{Extras, NodeExtras};
@@ -87,7 +88,8 @@ impl Counts {
     }
 }
 
-/// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of their counts.
+/// Computes the statistics of one or several executions that took `elapsed_ms` in total, from the sums of
+/// their counts.
 fn compute(
     shape: &Shape,
     (counts, extras): (&[NodeCounts], &NodeExtras),
@@ -148,8 +150,8 @@ fn compute(
     }
 }
 
-/// Makes estimated times consistent with each other, as far as their errors allow. Returns `None` if nothing is estimated, or if there is
-/// no memory.
+/// Makes estimated times consistent with each other, as far as their errors allow. Returns `None` if nothing
+/// is estimated, or if there is no memory.
 #[cold]
 #[inline(never)]
 fn reconcile_estimates(shape: &Shape, stats: &mut [NodeStats]) -> Option<()> {
@@ -215,8 +217,8 @@ impl CountSums {
         !self.has_any || self.shape == counts.shape
     }
 
-    /// Adds an execution, which is the last one now. The estimates of its nodes are compared with their rows in `totals`, because that
-    /// is done execution by execution.
+    /// Adds an execution, which is the last one now. The estimates of its nodes are compared with their rows
+    /// in `totals`, because that is done execution by execution.
     #[inline(always)]
     pub fn add(&mut self, counts: &Counts, totals: &mut [NodeTotals; MAX_NODES]) {
         let is_first = !self.has_any;

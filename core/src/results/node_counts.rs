@@ -35,7 +35,8 @@ pub(super) struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// Takes those of a node, as far as they are no extras. Returns whether it may have extras. If there are none, the value is not valid.
+    /// Takes those of a node, as far as they are no extras. Returns whether it may have extras. If there are
+    /// none, the value is not valid.
     #[inline(always)]
     pub(super) fn take<N: Nodes>(&mut self, nodes: &N, i: usize, shape: &Shape) -> Result<bool, Uncounted> {
         let Some(sample) = nodes.simple(i) else {

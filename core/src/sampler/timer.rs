@@ -7,39 +7,43 @@ use super::gaps::Gaps;
 use crate::float::{at_least, at_most};
 use rand_core::RngCore;
 
-/// The number of calls that are timed without gaps at the start of each node. So all calls of short statements are timed.
+/// The number of calls that are timed without gaps at the start of each node. So all calls of short
+/// statements are timed.
 pub(super) const FIRST_CALLS: u64 = 16;
 
 /// The same of a node whose calls are known from earlier executions.
 const FIRST_KNOWN_CALLS: u64 = 1;
 
-/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples, and changes of the
-/// costs are detected early. For this, the first few thousand calls cost about 50 more samples (2 us per node).
+/// A gap is at most this part of the calls so far, so that a few hundred calls still give some samples, and
+/// changes of the costs are detected early. For this, the first few thousand calls cost about 50 more samples
+/// (2 us per node).
 const GROWTH: f64 = 1.0 / 12.0;
 
-/// The same of a node whose calls are known, up to the next limit. So an execution that makes few calls times most of them.
+/// The same of a node whose calls are known, up to the next limit. So an execution that makes few calls times
+/// most of them.
 const GROWTH_IF_KNOWN: f64 = 0.5;
 
 /// A gap of such a node is at most this part of the calls that are known.
 const GAP_IF_KNOWN: f64 = 1.0 / 8.0;
 
-/// If a node's time is precise, the timer may cost only a part of its share: the share divided by one more each time that so many calls
-/// were timed.
+/// If a node's time is precise, the timer may cost only a part of its share: the share divided by one more
+/// each time that so many calls were timed.
 const CALLS_OF_DIVISOR: f64 = 2048.0;
 
 /// The largest divisor. With it, calls that are long are still timed without gaps.
 const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 
-/// The time is precise if its standard error, squared, is at most this part of its square, divided by the divisor of the share. The
-/// error is 1 % for the whole share, and 0.5 % for a quarter of it.
+/// The time is precise if its standard error, squared, is at most this part of its square, divided by the
+/// divisor of the share. The error is 1 % for the whole share, and 0.5 % for a quarter of it.
 const PRECISE: f64 = 1e-4;
 
 /// A call in which a beat came is long only if it ends at least this many times the usual distance after the
 /// last reading.
 const FAR_FACTOR: f64 = 8.0;
 
-/// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is the number of standard
-/// errors of their sum, if their times are exponentially distributed, and of one call more.
+/// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is
+/// the number of standard errors of their sum, if their times are exponentially distributed, and of one call
+/// more.
 const FAR_DEVIATIONS: f64 = 4.0;
 
 /// A detected call that is longer than all usual calls of this many gaps ends its block.
@@ -65,7 +69,8 @@ pub struct TimedCall {
     pub first_of_start: bool,
 }
 
-/// The timing state of one plan node. Zeroed memory is a valid initial value, after a call of [`NodeTimer::start`].
+/// The timing state of one plan node. Zeroed memory is a valid initial value, after a call of
+/// [`NodeTimer::start`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct NodeTimer {
@@ -101,7 +106,8 @@ impl NodeTimer {
         self.gap = 1.0;
     }
 
-    /// Makes the timer time the first call, and fewer of the next ones, because earlier executions tell how long they take.
+    /// Makes the timer time the first call, and fewer of the next ones, because earlier executions tell how
+    /// long they take.
     pub fn start_known(&mut self, calls: f64, usual_ticks: f64) {
         self.start();
         self.first_calls = FIRST_KNOWN_CALLS;
@@ -109,14 +115,15 @@ impl NodeTimer {
         self.recent = usual_ticks;
     }
 
-    /// Returns whether a gap may have been chosen since [`NodeTimer::start`]. After [`NodeTimer::start_known`], one may have been in any case.
+    /// Returns whether a gap may have been chosen since [`NodeTimer::start`]. After
+    /// [`NodeTimer::start_known`], one may have been in any case.
     #[inline(always)]
     pub fn may_have_gaps(&self) -> bool {
         self.drawn > FIRST_CALLS
     }
 
-    /// Returns whether the timed call in progress is one of the first ones, all of which are timed. The last one of them is not: after it,
-    /// a gap is drawn.
+    /// Returns whether the timed call in progress is one of the first ones, all of which are timed. The last
+    /// one of them is not: after it, a gap is drawn.
     #[inline(always)]
     pub fn is_beginning(&self) -> bool {
         self.drawn < self.first_calls
@@ -134,12 +141,13 @@ impl NodeTimer {
         self.drawn += 1;
     }
 
-    /// Notes that a call was timed. Returns its time, and its time without what its readings took: `empty` and those inside.
+    /// Notes that a call was timed. Returns its time, and its time without what its readings took: `empty`
+    /// and those inside.
     #[inline(always)]
     fn time(&mut self, config: &Config, empty: f64, call: &TimedCall) -> (f64, f64) {
         let (raw, backsteps) = elapsed(call.start, call.end);
-        // A short call may measure less than the mean empty interval. Setting each negative value to zero would bias the
-        // sum.
+        // A short call may measure less than the mean empty interval. Setting each negative value to zero
+        // would bias the sum.
         let overhead = empty + call.nested_readings as i64 as f64 * config.nested_reading;
         self.timed_calls += 1;
         self.clock_backsteps += backsteps;
@@ -211,8 +219,8 @@ impl NodeTimer {
         evidence: &mut LongCallEvidence,
     ) {
         let first = call.first_of_start;
-        // This must come before `note_distance`, so that the test is the same as for a call that is not timed. Readings
-        // before the start belong to other nodes.
+        // This must come before `note_distance`, so that the test is the same as for a call that is not
+        // timed. Readings before the start belong to other nodes.
         let detected = evidence.of_call(call.start, call.did_io);
         if detected.is_none() && raw < config.long / 2.0 {
             self.sample(config, ticks, first);
@@ -264,7 +272,8 @@ impl NodeTimer {
         }
     }
 
-    /// Returns whether the timed call in progress stands for others too. Before, all calls of a node are timed.
+    /// Returns whether the timed call in progress stands for others too. Before, all calls of a node are
+    /// timed.
     #[inline(always)]
     pub fn is_sampling(&self) -> bool {
         self.gap > 1.0
@@ -277,7 +286,8 @@ impl NodeTimer {
         self.countdown == 0
     }
 
-    /// Returns how a call that was not timed is detected, or `None`. `before` is the last reading before the call.
+    /// Returns how a call that was not timed is detected, or `None`. `before` is the last reading before the
+    /// call.
     #[inline]
     pub fn detect(before: u64, did_io: bool, evidence: &LongCallEvidence) -> Option<Detected> {
         evidence.of_call(before, did_io)
@@ -344,7 +354,8 @@ impl NodeTimer {
         };
         samples.weight += g;
         samples.ticks += g * ticks;
-        // A long call makes the next gap small. So the difference to it counts as much as the one to the call before it.
+        // A long call makes the next gap small. So the difference to it counts as much as the one to the call
+        // before it.
         let factor = half_g * (half_g - 1.0) / 2.0;
         let difference = half - previous;
         let term = at_least(samples.previous_factor, factor) * difference * difference;
@@ -390,8 +401,8 @@ impl NodeTimer {
         1.0 / (1.0 - (1.0 - by_beats) * (1.0 - 1.0 / self.gap))
     }
 
-    /// Adds a long call that a beat or a sample found. A beat would find it if it stood for `period`; if that is 0, none would.
-    /// `counted` is 1 if it is also one of the detected calls, else 0.
+    /// Adds a long call that a beat or a sample found. A beat would find it if it stood for `period`; if that
+    /// is 0, none would. `counted` is 1 if it is also one of the detected calls, else 0.
     #[inline]
     fn note_long(
         &mut self,
@@ -421,8 +432,8 @@ impl NodeTimer {
         }
     }
 
-    /// Chooses the next block and its timed call. The size of a block is 1 at first, then as small as the timer's share
-    /// allows, and never above `sampfreq`.
+    /// Chooses the next block and its timed call. The size of a block is 1 at first, then as small as the
+    /// timer's share allows, and never above `sampfreq`.
     #[inline(always)]
     fn draw(&mut self, config: &Config, random: &mut impl RngCore, ticks: f64) -> bool {
         let calls = self.drawn as i64 as f64;
@@ -473,7 +484,8 @@ impl NodeTimer {
         } else {
             config.affordable
         };
-        // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this frame.
+        // `clamp` is not used, because it panics if its bounds are not numbers, and no panic may cross this
+        // frame.
         let clip = |ticks: f64| at_most(at_least(ticks, 0.0), 2.0 * affordable);
         if self.drawn != self.first_calls {
             self.recent += (clip(ticks) - self.recent) / 8.0;
@@ -483,13 +495,14 @@ impl NodeTimer {
         } else {
             self.opening = ticks;
         }
-        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is spent on as
-        // many calls as there were before.
+        // Rare long calls also justify samples, so that similar calls are found. The rest of their share is
+        // spent on as many calls as there were before.
         let usual = at_least((known - self.opening - timed * affordable) / calls, self.recent);
         affordable / usual
     }
 
-    /// Returns how many calls after the node's own last reading the call in progress is, if that is the last reading of all.
+    /// Returns how many calls after the node's own last reading the call in progress is, if that is the last
+    /// reading of all.
     #[inline]
     fn calls_since(&self, before: u64) -> Option<f32> {
         (before == self.gaps.own_reading).then(|| {
@@ -516,7 +529,8 @@ impl NodeTimer {
         }
         let least = match self.calls_since(before) {
             Some(calls) if self.gaps.cycle > 0.0 => {
-                // That of the last blocks may be that of a few short calls by chance, and that of all calls that of another phase.
+                // That of the last blocks may be that of a few short calls by chance, and that of all calls
+                // that of another phase.
                 let first = self.first_calls as u32;
                 let all = self
                     .gaps
@@ -558,7 +572,8 @@ impl NodeTimer {
         }
     }
 
-    /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not which part of them was before.
+    /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not
+    /// which part of them was before.
     pub fn ticks_so_far(&self) -> f64 {
         self.certain_ticks + self.gaps.detected_ticks + self.gaps.samples.ticks + self.gaps.long.ticks
     }

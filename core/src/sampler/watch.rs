@@ -1,33 +1,41 @@
 //! The second estimate: what the beats tell about the calls that are not timed.
 //!
-//! A beat comes at a random moment, whatever runs. One that stands for the time T falls into a call of length t with the probability
-//! t/T, or 1 if t is longer. So the sum of T over the calls that beats fall into is the node's time, on average, however its
-//! calls are distributed, and their lengths need not be known. Its variance is the sum of T(T - t),
-//! times the share of the time watched in which the node does not run: the sum of T of the node and of all others is that time.
+//! A beat comes at a random moment, whatever runs. One that stands for the time T falls into a call of length
+//! t with the probability t/T, or 1 if t is longer. So the sum of T over the calls that beats fall into is
+//! the node's time, on average, however its calls are distributed, and their lengths need not be known. Its
+//! variance is the sum of T(T - t), times the share of the time watched in which the node does not run: the
+//! sum of T of the node and of all others is that time.
 //!
-//! For calls that are all alike, samples of the calls tell far more. But they tell nothing about rare long calls of which none was
-//! chosen, not even that there may be some. So both estimates are mixed, with weights inverse to their variances, and the variance of the
-//! result is that of the mixture:
+//! For calls that are all alike, samples of the calls tell far more. But they tell nothing about rare long
+//! calls of which none was chosen, not even that there may be some. So both estimates are mixed, with weights
+//! inverse to their variances, and the variance of the result is that of the mixture:
 //!
-//! - The beats are trials of a share, weighted with T. Its estimate is the mean of Jeffreys' posterior: half a beat more came inside, and half
-//!   a one outside. So the share is never 0 or 1, and a node that takes all the time has no error of zero because no beat came outside.
-//! - The variance of the beats is that of the share which the mixture shows, not of what the beats alone show: where samples know better how
-//!   much of the time is inside, they also know better how many beats should have come.
-//! - A part of the time is not watched, because it is before the first beat, or all calls were timed. Any share of it may be inside.
-//! - Calls that a beat is certain to find, and those that did I/O, are in neither estimate. Their time is known.
-//! - If the beats show much more time, the samples have missed something, and their variance is what it must be for them not to contradict: then
-//!   the beats decide, and the error is theirs. What is shorter than a beat, and in no sample, is not missed by this.
-//! - No single call decides. One that a beat found is long only if it ended late for what is known of all calls so far.
+//! - The beats are trials of a share, weighted with T. Its estimate is the mean of Jeffreys' posterior: half
+//!   a beat more came inside, and half a one outside. So the share is never 0 or 1, and a node that takes all
+//!   the time has no error of zero because no beat came outside.
+//! - The variance of the beats is that of the share which the mixture shows, not of what the beats alone
+//!   show: where samples know better how much of the time is inside, they also know better how many beats
+//!   should have come.
+//! - A part of the time is not watched, because it is before the first beat, or all calls were timed. Any
+//!   share of it may be inside.
+//! - Calls that a beat is certain to find, and those that did I/O, are in neither estimate. Their time is
+//!   known.
+//! - If the beats show much more time, the samples have missed something, and their variance is what it must
+//!   be for them not to contradict: then the beats decide, and the error is theirs. What is shorter than a
+//!   beat, and in no sample, is not missed by this.
+//! - No single call decides. One that a beat found is long only if it ended late for what is known of all
+//!   calls so far.
 
 use super::config::Config;
 use super::evidence::{LongCallEvidence, is_within};
 use crate::float::{at_least, at_most};
 
-/// The samples have missed something if the square of what the beats show more is above this many times the sum of the variances. Calls
-/// that are alike get to it once in thousands of executions.
+/// The samples have missed something if the square of what the beats show more is above this many times the
+/// sum of the variances. Calls that are alike get to it once in thousands of executions.
 const CONTRADICTION: f64 = 12.0;
 
-/// So many beats more are taken to have come inside, and outside, as Jeffreys does with the share of successes in a few trials.
+/// So many beats more are taken to have come inside, and outside, as Jeffreys does with the share of
+/// successes in a few trials.
 const OTHER_BEATS: f64 = 0.5;
 
 /// The correlation of both estimates, as far as the long calls of the first one were found by the beats, too.
@@ -42,12 +50,13 @@ const ROUNDED: f64 = 1e-3;
 /// The timers of a node and of those below it take about this part of its time, in which beats come too.
 const TIMER: f64 = 0.02;
 
-/// The beats since the node's calls are not all timed. Zero bytes are none. Sums that a thousandth more or less does not change are kept
-/// in half a word.
+/// The beats since the node's calls are not all timed. Zero bytes are none. Sums that a thousandth more or
+/// less does not change are kept in half a word.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Watch {
-    /// The reading since which the time is watched, moved on by the time of the calls that were found for certain. 0 if it is not watched.
+    /// The reading since which the time is watched, moved on by the time of the calls that were found for
+    /// certain. 0 if it is not watched.
     since: u64,
     /// What all beats of the session stood for, when the last one was seen.
     seen: f64,
@@ -61,7 +70,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Returns the ticks from one call to the next, of the `calls` calls until the reading `until`; 0 if they are not watched.
+    /// Returns the ticks from one call to the next, of the `calls` calls until the reading `until`; 0 if they
+    /// are not watched.
     #[cold]
     pub(super) fn cycle(&self, until: u64, calls: u32) -> f64 {
         if self.since == 0 || calls == 0 {
@@ -95,7 +105,8 @@ impl Watch {
         self.seen = evidence.watched;
     }
 
-    /// Notes a call of which it is uncertain whether it is found, and the last reading before it. A beat may have come in it.
+    /// Notes a call of which it is uncertain whether it is found, and the last reading before it. A beat may
+    /// have come in it.
     #[inline]
     pub(super) fn note_call(&mut self, before: u64, ticks: f64, evidence: &LongCallEvidence) {
         if is_within(evidence.ticked, before, evidence.last) {
@@ -106,7 +117,8 @@ impl Watch {
         }
     }
 
-    /// Notes a call that was found for certain, by the last beat. It is no part of what both estimates are about.
+    /// Notes a call that was found for certain, by the last beat. It is no part of what both estimates are
+    /// about.
     #[inline]
     pub(super) fn skip_call(&mut self, ticks: f64, evidence: &LongCallEvidence) {
         self.watched -= evidence.period as f32;
@@ -116,8 +128,8 @@ impl Watch {
         }
     }
 
-    /// Combines the estimate from samples of those calls, and its variance, with that from the beats until the reading `until`. `common` is the part of the variance
-    /// that is that of the beats.
+    /// Combines the estimate from samples of those calls, and its variance, with that from the beats until
+    /// the reading `until`. `common` is the part of the variance that is that of the beats.
     pub(super) fn combine(&self, until: u64, sampled: f64, variance: f64, common: f64) -> (f64, f64) {
         let [watched, inside, of_beats, squares] =
             [self.watched, self.inside, self.variance, self.squares].map(f64::from);

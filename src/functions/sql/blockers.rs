@@ -3,7 +3,8 @@
 use crate::functions::surface::objects;
 
 objects! {
-    // A session that waits for several others stands below the first that PostgreSQL names. A prepared transaction is process 0.
+    // A session that waits for several others stands below the first that PostgreSQL names. A prepared
+    // transaction is process 0.
     /// Who waits for whom now: a tree for each session that others wait for and that waits for no lock itself
     VIEW rowsource_blockers TO PUBLIC {
         /// The session at the root of the tree: all the others in it wait for it

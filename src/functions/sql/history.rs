@@ -3,8 +3,8 @@
 use crate::functions::surface::objects;
 
 objects! {
-    // Shows what happened between each snapshot and the previous one. If the counters were reset in between, shows their values
-    // since the reset.
+    // Shows what happened between each snapshot and the previous one. If the counters were reset in between,
+    // shows their values since the reset.
     /// Requests to temporary files between each snapshot and the previous one
     VIEW rowsource_interval_tempfile_io TO PUBLIC {
         snap_id;
@@ -92,7 +92,8 @@ objects! {
                       AND p.stats_reset = c.stats_reset AND p.source = c.source
              WHERE s.from_id IS NOT NULL) d";
 
-    // Shows the waits between each snapshot and the previous one. If the server restarted in between, shows those since then.
+    // Shows the waits between each snapshot and the previous one. If the server restarted in between, shows
+    // those since then.
     /// The waits between each snapshot and the previous one
     VIEW rowsource_interval_waits TO PUBLIC {
         /// The number of the snapshot at the end of the interval
@@ -186,8 +187,8 @@ objects! {
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid";
 
-    // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database, then those of this user,
-    // then the one that took the most time.
+    // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database,
+    // then those of this user, then the one that took the most time.
     /// Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since
     FUNCTION rowsource_display_snapshot(queryid: bigint, planid: bigint = "NULL", snap_id: bigint = "NULL", format: text = "'ALLSTATS'") TO pg_read_all_stats
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
@@ -221,7 +222,8 @@ BEGIN ATOMIC
                 AND d.toplevel = p.toplevel;
 END";
 
-    // Finds the two snapshots of a report: by default the last, and the one before. What does not exist is NULL.
+    // Finds the two snapshots of a report: by default the last, and the one before. What does not exist is
+    // NULL.
     /// Internal: the two snapshots of a report
     FUNCTION rowsource_interval(wanted_from: bigint, wanted_to: bigint) TO nobody
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "record" {
@@ -247,8 +249,9 @@ BEGIN ATOMIC
                                        WHERE s.snap_id < l.snap_id));
 END";
 
-    // Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments: between the last two.
-    // It runs with its owner's rights, so that only it needs to call the internal function.
+    // Prints a report like Oracle's "IOStat by Filetype summary" between two snapshots. Without arguments:
+    // between the last two. It runs with its owner's rights, so that only it needs to call the internal
+    // function.
     /// Prints what happened to temporary files between two snapshots; without arguments, between the last two
     FUNCTION rowsource_tempfile_report(from_snap: bigint = "NULL", to_snap: bigint = "NULL") TO PUBLIC
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER" -> "SETOF text" {} "
@@ -276,8 +279,8 @@ BEGIN ATOMIC
       FROM snapshots i;
 END";
 
-    // Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the last two. It runs
-    // with its owner's rights, so that only it needs to call the internal function.
+    // Prints a report like Oracle's "Top Timed Events" between two snapshots. Without arguments: between the
+    // last two. It runs with its owner's rights, so that only it needs to call the internal function.
     /// Prints what sessions waited for between two snapshots, in percent of the database time; without
     /// arguments, between the last two
     FUNCTION rowsource_wait_report(from_snap: bigint = "NULL", to_snap: bigint = "NULL") TO PUBLIC

@@ -3,7 +3,8 @@
 use crate::functions::surface::objects;
 
 objects! {
-    /// The targets of SQL traces. A session is traced if it meets all conditions of a target; NULL is no condition
+    /// The targets of SQL traces. A session is traced if it meets all conditions of a target; NULL is no
+    /// condition
     VIEW rowsource_trace_targets TO pg_read_all_stats {
         /// Its number, for rowsource_trace_stop()
         target: int;
@@ -42,25 +43,27 @@ objects! {
            pg_catalog.pg_get_userbyid(t.set_by_userid) AS set_by, t.set_at, t.expires_at, t.sessions
       FROM rowsource_trace_targets() t LEFT JOIN pg_catalog.pg_database d ON d.oid = t.datid";
 
-    // Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner expected, or as few.
-    // plan_rows and actual_rows: how many rows per start the planner expected, and how many there were, in the executions that say
-    // something about the estimate. max_factor: the factor between both in the worst of them. The order: the node's own time, times the
-    // mean of two logarithms: of the factor between plan_rows and actual_rows, and of max_factor. Nodes about which no execution says
+    // Shows wrong estimates: nodes of which an execution had at least 1.1 times as many rows as the planner
+    // expected, or as few. plan_rows and actual_rows: how many rows per start the planner expected, and how
+    // many there were, in the executions that say something about the estimate. max_factor: the factor
+    // between both in the worst of them. The order: the node's own time, times the mean of two logarithms: of
+    // the factor between plan_rows and actual_rows, and of max_factor. Nodes about which no execution says
     // something come last.
     /// Nodes that returned another number of rows than the planner expected, compared execution by execution:
     /// by a factor of 1.1 at least in one of them. The order: their own time and the size of the error. Nodes
     /// about which no execution says something come last
     VIEW rowsource_misestimates TO PUBLIC {
         usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name;
-        /// The rows per start that the planner expected in the executions that are compared; NULL if there are none
+        /// The rows per start that the planner expected in the executions that are compared; NULL if there
+        /// are none
         plan_rows: float8;
         /// The rows per start that the node returned in the same executions; NULL if there are none
         actual_rows: float8;
         /// How many times too few or too many rows were expected in the worst of these executions
         max_factor: float8;
-        /// underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no
-        /// execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not
-        /// completed, starts not counted (sampfreq 3)
+        /// underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or
+        /// why no execution is compared: never started, may stop early (below a limit, a semi-join or
+        /// EXISTS), not completed, starts not counted (sampfreq 3)
         verdict: text;
         self_time;
     } "
@@ -88,19 +91,22 @@ objects! {
               n.self_time * pg_catalog.ln(greatest(f.ratio, 1::float8 / f.ratio) * m.max_factor) DESC NULLS LAST,
               n.self_time DESC NULLS LAST";
 
-    // The views for every day: the most expensive first, those for which clients waited longest. A statement that clients sent and that
-    // also ran in functions is one row, so that user, database and queryid identify it. The statements in functions (pg_rowsource.track =
-    // all) have no part of all, because their time is part of the time of their callers. Each of these callers has a row, also CALL and
-    // DO; if it was evicted, its time is in the row others.
+    // The views for every day: the most expensive first, those for which clients waited longest. A statement
+    // that clients sent and that also ran in functions is one row, so that user, database and queryid
+    // identify it. The statements in functions (pg_rowsource.track = all) have no part of all, because their
+    // time is part of the time of their callers. Each of these callers has a row, also CALL and DO; if it was
+    // evicted, its time is in the row others.
     /// The statements for which clients waited longest: the plans of a statement together
     VIEW rowsource_top_statements TO PUBLIC {
         usename; datname; userid; datid; queryid;
-        /// The number of different plans; NULL for others, which sums up the executions whose plans are not stored
+        /// The number of different plans; NULL for others, which sums up the executions whose plans are not
+        /// stored
         plans: bigint;
         /// Executions, including failed and cancelled ones
         calls: bigint;
-        /// Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits before the
-        /// executor, and commit; NULL for a statement in a function. The order; where it is NULL, total_time
+        /// Milliseconds that clients waited for the executions: total_time, and parsing, planning, waits
+        /// before the executor, and commit; NULL for a statement in a function. The order; where it is NULL,
+        /// total_time
         response_time: float8;
         /// Milliseconds in which the executor ran (ExecutorRun and ExecutorFinish), as in pg_stat_statements;
         /// without parsing, planning and the executor's start. The sum of all executions
@@ -135,8 +141,8 @@ objects! {
     /// The nodes that took the most time themselves
     VIEW rowsource_top_nodes TO PUBLIC {
         usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name; self_time;
-        /// The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several
-        /// processes ran the node
+        /// The part that the node itself has of the time of its statement, in percent. It can exceed 100 if
+        /// several processes ran the node
         percent_of_statement: float8;
         processes; percent;
     } "
@@ -204,11 +210,11 @@ objects! {
     /// What statements waited for the longest, by node and wait event
     VIEW rowsource_top_waits TO PUBLIC {
         usename; datname; userid; datid; queryid; planid; toplevel;
-        /// The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of the
-        /// nodes
+        /// The number of the node that waited, from 0 at the root, in the order of EXPLAIN; NULL outside of
+        /// the nodes
         node_id: int;
-        /// What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to the
-        /// client
+        /// What the node does, as EXPLAIN calls it; outside the nodes: planning, commit, and sending rows to
+        /// the client
         operation: text;
         object_name;
         /// The type of the event, as in pg_stat_activity; NULL for the row other
@@ -232,13 +238,14 @@ objects! {
               AND n.toplevel = w.toplevel AND n.node_id = w.node_id
      ORDER BY w.wait_time DESC NULLS LAST";
 
-    // The WAL of all measured statements, by what their nodes did and to which object. What a statement wrote outside its nodes has
-    // no object but the statement: the rows of CREATE TABLE AS, for instance. Row others: statements whose plans are not stored.
+    // The WAL of all measured statements, by what their nodes did and to which object. What a statement wrote
+    // outside its nodes has no object but the statement: the rows of CREATE TABLE AS, for instance. Row
+    // others: statements whose plans are not stored.
     /// The WAL that measured statements wrote, by operation and object
     VIEW rowsource_wal TO PUBLIC {
         datname; datid;
-        /// What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others: statements
-        /// whose plans are not stored
+        /// What the node did, as EXPLAIN calls it; outside the nodes: the rest of a statement; others:
+        /// statements whose plans are not stored
         operation: text;
         object_name; toplevel;
         /// WAL records
@@ -291,7 +298,8 @@ objects! {
         userid: oid;
         /// The OID of that database
         datid: oid;
-        /// Identifies the statement that runs, as in pg_stat_activity; NULL if none runs, or if you may not see it
+        /// Identifies the statement that runs, as in pg_stat_activity; NULL if none runs, or if you may not
+        /// see it
         queryid: bigint;
         /// work file, shared file set (of several processes) or temp table
         filetype: text;
@@ -299,7 +307,8 @@ objects! {
         files: bigint;
         /// Their size in bytes
         bytes: bigint;
-        /// Milliseconds that the running statement has waited for all its temporary files, in all its processes
+        /// Milliseconds that the running statement has waited for all its temporary files, in all its
+        /// processes
         wait_time: float8;
         /// The same in percent of the time that the statement has run
         percent: float8;

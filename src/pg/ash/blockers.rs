@@ -1,8 +1,9 @@
 //! Knows which process blocks one that waits for a heavyweight lock.
 //!
-//! To answer that, the lock manager's partitions must all be locked for a moment. So it is asked at most once a second for a
-//! process, ten times a second in all, and each time for a few processes, which take turns. The answer holds until the wait ends.
-//! It also holds for the others that waited then for the same lock in the same mode.
+//! To answer that, the lock manager's partitions must all be locked for a moment. So it is asked at most once
+//! a second for a process, ten times a second in all, and each time for a few processes, which take turns.
+//! The answer holds until the wait ends. It also holds for the others that waited then for the same lock in
+//! the same mode.
 
 use crate::pg::border::shared::load;
 use crate::pg::server;
@@ -124,11 +125,13 @@ impl Blockers {
         self.is_new
     }
 
-    /// Returns the process that blocks another one, if it is known. 0 is a prepared transaction. `process` is the one that waits, and
-    /// `number` its place in PostgreSQL's list of processes. A parallel worker is not blocked by its `leader`.
+    /// Returns the process that blocks another one, if it is known. 0 is a prepared transaction. `process` is
+    /// the one that waits, and `number` its place in PostgreSQL's list of processes. A parallel worker is not
+    /// blocked by its `leader`.
     ///
     /// # Safety
-    /// The process must be in the list. The caller must be in `contained`, outside of any FFI boundary. May raise.
+    /// The process must be in the list. The caller must be in `contained`, outside of any FFI boundary. May
+    /// raise.
     pub unsafe fn of(
         &mut self,
         process: *const pg_sys::PGPROC,
@@ -175,8 +178,8 @@ impl Blockers {
             self.next = now + PAUSE_US;
             wait.asked_at = now;
             let time = server::now();
-            // SAFETY: the function takes a number, and returns an array in the current memory context. It is what
-            // pg_blocking_pids() does in SQL, and needs no transaction.
+            // SAFETY: the function takes a number, and returns an array in the current memory context. It is
+            // what pg_blocking_pids() does in SQL, and needs no transaction.
             wait.blocker = unsafe {
                 let context = pg_sys::MemoryContextSwitchTo(self.context);
                 let pids = pgrx::direct_function_call_as_datum(pg_sys::pg_blocking_pids, &[pid.into_datum()]);
@@ -206,8 +209,8 @@ impl Blockers {
 /// # Safety
 /// The process must be in PostgreSQL's list of processes.
 pub unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
-    // SAFETY: the list stays mapped, and so do locks, which PostgreSQL uses again for others. They are read without its lock, so the
-    // words may be of two locks. Then they are those of none that anybody waits for.
+    // SAFETY: the list stays mapped, and so do locks, which PostgreSQL uses again for others. They are read
+    // without its lock, so the words may be of two locks. Then they are those of none that anybody waits for.
     unsafe {
         let lock = load(&raw const (*process).waitLock);
         let mode = load(&raw const (*process).waitLockMode);
@@ -220,13 +223,14 @@ pub unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
 
 const _: () = assert!(size_of::<pg_sys::LOCKTAG>() == size_of::<[u32; 4]>());
 
-/// Returns the first element of an array of integers. pgrx would look up the type of the elements in the catalog, which the worker
-/// cannot read.
+/// Returns the first element of an array of integers. pgrx would look up the type of the elements in the
+/// catalog, which the worker cannot read.
 ///
 /// # Safety
 /// `array` must be an array of type int4[] without nulls, which is neither compressed nor short.
 unsafe fn first(array: *const pg_sys::ArrayType) -> Option<i32> {
-    // SAFETY: an array that has a dimension has its length and its lower bound behind the header, and then, aligned, its elements.
+    // SAFETY: an array that has a dimension has its length and its lower bound behind the header, and then,
+    // aligned, its elements.
     unsafe {
         let lengths = array.add(1).cast::<i32>();
         ((*array).ndim == 1 && *lengths > 0).then(|| {

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering::Acquire;
 const AWAKE_US: i64 = 10_000;
 /// How often it looks meanwhile, if no session wishes.
 const LOOK_EACH_US: i64 = 5_000;
-/// How often a sleeping heart looks, in microseconds: a statement of which the planner expected little does not wake it up.
+/// How often a sleeping heart looks, in microseconds: a statement of which the planner expected little does
+/// not wake it up.
 const LOOK_ASLEEP_EACH_US: i64 = 1_000_000;
 /// How long to wait before attaching to the sessions' memory is tried again, in microseconds.
 const ATTACH_AGAIN_US: i64 = 100_000;
@@ -46,8 +47,8 @@ impl Heart {
         }
     }
 
-    /// Makes the beats that are due. Returns when to call this again. Until then, a session that needs beats wakes up this process
-    /// if the planner expects that.
+    /// Makes the beats that are due. Returns when to call this again. Until then, a session that needs beats
+    /// wakes up this process if the planner expects that.
     pub fn beat(&mut self, now: i64, random: &mut Xoroshiro128PlusPlus) -> i64 {
         if self.is_asleep && !self.history.sleep.has_begun() {
             self.is_asleep = false;

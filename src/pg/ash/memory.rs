@@ -1,8 +1,8 @@
 //! Where the ring of samples lies.
 //!
-//! If the server preloads the library, the ring lies in main shared memory, and not in dynamic memory, of which a container has often
-//! little. Else the worker makes a dynamic segment, which stays until the server stops. After a crash, PostgreSQL makes all shared
-//! memory again: then the ring is empty.
+//! If the server preloads the library, the ring lies in main shared memory, and not in dynamic memory, of
+//! which a container has often little. Else the worker makes a dynamic segment, which stays until the server
+//! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty.
 
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
@@ -16,7 +16,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 const NAME: &CStr = c"pg_rowsource active session history";
-/// A ring in a dynamic segment takes at most so many bytes. If there is no room, it takes half of that, and so on.
+/// A ring in a dynamic segment takes at most so many bytes. If there is no room, it takes half of that, and
+/// so on.
 const MAX_DYNAMIC: usize = 4 << 20;
 const MIN_DYNAMIC: usize = 256 << 10;
 
@@ -24,7 +25,8 @@ static RING: BackendLocal<Cell<Option<Ring<'static>>>> = BackendLocal::new(Cell:
 /// Whether it is in main shared memory.
 static IS_MAIN: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Requests main shared memory for the ring. Only `_PG_init` may call this, while the server preloads the library.
+/// Requests main shared memory for the ring. Only `_PG_init` may call this, while the server preloads the
+/// library.
 pub(super) fn init() {
     server::use_main_memory(MainMemory {
         size: guc::history_size,
@@ -38,7 +40,8 @@ pub(super) fn init() {
 /// PostgreSQL must be setting up shared memory.
 unsafe fn set_up() {
     let (mut found, size) = (false, guc::history_size());
-    // SAFETY: the caller promises what PostgreSQL's function expects. The memory is aligned to cache lines, and stays mapped.
+    // SAFETY: the caller promises what PostgreSQL's function expects. The memory is aligned to cache lines,
+    // and stays mapped.
     unsafe {
         let place = pg_sys::ShmemInitStruct(NAME.as_ptr(), size, &mut found);
         if !found {
@@ -54,7 +57,8 @@ pub fn is_main() -> bool {
     IS_MAIN.get()
 }
 
-/// Makes new memory an empty ring. Records are read only after they have been written, so their memory stays untouched until then.
+/// Makes new memory an empty ring. Records are read only after they have been written, so their memory stays
+/// untouched until then.
 ///
 /// # Safety
 /// The memory must be mapped, have this size, and belong to this process alone.
@@ -69,8 +73,8 @@ unsafe fn empty(place: *mut c_void, bytes: usize) {
 /// The memory must be aligned to words, made by [`empty`], and stay mapped as long as the process runs.
 unsafe fn ring_at(place: *mut c_void, bytes: usize) -> Option<Ring<'static>> {
     let count = bytes.checked_sub(size_of::<Header>())? / RECORD_BYTES;
-    // SAFETY: there is room for the header and for so many records behind it, which consist of atomics. The caller promises the
-    // rest.
+    // SAFETY: there is room for the header and for so many records behind it, which consist of atomics. The
+    // caller promises the rest.
     unsafe {
         let records = place.cast::<Header>().add(1).cast::<Record>();
         let records = std::slice::from_raw_parts(records.cast_const(), count);
@@ -99,8 +103,8 @@ pub fn ring() -> Option<Ring<'static>> {
 /// # Safety
 /// The caller must be in `contained`, and outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn attached(handle: pg_sys::dsm_handle) -> Option<Ring<'static>> {
-    // SAFETY: the handle is that of a pinned segment, or the function returns null. PostgreSQL's own data about it goes to
-    // `TopMemoryContext`. The mapping is pinned.
+    // SAFETY: the handle is that of a pinned segment, or the function returns null. PostgreSQL's own data
+    // about it goes to `TopMemoryContext`. The mapping is pinned.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let segment = pg_sys::dsm_attach(handle);
@@ -116,8 +120,8 @@ unsafe fn attached(handle: pg_sys::dsm_handle) -> Option<Ring<'static>> {
     }
 }
 
-/// Returns the ring. Makes it if the library was not preloaded and no process has made it. Returns `None` if there is no memory.
-/// Only the worker may call this.
+/// Returns the ring. Makes it if the library was not preloaded and no process has made it. Returns `None` if
+/// there is no memory. Only the worker may call this.
 pub fn ring_or_new() -> Option<Ring<'static>> {
     if let Some(ring) = ring() {
         return Some(ring);
@@ -146,8 +150,9 @@ pub fn ring_or_new() -> Option<Ring<'static>> {
 /// # Safety
 /// The caller must be in `contained`, and outside of any FFI boundary. Raises if there is no memory.
 unsafe fn made(bytes: usize) -> (Option<Ring<'static>>, pg_sys::dsm_handle) {
-    // SAFETY: the function creates a segment of this size or raises. PostgreSQL's own data about it goes to `TopMemoryContext`. Both
-    // the segment and its mapping are pinned, and nobody else knows it before it is filled.
+    // SAFETY: the function creates a segment of this size or raises. PostgreSQL's own data about it goes to
+    // `TopMemoryContext`. Both the segment and its mapping are pinned, and nobody else knows it before it is
+    // filled.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let segment = pg_sys::dsm_create(bytes, 0);

@@ -1,8 +1,9 @@
 //! Active session history: a background worker samples what the sessions do, several times a second.
 //!
-//! The sessions do nothing for it. The worker reads what PostgreSQL and `pg::live` publish anyway: the entries of pg_stat_activity,
-//! the list of processes with their wait events, and the statements that run. It takes no lock for that. Once in a while it asks
-//! the lock manager which process blocks one that waits for a heavyweight lock.
+//! The sessions do nothing for it. The worker reads what PostgreSQL and `pg::live` publish anyway: the
+//! entries of pg_stat_activity, the list of processes with their wait events, and the statements that run. It
+//! takes no lock for that. Once in a while it asks the lock manager which process blocks one that waits for a
+//! heavyweight lock.
 //!
 //! * `memory` is where the ring of samples lies;
 //! * `worker` registers the background worker, and is its main loop;
@@ -10,7 +11,8 @@
 //! * `heart` makes beats for sessions whose calls are not all timed;
 //! * `blockers` knows which process blocks another one;
 //! * `process` describes a background worker;
-//! * `snapshots` starts a process for each snapshot, and is its main function; `registration` knows in which database.
+//! * `snapshots` starts a process for each snapshot, and is its main function; `registration` knows in which
+//!   database.
 
 mod blockers;
 mod heart;

@@ -1,7 +1,8 @@
 //! A database registers for snapshots: at the first committed use of a function of the extension in it.
 //!
-//! CREATE EXTENSION may roll back, and it runs neither after pg_upgrade nor in a copy of a template. The first database wins. A
-//! snapshot that finds no database or no extension there takes the registration away, so that the next use can register.
+//! CREATE EXTENSION may roll back, and it runs neither after pg_upgrade nor in a copy of a template. The
+//! first database wins. A snapshot that finds no database or no extension there takes the registration away,
+//! so that the next use can register.
 
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::store::{self, SharedSnapshots};

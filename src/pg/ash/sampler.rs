@@ -79,7 +79,8 @@ pub struct Sampler {
 
 /// Returns the list of processes. Its entries stay mapped.
 fn processes() -> (*const pg_sys::PGPROC, usize) {
-    // SAFETY: the header of the list lies in shared memory, and is complete before the server starts any process.
+    // SAFETY: the header of the list lies in shared memory, and is complete before the server starts any
+    // process.
     unsafe {
         let header = pg_sys::ProcGlobal;
         ((*header).allProcs.cast_const(), (*header).allProcCount as usize)
@@ -87,15 +88,16 @@ fn processes() -> (*const pg_sys::PGPROC, usize) {
 }
 
 impl Sampler {
-    /// Prepares to write to a ring. `now` is in microseconds, of a clock that never steps back. Returns `None` if there is no memory,
-    /// or if this process is not in pg_stat_activity.
+    /// Prepares to write to a ring. `now` is in microseconds, of a clock that never steps back. Returns
+    /// `None` if there is no memory, or if this process is not in pg_stat_activity.
     pub fn new(ring: Ring<'static>, now: i64) -> Option<Sampler> {
         // SAFETY: this is a global of a plain type, which PostgreSQL sets before it starts any process.
         let entries = usize::try_from(unsafe { pg_sys::MaxBackends }).ok()?;
         let (_, processes) = processes();
         let mut known = Vec::new();
         known.try_reserve_exact(entries).ok()?;
-        // From 17 on, an entry has the number of its process. The others are corrected when they are first seen.
+        // From 17 on, an entry has the number of its process. The others are corrected when they are first
+        // seen.
         known.extend((0..entries).map(|number| Known {
             activity: Activity::NOTHING,
             number,
@@ -301,8 +303,9 @@ fn is_working(state: pg_sys::BackendState::Type) -> bool {
 /// `entry` must be one of pg_stat_activity. The caller must be outside of any FFI boundary.
 unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
     let mut text = [0; COMMAND_BYTES];
-    // SAFETY: the entry is mapped by the caller's promise, and so is the text, which always ends with a zero byte. Its process may change
-    // it meanwhile: then it has no command's name, or that of the one or the other.
+    // SAFETY: the entry is mapped by the caller's promise, and so is the text, which always ends with a zero
+    // byte. Its process may change it meanwhile: then it has no command's name, or that of the one or the
+    // other.
     let length = unsafe {
         let first = load(&raw const (*entry).st_activity_raw).cast::<u8>();
         let next = |i: usize| {
@@ -325,7 +328,8 @@ unsafe fn command(entry: *const pg_sys::PgBackendStatus) -> u32 {
         .unwrap_or(0)
 }
 
-/// Returns the relation on which a process reports progress: of VACUUM, CREATE INDEX, COPY and others; 0 if there is none.
+/// Returns the relation on which a process reports progress: of VACUUM, CREATE INDEX, COPY and others; 0 if
+/// there is none.
 ///
 /// # Safety
 /// `entry` must be one of pg_stat_activity.
@@ -339,8 +343,8 @@ unsafe fn worked_on(entry: *const pg_sys::PgBackendStatus) -> u32 {
     }
 }
 
-/// Returns whether the process of an entry is in a state that is wanted. Then `known` is what pg_stat_activity knows of it. It is
-/// copied only if the entry has changed since.
+/// Returns whether the process of an entry is in a state that is wanted. Then `known` is what
+/// pg_stat_activity knows of it. It is copied only if the entry has changed since.
 ///
 /// # Safety
 /// `entry` must be one of pg_stat_activity.
@@ -349,9 +353,9 @@ unsafe fn is_active(
     known: &mut Activity,
     is_wanted: impl Fn(pg_sys::BackendState::Type) -> bool,
 ) -> bool {
-    // SAFETY: the entry is mapped by the caller's promise. Its process may change each field meanwhile, as one word. As PostgreSQL's
-    // own readers do, the copy is used only if the count of changes was the same even number before and after. The name has so many
-    // bytes, in shared memory.
+    // SAFETY: the entry is mapped by the caller's promise. Its process may change each field meanwhile, as
+    // one word. As PostgreSQL's own readers do, the copy is used only if the count of changes was the same
+    // even number before and after. The name has so many bytes, in shared memory.
     unsafe {
         let state = || load(&raw const (*entry).st_state);
         let pid = || load(&raw const (*entry).st_procpid);

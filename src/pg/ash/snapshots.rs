@@ -1,8 +1,9 @@
-//! Snapshots by the server: the worker starts a process for each, which connects to the database, takes the snapshot, and ends.
+//! Snapshots by the server: the worker starts a process for each, which connects to the database, takes the
+//! snapshot, and ends.
 //!
-//! Who wants to drop or copy the database, or to drop the extension, waits for it at most [`TIMEOUT_MS`]: only sessions of clients get
-//! a statement timeout from PostgreSQL, so the process arms its own. What goes wrong is counted, and logged once until a snapshot
-//! succeeds. The process never starts again by itself.
+//! Who wants to drop or copy the database, or to drop the extension, waits for it at most [`TIMEOUT_MS`]:
+//! only sessions of clients get a statement timeout from PostgreSQL, so the process arms its own. What goes
+//! wrong is counted, and logged once until a snapshot succeeds. The process never starts again by itself.
 
 use super::process::background_worker;
 use crate::guc;
@@ -29,7 +30,8 @@ const SETTINGS: [(&CStr, &CStr); 5] = [
     (c"synchronous_commit", c"off"),
     (c"pg_rowsource.statistics_level", c"basic"),
 ];
-/// Finds the function by its extension: who may create functions in a schema may also create one of this name.
+/// Finds the function by its extension: who may create functions in a schema may also create one of this
+/// name.
 const FIND: &str = "SELECT (SELECT p.oid::regprocedure::text
       FROM pg_extension e JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
            JOIN pg_proc p ON p.oid = d.objid
@@ -127,8 +129,9 @@ fn is_held(shared: &SharedSnapshots) -> bool {
     pid != 0 && server::is_alive(pid)
 }
 
-/// Returns the OID of the database in which snapshots are taken: the one that a setting names, or the one that has registered. Returns
-/// `None` if there is none, and an error if it does not exist, which takes its registration away.
+/// Returns the OID of the database in which snapshots are taken: the one that a setting names, or the one
+/// that has registered. Returns `None` if there is none, and an error if it does not exist, which takes its
+/// registration away.
 fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     let name = guc::snapshot_database();
     if name.is_none() && shared.database.load(Relaxed) == 0 {
@@ -139,7 +142,8 @@ fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     if name.is_none() && registered == 0 {
         return Ok(None);
     }
-    // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no transaction.
+    // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no
+    // transaction.
     let found = unsafe {
         transaction(|| {
             server::find_database(|oid, datname| {
@@ -176,7 +180,8 @@ unsafe fn transaction<T>(body: impl FnOnce() -> T) -> Result<T, PgSqlErrorCode> 
     }
 }
 
-/// Takes the registration of a database away. The next use of the extension in it, or in another one, registers.
+/// Takes the registration of a database away. The next use of the extension in it, or in another one,
+/// registers.
 fn forget(shared: &SharedSnapshots, database: u32) {
     if database != 0 {
         let _ = shared.database.compare_exchange(database, 0, Relaxed, Relaxed);
@@ -188,7 +193,8 @@ fn fail(shared: &SharedSnapshots, code: PgSqlErrorCode) {
     note(shared, code);
 }
 
-/// Notes an error, and logs it if it was not the last one that was logged, or if a snapshot has succeeded since.
+/// Notes an error, and logs it if it was not the last one that was logged, or if a snapshot has succeeded
+/// since.
 fn note(shared: &SharedSnapshots, code: PgSqlErrorCode) {
     let code = code as u32;
     shared.last_error.store(code, Relaxed);
@@ -273,8 +279,8 @@ pub unsafe extern "C-unwind" fn pg_rowsource_snapshot_main(argument: pg_sys::Dat
         return;
     };
     shared.phase.store(STARTED, Release);
-    // SAFETY: PostgreSQL has just started this background worker, with its signals blocked. It connects as the
-    // bootstrap superuser.
+    // SAFETY: PostgreSQL has just started this background worker, with its signals blocked. It connects as
+    // the bootstrap superuser.
     unsafe {
         compat::handle_signal(libc::SIGTERM, Some(unguarded::die));
         pg_sys::BackgroundWorkerUnblockSignals();
@@ -310,7 +316,8 @@ unsafe fn take() -> Result<bool, PgSqlErrorCode> {
     for (name, value) in SETTINGS {
         setting::set_in_session(name, value);
     }
-    // SAFETY: the caller promises what the functions require. PostgreSQL's own code in a background worker does the same.
+    // SAFETY: the caller promises what the functions require. PostgreSQL's own code in a background worker
+    // does the same.
     unsafe {
         unguarded::enable_timeout_after(compat::STATEMENT_TIMEOUT, TIMEOUT_MS);
         let taken = transaction(|| {

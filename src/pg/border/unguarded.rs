@@ -116,7 +116,8 @@ unsafe extern "C-unwind" {
     pub fn pg_re_throw() -> !;
 }
 unsafe extern "C" {
-    /// Arms and disarms a timeout. `STATEMENT_TIMEOUT` cancels what runs. These raise nothing: an error of the timer is FATAL.
+    /// Arms and disarms a timeout. `STATEMENT_TIMEOUT` cancels what runs. These raise nothing: an error of
+    /// the timer is FATAL.
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     /// Returns when a timeout was last set, whether it is still active or not. Does nothing else.

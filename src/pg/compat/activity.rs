@@ -4,10 +4,11 @@ use crate::pg::border::shared::load;
 use pgrx::pg_sys;
 use std::net::IpAddr;
 
-/// Returns the address of the first entry of pg_stat_activity, if this process has an entry. The entries of the sessions and of the
-/// background workers come first: there are `MaxBackends`. They stay mapped.
+/// Returns the address of the first entry of pg_stat_activity, if this process has an entry. The entries of
+/// the sessions and of the background workers come first: there are `MaxBackends`. They stay mapped.
 pub fn first_activity_entry() -> Option<*const pg_sys::PgBackendStatus> {
-    // SAFETY: these are globals of this process. Its entry is null, or has this place in the array of all entries.
+    // SAFETY: these are globals of this process. Its entry is null, or has this place in the array of all
+    // entries.
     unsafe {
         #[cfg(pg_ge_17)]
         let place = pg_sys::MyProcNumber;
@@ -19,14 +20,16 @@ pub fn first_activity_entry() -> Option<*const pg_sys::PgBackendStatus> {
     }
 }
 
-/// Returns when a client's session with this process id began, as PostgreSQL's timestamp; `None` if there is none.
+/// Returns when a client's session with this process id began, as PostgreSQL's timestamp; `None` if there is
+/// none.
 pub fn session_start(pid: i32) -> Option<i64> {
     let first = first_activity_entry()?;
     // SAFETY: this is a global of a plain type, which does not change while the server runs.
     let count = usize::try_from(unsafe { pg_sys::MaxBackends }).ok()?;
     (0..count).find_map(|place| {
-        // SAFETY: there are so many entries, which stay mapped. A process may change its own meanwhile, each field as one word. The
-        // id is read again afterwards: another process cannot have got the same one within this moment.
+        // SAFETY: there are so many entries, which stay mapped. A process may change its own meanwhile, each
+        // field as one word. The id is read again afterwards: another process cannot have got the same one
+        // within this moment.
         unsafe {
             let entry = first.add(place);
             let is_there = || {
@@ -41,8 +44,8 @@ pub fn session_start(pid: i32) -> Option<i64> {
 
 /// Returns the address of this session's client; `None` if it came over a Unix socket.
 pub fn client_address() -> Option<IpAddr> {
-    // SAFETY: the entry is null, or this process's own. The address is as large as that of any kind, and has the type that its first
-    // field says.
+    // SAFETY: the entry is null, or this process's own. The address is as large as that of any kind, and has
+    // the type that its first field says.
     unsafe {
         let entry = pg_sys::MyBEEntry.cast_const();
         if entry.is_null() {
@@ -68,7 +71,8 @@ pub fn client_address() -> Option<IpAddr> {
 /// # Safety
 /// The entry must be one of pg_stat_activity.
 pub unsafe fn activity_query_id(entry: *const pg_sys::PgBackendStatus) -> i64 {
-    // SAFETY: the entry is mapped by the caller's promise. Its process may change the field meanwhile, as one word.
+    // SAFETY: the entry is mapped by the caller's promise. Its process may change the field meanwhile, as one
+    // word.
     let query_id = unsafe { load(&raw const (*entry).st_query_id) };
     #[cfg(pg_ge_18)]
     return query_id;

@@ -1,7 +1,8 @@
-//! The counters of buffers and WAL that PostgreSQL keeps for the process. All code of the extension finds them here.
+//! The counters of buffers and WAL that PostgreSQL keeps for the process. All code of the extension finds
+//! them here.
 //!
-//! Their fields are read here, in `instrumentation`, in `hot::usage`, which compares them in place at each call of a node, and
-//! in the fallback for temporary files.
+//! Their fields are read here, in `instrumentation`, in `hot::usage`, which compares them in place at each
+//! call of a node, and in the fallback for temporary files.
 
 use pgrx::pg_sys;
 
@@ -15,7 +16,8 @@ pub fn page() -> usize {
     usize::try_from(page).map_or(MIN_PAGE, |page| page.max(MIN_PAGE))
 }
 
-/// Returns the address of the process's counters of blocks and of I/O times. Only the process's one thread may use them.
+/// Returns the address of the process's counters of blocks and of I/O times. Only the process's one thread
+/// may use them.
 #[inline(always)]
 pub const fn buffer_usage() -> *mut pg_sys::BufferUsage {
     &raw mut pg_sys::pgBufferUsage

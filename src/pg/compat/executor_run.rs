@@ -13,8 +13,8 @@ unguarded::declare! { "C-unwind":
     );
 }
 
-/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$run` with the query, the direction, the
-/// number of rows and whether the query runs only once.
+/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$run` with the query, the
+/// direction, the number of rows and whether the query runs only once.
 macro_rules! executor_run_hook {
     ($hook:ident, $run:path) => {
         /// Runs a query.

@@ -13,8 +13,8 @@ mod before_18 {
     /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
-    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that PostgreSQL passes
-    /// to them.
+    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that
+    /// PostgreSQL passes to them.
     pub unsafe fn register(
         _name: &'static CStr,
         _apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
@@ -46,15 +46,16 @@ mod from_18 {
     /// Registers an option of EXPLAIN, if extensions can have one.
     ///
     /// # Safety
-    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that PostgreSQL passes
-    /// to them.
+    /// Only `_PG_init` may call this, once. The functions must be sound to call with the arguments that
+    /// PostgreSQL passes to them.
     pub unsafe fn register(
         name: &'static CStr,
         apply: unsafe extern "C-unwind" fn(*mut ExplainState, *mut DefElem, *mut ParseState),
         check: unsafe extern "C-unwind" fn(*const c_char, *const c_char, NodeTag) -> bool,
         validate_option: Validate,
     ) {
-        // SAFETY: `_PG_init` calls this once, and the name is static. Each function has the type that PostgreSQL calls.
+        // SAFETY: `_PG_init` calls this once, and the name is static. Each function has the type that
+        // PostgreSQL calls.
         unsafe {
             VALIDATE.set(Some(validate_option));
             #[cfg(not(pg_ge_19))]

@@ -39,8 +39,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Calls a walker for each part directly below a part of an expression. It has no guard, because the walker calls it
-/// recursively, and an error may cross all these frames.
+/// Calls a walker for each part directly below a part of an expression. It has no guard, because the walker
+/// calls it recursively, and an error may cross all these frames.
 ///
 /// # Safety
 /// * `node` must be null or a part of a live expression; the walker must accept `context`.
@@ -48,7 +48,8 @@ unsafe extern "C-unwind" {
 #[inline(always)]
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn expression_tree_walker(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
-    // SAFETY: the node is live, and the walker accepts it and the context, by the caller's promise. All frames are plain.
+    // SAFETY: the node is live, and the walker accepts it and the context, by the caller's promise. All
+    // frames are plain.
     unsafe { expression_tree_walker_impl(node, Some(walker), context) }
 }
 

@@ -35,7 +35,8 @@ type WorkerInstrumentation = pg_sys::WorkerNodeInstrumentation;
 #[cfg(not(pg_ge_19))]
 type WorkerInstrumentation = pg_sys::WorkerInstrumentation;
 
-/// Returns where core keeps the parts of so many workers, and makes room if there is none. Returns `None` if there is no memory.
+/// Returns where core keeps the parts of so many workers, and makes room if there is none. Returns `None` if
+/// there is no memory.
 ///
 /// # Safety
 /// The plan state and its query's memory context must be live.
@@ -43,7 +44,8 @@ pub unsafe fn worker_parts<'a>(
     ps: *mut pg_sys::PlanState,
     workers: usize,
 ) -> Option<&'a mut [NodeInstrumentation]> {
-    // SAFETY: both are live by the caller's promise. What core has put there has as many entries as it says. Zero bytes are valid.
+    // SAFETY: both are live by the caller's promise. What core has put there has as many entries as it says.
+    // Zero bytes are valid.
     unsafe {
         if (*ps).worker_instrument.is_null() {
             let bytes = size_of::<WorkerInstrumentation>() + workers * size_of::<NodeInstrumentation>();
@@ -59,8 +61,9 @@ pub unsafe fn worker_parts<'a>(
     }
 }
 
-/// Clears the counts of an execution. Core charges blocks and WAL to a node only where it is told to, so they are cleared only there.
-/// Else the root of a subplan keeps the counters at entry there, which are read only in the call that wrote them.
+/// Clears the counts of an execution. Core charges blocks and WAL to a node only where it is told to, so they
+/// are cleared only there. Else the root of a subplan keeps the counters at entry there, which are read only
+/// in the call that wrote them.
 ///
 /// # Safety
 /// `instr` must be live, and no reference to it may exist.
@@ -73,7 +76,8 @@ pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
     // Nothing else lies between or behind the parts that stay.
     const USAGE: usize = size_of::<pg_sys::BufferUsage>() + size_of::<pg_sys::WalUsage>();
     const _: () = assert!(STARTED + USAGE == SUMS && USED + USAGE == size_of::<NodeInstrumentation>());
-    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid value.
+    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid
+    // value.
     unsafe {
         if (*instr).need_bufusage || (*instr).need_walusage {
             return instr.write_bytes(0, 1);
@@ -90,7 +94,8 @@ pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
 #[cfg(pg_ge_19)]
 #[inline(always)]
 pub unsafe fn reset_instrumentation(instr: *mut NodeInstrumentation) {
-    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid value.
+    // SAFETY: the struct is live and nobody else uses it, by the caller's promise. Zero bytes are a valid
+    // value.
     unsafe { instr.write_bytes(0, 1) };
 }
 
@@ -173,7 +178,8 @@ pub fn instr_time_ns(t: pg_sys::instr_time) -> f64 {
     t.tv_sec as f64 * NS_PER_S + t.tv_nsec as f64
 }
 
-/// Returns the nanoseconds of generating code that reads the columns of rows; 0 before 17, which does not time that by itself.
+/// Returns the nanoseconds of generating code that reads the columns of rows; 0 before 17, which does not
+/// time that by itself.
 #[cfg(pg_ge_17)]
 pub fn jit_deform_ns(instr: &pg_sys::JitInstrumentation) -> f64 {
     instr_time_ns(instr.deform_counter)
@@ -198,7 +204,8 @@ fn instr_time_from_ns(ns: f64) -> pg_sys::instr_time {
     }
 }
 
-/// Returns a node's total or startup time in nanoseconds. Core stores it as an interval from 19 on, and as seconds before.
+/// Returns a node's total or startup time in nanoseconds. Core stores it as an interval from 19 on, and as
+/// seconds before.
 #[cfg(pg_ge_19)]
 fn total_ns(total: pg_sys::instr_time) -> f64 {
     instr_time_ns(total)
@@ -217,8 +224,8 @@ fn total_from_ns(ns: f64) -> f64 {
     ns / NS_PER_S
 }
 
-/// Returns the nanoseconds since the beginning of the call that core is timing. After an error, this is the interrupted
-/// call.
+/// Returns the nanoseconds since the beginning of the call that core is timing. After an error, this is the
+/// interrupted call.
 pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
     let start = instr_time_ns(common_instrumentation(instr).starttime);
     (start > 0.0).then(|| (core_now_ns() - start).max(0.0))
@@ -243,8 +250,8 @@ pub unsafe fn is_timing(instr: *const NodeInstrumentation) -> bool {
     is_timing
 }
 
-/// Returns whether core itself has called a node for a row, or does so now. Core also times how it shuts a node down, but only if the node has
-/// been called before. So that is never its first call.
+/// Returns whether core itself has called a node for a row, or does so now. Core also times how it shuts a
+/// node down, but only if the node has been called before. So that is never its first call.
 pub fn is_called_by_core(instr: &mut NodeInstrumentation) -> bool {
     // SAFETY: the reference is to a live struct.
     core_startup_ns(instr) > 0.0 || !instr.running && unsafe { is_timing(instr) }
@@ -259,8 +266,9 @@ pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal)
     (now, wal_now)
 }
 
-/// Takes blocks and WAL from what core counted in its own calls of a node. In the call that an error interrupted, core has not
-/// counted yet: then its counts may be negative until [`core_interrupted_usage`] is added.
+/// Takes blocks and WAL from what core counted in its own calls of a node. In the call that an error
+/// interrupted, core has not counted yet: then its counts may be negative until [`core_interrupted_usage`] is
+/// added.
 pub fn uncount(instr: &mut NodeInstrumentation, counted: &Buffers, wal_counted: &Wal) {
     let core = common_instrumentation(instr);
     let (mut blocks, mut records) = (buffers(&core.bufusage), wal(&core.walusage));
@@ -310,8 +318,8 @@ pub fn set_core_totals(
     base.total = total_from_ns(total_ns);
 }
 
-/// Returns the I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write, temp read,
-/// temp write.
+/// Returns the I/O times of a `BufferUsage`, in the order shared read, shared write, local read, local write,
+/// temp read, temp write.
 #[cfg(pg_ge_17)]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     [
@@ -323,8 +331,8 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
         u.temp_blk_write_time,
     ]
 }
-/// Returns the same. Before 17 core adds the I/O times of temporary tables to the shared ones. If core does not time I/O, all
-/// these times come from the extension and belong to temporary tables: see [`add_io_time`].
+/// Returns the same. Before 17 core adds the I/O times of temporary tables to the shared ones. If core does
+/// not time I/O, all these times come from the extension and belong to temporary tables: see [`add_io_time`].
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
@@ -360,8 +368,8 @@ fn set_io_times(u: &mut pg_sys::BufferUsage, b: &Buffers) {
     u.temp_blk_write_time = instr_time_from_ns(b.temp_write_ms * NS_PER_MS);
 }
 
-/// Adds the time of a request to a temporary file to core's counters, as core does if it times I/O. It is a plain frame,
-/// and nothing in it raises.
+/// Adds the time of a request to a temporary file to core's counters, as core does if it times I/O. It is a
+/// plain frame, and nothing in it raises.
 ///
 /// # Safety
 /// `u` must be valid, and no other thread may use it.
@@ -385,8 +393,8 @@ pub unsafe fn add_io_time(u: *mut pg_sys::BufferUsage, filetype: FileType, opera
     }
 }
 
-/// Returns the nanoseconds of core's reads and writes of a type of temporary files. They are zero if core does not time
-/// these files separately (temporary tables before 17).
+/// Returns the nanoseconds of core's reads and writes of a type of temporary files. They are zero if core
+/// does not time these files separately (temporary tables before 17).
 pub fn temp_ns(u: &pg_sys::BufferUsage, filetype: FileType) -> [f64; 2] {
     match filetype {
         FileType::WorkFile => [u.temp_blk_read_time, u.temp_blk_write_time].map(instr_time_ns),
@@ -474,13 +482,14 @@ pub fn set_wal(u: &mut pg_sys::WalUsage, w: &Wal) {
     }
 }
 
-/// Cleans up the buffer manager after an error, as the abort of a subtransaction does. From 16 on, resource owners do this
-/// for reads and writes in progress.
+/// Cleans up the buffer manager after an error, as the abort of a subtransaction does. From 16 on, resource
+/// owners do this for reads and writes in progress.
 ///
 /// # Safety
 /// An error must have been caught just before.
 pub unsafe fn abort_io() {
-    // SAFETY: an error was caught, by the caller's promise. The functions do nothing if nothing is in progress.
+    // SAFETY: an error was caught, by the caller's promise. The functions do nothing if nothing is in
+    // progress.
     unsafe {
         #[cfg(pg_ge_18)]
         pg_sys::pgaio_error_cleanup();

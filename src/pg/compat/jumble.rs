@@ -3,11 +3,12 @@
 use pgrx::pg_sys;
 use rowsource_core::normalise::Found;
 
-/// Whether the parser's jumble of a CALL has the places of the constants among its arguments. 16 jumbles CALL without them.
+/// Whether the parser's jumble of a CALL has the places of the constants among its arguments. 16 jumbles CALL
+/// without them.
 pub const KNOWS_CONSTANTS_OF_CALL: bool = cfg!(pg_ge_17);
 
-/// Returns the constants that the parser found in the part of a text that begins at `base` and has `length` bytes, in
-/// ascending order, and the highest number of a parameter. Returns `None` if there is no memory.
+/// Returns the constants that the parser found in the part of a text that begins at `base` and has `length`
+/// bytes, in ascending order, and the highest number of a parameter. Returns `None` if there is no memory.
 ///
 /// # Safety
 /// `jumble` must point to a live jumble of a query.
@@ -39,7 +40,8 @@ pub unsafe fn constants(
     Some((found, u32::try_from(jumble.highest_extern_param_id).unwrap_or(0)))
 }
 
-/// Returns whether pg_stat_statements replaces what was found: a parameter gets another number only if there are lists.
+/// Returns whether pg_stat_statements replaces what was found: a parameter gets another number only if there
+/// are lists.
 #[cfg(pg_ge_18)]
 fn is_replaced(jumble: &pg_sys::JumbleState, constant: &pg_sys::LocationLen) -> bool {
     !constant.extern_param || jumble.has_squashed_lists

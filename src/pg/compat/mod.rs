@@ -1,4 +1,5 @@
-//! Handles every difference between PostgreSQL's major versions, in functions with one signature for all versions.
+//! Handles every difference between PostgreSQL's major versions, in functions with one signature for all
+//! versions.
 //!
 //! * `activity` finds the entries of pg_stat_activity, and sets handlers of signals;
 //! * `counters` finds the process's counters of buffers and WAL;
@@ -9,11 +10,12 @@
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
 //! * `explain_hooks` removes the hooks with which other extensions add to EXPLAIN;
 //! * `jumble` reads what the parser knows of a statement's constants;
-//! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or signature in some
-//!   major.
+//! * `executor_run`, `planner`, `explain_option` and `expression` wrap functions that have another name or
+//!   signature in some major.
 //!
-//! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names the first major
-//! that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch everywhere.
+//! The build script sets `pg_ge_NN` where the major is at least NN. The newest branch comes first and names
+//! the first major that needs it; the older one is `not(pg_ge_NN)`. So a new major uses the newest branch
+//! everywhere.
 
 mod activity;
 mod counters;
@@ -58,7 +60,8 @@ pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
 /// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is no memory.
 pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
-    // SAFETY: at LOG the function raises no error. PostgreSQL frees the memory with `guc_free`, its counterpart.
+    // SAFETY: at LOG the function raises no error. PostgreSQL frees the memory with `guc_free`, its
+    // counterpart.
     #[cfg(pg_ge_16)]
     unsafe {
         pg_sys::guc_malloc(pg_sys::LOG as i32, size)
@@ -132,7 +135,8 @@ pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
 /// The row type must be live, and have that column.
 #[cfg(pg_ge_18)]
 pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the columns lie behind an array with as many short forms of them, by PostgreSQL's definition of the type.
+    // SAFETY: the columns lie behind an array with as many short forms of them, by PostgreSQL's definition of
+    // the type.
     unsafe {
         let short_forms = (*row_type).compact_attrs.as_ptr();
         let columns = short_forms.add((*row_type).natts as usize);
@@ -149,8 +153,8 @@ pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg
     unsafe { (*row_type).attrs.as_ptr().add(column) }
 }
 
-/// Returns whether all rows of a table have a value in a column. From 18 on, a column that is NOT NULL may have nulls in old rows:
-/// until its constraint is validated.
+/// Returns whether all rows of a table have a value in a column. From 18 on, a column that is NOT NULL may
+/// have nulls in old rows: until its constraint is validated.
 ///
 /// # Safety
 /// The row type must be that of an open relation, and have that column.

@@ -6,12 +6,14 @@ use rowsource_core::model::{NodeKind, ScanIo};
 /// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on.
 ///
 /// # Safety
-/// `ps` must be an initialised plan state of an index scan. If `core_alive`, its memory contexts must be live.
+/// `ps` must be an initialised plan state of an index scan. If `core_alive`, its memory contexts must be
+/// live.
 #[cfg(pg_ge_18)]
 pub unsafe fn index_searches(ps: *mut PlanState, core_alive: bool) -> u64 {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. From 19 on, the leader's count is
-    // memory of its own. With `core_alive`, it and the workers' are live: the latter have num_workers entries.
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. From 19 on, the
+    // leader's count is memory of its own. With `core_alive`, it and the workers' are live: the latter have
+    // num_workers entries.
     unsafe {
         let (own, shared) = match (*ps).type_ {
             NodeTag::T_IndexScanState => {
@@ -35,7 +37,8 @@ pub unsafe fn index_searches(ps: *mut PlanState, core_alive: bool) -> u64 {
     }
 }
 
-/// Returns how many nodes of a plan and below it the planner was told not to use. Before 18, their costs say that.
+/// Returns how many nodes of a plan and below it the planner was told not to use. Before 18, their costs say
+/// that.
 ///
 /// # Safety
 /// `plan` must be a live plan.
@@ -94,8 +97,8 @@ pub type IndexSearches = pg_sys::IndexScanInstrumentation;
 #[cfg(not(pg_ge_19))]
 pub type IndexSearches = ();
 
-/// Makes core count the searches of an index in `searches`, unless it counts them already. Core does not count them in a
-/// statement for which nobody requested instrumentation before its start.
+/// Makes core count the searches of an index in `searches`, unless it counts them already. Core does not
+/// count them in a statement for which nobody requested instrumentation before its start.
 ///
 /// # Safety
 /// `ps` must be an initialised plan state that has not run yet. `searches` must live as long as it runs.
@@ -103,8 +106,8 @@ pub type IndexSearches = ();
 #[inline(always)]
 pub unsafe fn count_index_searches(ps: *mut PlanState, searches: *mut IndexSearches) {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. A bitmap index scan has begun
-    // its scan, which has a pointer of its own.
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. A bitmap index
+    // scan has begun its scan, which has a pointer of its own.
     unsafe {
         let place = match (*ps).type_ {
             NodeTag::T_IndexScanState => &raw mut (*ps.cast::<pg_sys::IndexScanState>()).iss_Instrument,
@@ -150,7 +153,8 @@ unsafe fn workers_searches(shared: *mut pg_sys::SharedIndexScanInstrumentation) 
     }
 }
 
-/// Returns how many blocks of the table a bitmap heap scan read in this process, for exact and for lossy pages of the bitmap.
+/// Returns how many blocks of the table a bitmap heap scan read in this process, for exact and for lossy
+/// pages of the bitmap.
 ///
 /// # Safety
 /// `state` must be an initialised plan state.
@@ -173,7 +177,8 @@ pub unsafe fn heap_blocks(state: *mut pg_sys::BitmapHeapScanState) -> [u64; 2] {
 /// `state` must be an initialised plan state, whose memory contexts are live.
 #[cfg(pg_ge_18)]
 pub unsafe fn worker_heap_blocks(state: *mut pg_sys::BitmapHeapScanState, worker: usize) -> Option<[u64; 2]> {
-    // SAFETY: the state is live by the caller's promise. The workers' part is null or has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. The workers' part is null or has num_workers
+    // entries.
     unsafe {
         let shared = (*state).sinstrument.as_ref()?;
         let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
@@ -201,16 +206,17 @@ pub const STORAGE: NodeKind = NodeKind::Storage;
 #[cfg(not(pg_ge_18))]
 pub const STORAGE: NodeKind = NodeKind::Filter;
 
-/// Returns where a node stored rows (a bit: 1 in memory, 2 on disk), and the bytes of that; `None` if it stored none.
-/// PostgreSQL knows it from 18 on.
+/// Returns where a node stored rows (a bit: 1 in memory, 2 on disk), and the bytes of that; `None` if it
+/// stored none. PostgreSQL knows it from 18 on.
 ///
 /// # Safety
-/// `ps` must be an initialised plan state of a CTE scan, table function scan, materialize, recursive union or window, whose
-/// memory contexts are live.
+/// `ps` must be an initialised plan state of a CTE scan, table function scan, materialize, recursive union or
+/// window, whose memory contexts are live.
 #[cfg(pg_ge_18)]
 pub unsafe fn storage(ps: *mut PlanState) -> Option<(u32, u64)> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The tuplestores are null or live.
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The tuplestores
+    // are null or live.
     unsafe {
         match (*ps).type_ {
             NodeTag::T_CteScanState => {
@@ -277,7 +283,8 @@ pub const COUNT_SCAN_IO: Option<i32> = None;
 #[cfg(pg_ge_19)]
 #[inline(always)]
 pub unsafe fn scan_io(ps: *mut PlanState) -> Option<ScanIo> {
-    // SAFETY: the plan state is live by the caller's promise, and begins with that of any scan. Its scan is null or live.
+    // SAFETY: the plan state is live by the caller's promise, and begins with that of any scan. Its scan is
+    // null or live.
     unsafe {
         let scan = (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.as_ref()?;
         scan.rs_instrument.as_ref().map(|counted| io(&counted.io))
@@ -301,8 +308,8 @@ pub unsafe fn scan_io(_ps: *mut PlanState) -> Option<ScanIo> {
 #[cfg(pg_ge_19)]
 pub unsafe fn worker_scan_io(ps: *mut PlanState, worker: usize) -> Option<ScanIo> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The workers' part is null or has
-    // num_workers entries.
+    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The workers'
+    // part is null or has num_workers entries.
     unsafe {
         let counted = match (*ps).type_ {
             NodeTag::T_SeqScanState => {

@@ -1,9 +1,9 @@
-//! Whether the plan cache made a plan, and whether for all parameters or for those of one execution. From 19 on, PostgreSQL
-//! notes that in the plan.
+//! Whether the plan cache made a plan, and whether for all parameters or for those of one execution. From 19
+//! on, PostgreSQL notes that in the plan.
 //!
-//! Before, a plan of the plan cache lies in a memory context of its own. A plan that was made for certain parameters gets an
-//! entry at the end of the list of objects that invalidate it, for a cache that does not exist: PostgreSQL copies plans, and
-//! the list with them.
+//! Before, a plan of the plan cache lies in a memory context of its own. A plan that was made for certain
+//! parameters gets an entry at the end of the list of objects that invalidate it, for a cache that does not
+//! exist: PostgreSQL copies plans, and the list with them.
 
 use pgrx::pg_sys::{ParamListInfo, PlannedStmt};
 use rowsource_core::model::PlanOrigin;
@@ -68,7 +68,8 @@ mod before_19 {
         unsafe { memory.cast::<pg_sys::MemoryContext>().sub(1).read() }
     }
 
-    /// The number of a cache that does not exist, in the entry of a plan that was made for certain parameters.
+    /// The number of a cache that does not exist, in the entry of a plan that was made for certain
+    /// parameters.
     const FOR_PARAMETERS: i32 = i32::MIN + 0x5255;
 
     /// The name of the memory contexts of the plan cache, as an address: names are constants of PostgreSQL's.
@@ -84,7 +85,8 @@ mod before_19 {
     /// `plan` must be a live node, allocated by PostgreSQL as all nodes are.
     #[inline(always)]
     pub unsafe fn plan_origin(plan: &PlannedStmt) -> PlanOrigin {
-        // SAFETY: the plan is live, and allocated by itself, by the caller's promise. A live context has a name.
+        // SAFETY: the plan is live, and allocated by itself, by the caller's promise. A live context has a
+        // name.
         unsafe {
             if !plan.invalItems.is_null() && is_for_parameters(plan) {
                 return PlanOrigin::Custom;
@@ -146,7 +148,8 @@ mod before_19 {
     #[inline(never)]
     #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     unsafe fn mark(plan: *mut PlannedStmt) {
-        // SAFETY: the plan is live, and nobody else uses it. The entry is allocated where the planner allocated the plan.
+        // SAFETY: the plan is live, and nobody else uses it. The entry is allocated where the planner
+        // allocated the plan.
         unsafe {
             let item = palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
             (*item).type_ = NodeTag::T_PlanInvalItem;

@@ -15,8 +15,8 @@ unguarded::declare! { "C-unwind":
     ) -> *mut pg_sys::PlannedStmt;
 }
 
-/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query, its text, and a function that
-/// plans it as the hook in `$previous` or PostgreSQL itself does.
+/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query, its
+/// text, and a function that plans it as the hook in `$previous` or PostgreSQL itself does.
 macro_rules! planner_hook {
     ($hook:ident, $plan:path, $previous:path) => {
         /// Plans a query.

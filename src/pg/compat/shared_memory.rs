@@ -35,10 +35,11 @@ pub fn register_tranche(tranche: i32, name: &'static CStr) {
     }
 }
 
-/// Creates an area of shared memory. From 17 on, the segments' sizes are arguments; these are PostgreSQL's own defaults.
+/// Creates an area of shared memory. From 17 on, the segments' sizes are arguments; these are PostgreSQL's
+/// own defaults.
 pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
-    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. After an error, nothing remains
-    // allocated.
+    // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. After an error, nothing
+    // remains allocated.
     #[cfg(pg_ge_17)]
     unsafe {
         const INITIAL: usize = 1 << 20;
@@ -58,15 +59,15 @@ pub const HAS_REGISTRY: bool = cfg!(pg_ge_17);
 /// The type of a function that initialises a new block.
 type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// Returns a block of shared memory by its name. The first process that calls this creates it and initialises it with
-/// `begin`. Returns null if the server has no registry of blocks.
+/// Returns a block of shared memory by its name. The first process that calls this creates it and initialises
+/// it with `begin`. Returns null if the server has no registry of blocks.
 ///
 /// # Safety
 /// * This process must be a backend, and must not be inside an FFI boundary. May raise.
 /// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
 pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
-    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated, and both variables
-    // outlive the call.
+    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated, and both
+    // variables outlive the call.
     #[cfg(pg_ge_19)]
     unsafe {
         let (mut found, mut begin) = (false, begin);
@@ -121,12 +122,14 @@ pub unsafe fn dshash_find_or_insert(
     key: *const c_void,
     found: &mut bool,
 ) -> *mut c_void {
-    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is held.
+    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is
+    // held.
     #[cfg(pg_ge_19)]
     unsafe {
         pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
     }
-    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is held.
+    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is
+    // held.
     #[cfg(not(pg_ge_19))]
     unsafe {
         pg_sys::dshash_find_or_insert(table, key, found)

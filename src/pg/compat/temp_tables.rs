@@ -2,7 +2,8 @@
 
 use pgrx::pg_sys;
 
-/// Returns whether temporary tables are read without system calls of the backend. From 18 on, io_uring does that.
+/// Returns whether temporary tables are read without system calls of the backend. From 18 on, io_uring does
+/// that.
 #[cfg(pg_ge_18)]
 #[inline(always)]
 pub fn temp_tables_bypass_syscalls() -> bool {
@@ -17,8 +18,8 @@ pub fn temp_tables_bypass_syscalls() -> bool {
     false
 }
 
-/// Returns the process that owns the temporary tables whose files have this number, in a database. Returns `None` if it has
-/// ended.
+/// Returns the process that owns the temporary tables whose files have this number, in a database. Returns
+/// `None` if it has ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
     // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
     let process = unsafe { process_of_temp_tables(number).as_ref() }?;

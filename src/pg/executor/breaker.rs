@@ -1,5 +1,6 @@
-//! The breaker of this session ([`rowsource_core::breaker`]): ends measuring if it costs too much, or if the library fails. From then
-//! on, the session measures as with `statistics_level` basic, until `max_overhead` gets another value.
+//! The breaker of this session ([`rowsource_core::breaker`]): ends measuring if it costs too much, or if the
+//! library fails. From then on, the session measures as with `statistics_level` basic, until `max_overhead`
+//! gets another value.
 //!
 //! It sees the executions when they pass to the store, about once a second, so statements pay nothing for it.
 
@@ -161,8 +162,8 @@ unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
     }
 }
 
-/// Returns why a statement was not measured whose message began at this time, as the end of a sentence. `None` if the session had not
-/// stopped then.
+/// Returns why a statement was not measured whose message began at this time, as the end of a sentence.
+/// `None` if the session had not stopped then.
 pub fn reason_at(message: i64) -> Option<String> {
     let last = LAST.get()?;
     // The message in which it stopped began before.
@@ -188,7 +189,8 @@ impl SharedStops {
         self.sessions.fetch_add(1, Relaxed);
     }
 
-    /// Returns how many sessions measure no more, and which was the last one since the server started, with its reason.
+    /// Returns how many sessions measure no more, and which was the last one since the server started, with
+    /// its reason.
     pub fn shown(&self) -> (u32, Option<String>) {
         let at = self.last_at.load(Relaxed);
         let why = || match self.last_cost.load(Relaxed) {

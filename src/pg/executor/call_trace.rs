@@ -1,8 +1,9 @@
 //! Runs a statement once, and lists the calls of its nodes: `rowsource_call_trace()`.
 //!
-//! The statement runs through SPI, with the rights of the caller. Its rows are thrown away. The nodes get another method when
-//! the executor begins to run them (`pg::hot::trace`). Statements that functions run inside it are not listed, but what they wait
-//! for is. The statement itself is not measured, because the listing makes it slower.
+//! The statement runs through SPI, with the rights of the caller. Its rows are thrown away. The nodes get
+//! another method when the executor begins to run them (`pg::hot::trace`). Statements that functions run
+//! inside it are not listed, but what they wait for is. The statement itself is not measured, because the
+//! listing makes it slower.
 
 use super::hooks;
 use crate::pg::compat;
@@ -100,8 +101,8 @@ pub fn run(text: &CStr, max_calls: usize, read: fn() -> u64) -> Listing {
 
 /// Runs the statement.
 fn execute(text: &CStr) {
-    // SAFETY: the function that calls this runs in a transaction. SPI copies nothing of the text, which stays live. On an error,
-    // the transaction's end closes the connection.
+    // SAFETY: the function that calls this runs in a transaction. SPI copies nothing of the text, which stays
+    // live. On an error, the transaction's end closes the connection.
     let result = unsafe {
         pg_sys::SPI_connect();
         let options = pg_sys::SPIExecuteOptions {
@@ -119,7 +120,8 @@ fn execute(text: &CStr) {
 
 /// Raises an error unless the text is one statement that has a plan.
 fn check(text: &CStr) {
-    // SAFETY: the text is in the database's encoding. The parser returns a list of its statements, each with its tree.
+    // SAFETY: the text is in the database's encoding. The parser returns a list of its statements, each with
+    // its tree.
     let problem = unsafe {
         let statements: Vec<*mut pg_sys::RawStmt> = tree::list(parse(text)).collect();
         match statements[..] {
@@ -140,7 +142,8 @@ fn check(text: &CStr) {
 
 /// Parses a text. A syntax error names its place in this text.
 fn parse(text: &CStr) -> *mut pg_sys::List {
-    // SAFETY: the callback and the text are live until the parser returns. If it fails, PostgreSQL resets the stack of callbacks.
+    // SAFETY: the callback and the text are live until the parser returns. If it fails, PostgreSQL resets the
+    // stack of callbacks.
     unsafe {
         let mut callback = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -176,8 +179,8 @@ unsafe extern "C-unwind" fn name_place(text: *mut c_void) {
 /// # Safety
 /// `statement` must be a live tree of the parser.
 unsafe fn has_plan(statement: *mut pg_sys::Node) -> bool {
-    // SAFETY: the tree is live by the caller's promise, and each cast follows its tag. The leftmost part of a set operation has the
-    // INTO of all of it.
+    // SAFETY: the tree is live by the caller's promise, and each cast follows its tag. The leftmost part of a
+    // set operation has the INTO of all of it.
     unsafe {
         match tree::tag(statement) {
             NodeTag::T_InsertStmt | NodeTag::T_UpdateStmt | NodeTag::T_DeleteStmt | NodeTag::T_MergeStmt => {
@@ -223,8 +226,8 @@ unsafe fn executor_run(
 /// # Safety
 /// `query` must be started, and the trace in progress must be of it.
 unsafe fn install(query: *mut QueryDesc) {
-    // SAFETY: the query is started and a trace is in progress, by the caller's promise. No node runs, so no reference to the
-    // trace's nodes is in use.
+    // SAFETY: the query is started and a trace is in progress, by the caller's promise. No node runs, so no
+    // reference to the trace's nodes is in use.
     unsafe {
         let trace = &*trace::running();
         let mut found = tree::Nodes::new();

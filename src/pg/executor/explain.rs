@@ -1,7 +1,8 @@
-//! The option SAMPFREQ of EXPLAIN, from PostgreSQL 18 on, and from 19 on of auto_explain.log_extension_options.
+//! The option SAMPFREQ of EXPLAIN, from PostgreSQL 18 on, and from 19 on of
+//! auto_explain.log_extension_options.
 //!
-//! EXPLAIN (ANALYZE, SAMPFREQ n) changes settings for this EXPLAIN only. They are changed on a GUC nest level, which ends
-//! with the EXPLAIN. So its parallel workers get them too.
+//! EXPLAIN (ANALYZE, SAMPFREQ n) changes settings for this EXPLAIN only. They are changed on a GUC nest
+//! level, which ends with the EXPLAIN. So its parallel workers get them too.
 
 use super::listener::{Listen, Utility};
 use super::nesting;
@@ -46,7 +47,8 @@ struct Explaining {
     length: c_int,
 }
 
-/// Returns whether the statement that is starting or ending now is run by an EXPLAIN, not by a function that it calls.
+/// Returns whether the statement that is starting or ending now is run by an EXPLAIN, not by a function that
+/// it calls.
 pub fn is_running() -> bool {
     running().is_some()
 }
@@ -57,8 +59,9 @@ fn running() -> Option<Explaining> {
         .filter(|explaining| explaining.depth == nesting::depth())
 }
 
-/// Returns the text of the statement inside the EXPLAIN that is running, and where it begins. Returns `None` if none is running,
-/// or if its statement is not part of its own text: that of a prepared statement is elsewhere.
+/// Returns the text of the statement inside the EXPLAIN that is running, and where it begins. Returns `None`
+/// if none is running, or if its statement is not part of its own text: that of a prepared statement is
+/// elsewhere.
 ///
 /// # Safety
 /// `source` must be null, or the valid text of the statement that is analysed or started now.
@@ -76,8 +79,8 @@ pub unsafe fn text_inside<'a>(source: *const c_char) -> Option<(&'a [u8], usize)
 /// * `statement` must be the live EXPLAIN, and `source` its text.
 /// * The caller's frame and those of `body` must be plain: an error crosses them.
 unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_char, body: impl FnOnce()) {
-    // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction after an
-    // error.
+    // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction
+    // after an error.
     unsafe {
         let outer = EXPLAINING.get();
         let level = unguarded::NewGUCNestLevel();
@@ -164,7 +167,8 @@ unsafe fn validate(state: *mut ExplainState) {
 /// Changes a setting on the current nest level.
 fn set(name: &CStr, value: &str) {
     let value = std::ffi::CString::new(value).unwrap_or_default();
-    // SAFETY: both strings are terminated. The setting is pg_rowsource's, any user may set it, and the value is valid.
+    // SAFETY: both strings are terminated. The setting is pg_rowsource's, any user may set it, and the value
+    // is valid.
     unsafe {
         pg_sys::set_config_option(
             name.as_ptr(),
@@ -206,7 +210,8 @@ fn parse_sampfreq(value: &str) -> Option<c_int> {
     value.parse().ok().filter(|sampfreq| SAMPFREQS.contains(sampfreq))
 }
 
-/// Returns how to measure a statement that core times for auto_explain. A frequency in auto_explain's setting has priority.
+/// Returns how to measure a statement that core times for auto_explain. A frequency in auto_explain's setting
+/// has priority.
 #[inline(never)]
 pub fn with_auto_explain(setting: &InstrumentationPlan) -> InstrumentationPlan {
     if is_running() || server::is_parallel_worker() {

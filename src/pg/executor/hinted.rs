@@ -1,5 +1,5 @@
-//! Remembers which statements have the hint `gather_plan_statistics`, so that their texts are searched once. At level basic this
-//! is most of what a prepared statement would cost.
+//! Remembers which statements have the hint `gather_plan_statistics`, so that their texts are searched once.
+//! At level basic this is most of what a prepared statement would cost.
 
 use super::parsed;
 use crate::pg::server;
@@ -9,7 +9,8 @@ use pgrx::pg_sys::QueryDesc;
 use rowsource_core::hint;
 use std::cell::Cell;
 
-/// How many statements are remembered. One takes the place of another if their plans lie at addresses with the same bits.
+/// How many statements are remembered. One takes the place of another if their plans lie at addresses with
+/// the same bits.
 const PLACES: usize = 16;
 /// PostgreSQL's plans of two statements are at least this many bytes apart, as a power of two.
 const APART: u32 = 7;

@@ -1,18 +1,18 @@
-//! The hooks of the executor and of utility statements: nesting, the order of calls, and every way a run can end. What features do at a
-//! hook is in their listeners ([`Listeners`]).
+//! The hooks of the executor and of utility statements: nesting, the order of calls, and every way a run can
+//! end. What features do at a hook is in their listeners ([`Listeners`]).
 //!
 //! Invariants:
 //! * Each hook calls the previous hook or the standard function exactly once.
 //! * Whatever a run replaces (nesting, running account, clock) is restored when it ends, also after an error.
 //! * A failure of the extension never becomes the statement's failure.
-//! * No locks are taken, except when the targets of the trace are compared with the session again, and when a plan that is new in
-//!   the session is looked up in the store.
+//! * No locks are taken, except when the targets of the trace are compared with the session again, and when a
+//!   plan that is new in the session is looked up in the store.
 //!
-//! Closures take what they need by value: what one refers to would be written to memory for each statement, because a path that is rarely
-//! taken passes the closure on.
+//! Closures take what they need by value: what one refers to would be written to memory for each statement,
+//! because a path that is rarely taken passes the closure on.
 //!
-//! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try` surrounds the
-//! call. Each caller of the extension's own code catches its panics.
+//! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try`
+//! surrounds the call. Each caller of the extension's own code catches its panics.
 #![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
@@ -54,7 +54,8 @@ macro_rules! hooks {
         $(#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
         static $previous: BackendLocal<Cell<pg_sys::$type>> = BackendLocal::new(Cell::new(None));)*
 
-        /// Sets the hooks. Sets none while pg_upgrade runs the server, because its statements are of no interest.
+        /// Sets the hooks. Sets none while pg_upgrade runs the server, because its statements are of no
+        /// interest.
         pub fn init() {
             if server::is_upgrading() {
                 return;
@@ -77,15 +78,17 @@ hooks! {
     PREV_PROCESS_UTILITY: ProcessUtility_hook_type = ProcessUtility_hook, process_utility;
 }
 
-/// Runs `body` one nesting level deeper, with the statement's accounts active, and then `after` with the statement, if it is
-/// measured. If `body` fails, the statistics so far are recorded before the error is raised again.
+/// Runs `body` one nesting level deeper, with the statement's accounts active, and then `after` with the
+/// statement, if it is measured. If `body` fails, the statistics so far are recorded before the error is
+/// raised again.
 fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&Statement)) {
-    // SAFETY: the frames are plain and the query is started, as `Call` promises. Each successful `enter` is followed by
-    // exactly one `leave`.
+    // SAFETY: the frames are plain and the query is started, as `Call` promises. Each successful `enter` is
+    // followed by exactly one `leave`.
     unsafe {
         let query = call().query;
         nesting::enter();
-        // The statement does not move while its query's memory is live, and no run lives longer than that memory.
+        // The statement does not move while its query's memory is live, and no run lives longer than that
+        // memory.
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
             move || Listeners::run(&call(), body),
@@ -170,8 +173,8 @@ unsafe fn executor_run(
     count: u64,
     execute_once: bool,
 ) {
-    // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only calls functions
-    // of PostgreSQL and the previous hook.
+    // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only
+    // calls functions of PostgreSQL and the previous hook.
     unsafe {
         let next = move || {
             compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
@@ -243,8 +246,8 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     }
 }
 
-/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's checks) count as
-/// nested, although no executor run surrounds them.
+/// Runs a utility statement. Statements inside utilities (CALL, DO, a COPY's triggers, an ALTER TABLE's
+/// checks) count as nested, although no executor run surrounds them.
 ///
 /// # Safety
 /// Only PostgreSQL may call this, as its hook of this name.

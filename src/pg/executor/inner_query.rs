@@ -1,8 +1,9 @@
 //! Tells the query of a utility statement from the statements that run beside it.
 //!
-//! The query of a CREATE TABLE AS, a REFRESH MATERIALIZED VIEW or an EXECUTE is what the client sent. It has the nesting level of its
-//! statement. All else that starts meanwhile is nested in the statement: event triggers, what a REFRESH CONCURRENTLY compares the
-//! new rows with, the functions of an index that is built, and those in the arguments of an EXECUTE.
+//! The query of a CREATE TABLE AS, a REFRESH MATERIALIZED VIEW or an EXECUTE is what the client sent. It has
+//! the nesting level of its statement. All else that starts meanwhile is nested in the statement: event
+//! triggers, what a REFRESH CONCURRENTLY compares the new rows with, the functions of an index that is built,
+//! and those in the arguments of an EXECUTE.
 
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, statement, unnamed};
@@ -120,8 +121,8 @@ unsafe fn nest(utility: Utility, execute: *const ExecuteStmt, body: impl FnOnce(
 /// # Safety
 /// `utility` must be a live utility statement.
 unsafe fn execute_in(mut utility: *const Node) -> *const ExecuteStmt {
-    // SAFETY: the statement is live by the caller's promise, and each cast follows its tag. What an EXPLAIN and a CREATE TABLE AS run
-    // has been analysed.
+    // SAFETY: the statement is live by the caller's promise, and each cast follows its tag. What an EXPLAIN
+    // and a CREATE TABLE AS run has been analysed.
     unsafe {
         loop {
             let query = match tag(utility) {
@@ -175,7 +176,8 @@ unsafe fn queryid(utility: *const Node, execute: *const ExecuteStmt) -> i64 {
     }
 }
 
-/// Returns whether a text is that of the query which the innermost utility statement is about to plan or to start.
+/// Returns whether a text is that of the query which the innermost utility statement is about to plan or to
+/// start.
 ///
 /// # Safety
 /// `text` must be null or a C string.
@@ -199,8 +201,8 @@ unsafe fn is_awaited(text: *const c_char) -> bool {
     }
 }
 
-/// Plans a query with `planner`: that of the innermost utility statement at the level of the statement. If it has a `queryid`, that is the
-/// caller of what the statement starts from then on.
+/// Plans a query with `planner`: that of the innermost utility statement at the level of the statement. If it
+/// has a `queryid`, that is the caller of what the statement starts from then on.
 ///
 /// # Safety
 /// * `text` must be null or the query's text.

@@ -1,8 +1,8 @@
-//! What a feature sees of the life of a statement. A feature that watches statements is one file, with a [`Listen`]er in it, and one line
-//! in the list in `hooks.rs`.
+//! What a feature sees of the life of a statement. A feature that watches statements is one file, with a
+//! [`Listen`]er in it, and one line in the list in `hooks.rs`.
 //!
-//! PostgreSQL calls its hooks in this order. Those of the executor and of utility statements are in `hooks.rs`, which calls the
-//! listeners; the others stand beside the code that needs them.
+//! PostgreSQL calls its hooks in this order. Those of the executor and of utility statements are in
+//! `hooks.rs`, which calls the listeners; the others stand beside the code that needs them.
 //!
 //! | hook of PostgreSQL | where | calls |
 //! |---|---|---|
@@ -23,8 +23,9 @@ use pgrx::pg_sys::{self, NodeTag, PlannedStmt, QueryCompletion, QueryDesc};
 use rowsource_core::sql_trace::event::Phase;
 use std::ffi::c_char;
 
-/// A query in a hook of the executor. Who makes one promises that it is valid, that it is started but before [`Listen::run`] of
-/// `Phase::Exec`, and that the frames of the hook and of all bodies are plain, because an error crosses them.
+/// A query in a hook of the executor. Who makes one promises that it is valid, that it is started but before
+/// [`Listen::run`] of `Phase::Exec`, and that the frames of the hook and of all bodies are plain, because an
+/// error crosses them.
 #[derive(Clone, Copy)]
 pub struct Call {
     pub query: *mut QueryDesc,
@@ -73,8 +74,8 @@ impl Call {
         nesting::depth() == 0
     }
 
-    /// Returns whether ExecutorFinish may run something: triggers, if there may be any, or the rest of data-modifying CTEs. A trace shows
-    /// it.
+    /// Returns whether ExecutorFinish may run something: triggers, if there may be any, or the rest of
+    /// data-modifying CTEs. A trace shows it.
     #[inline(always)]
     pub fn runs_at_finish(&self, may_fire_triggers: impl FnOnce() -> bool) -> bool {
         // SAFETY: the query is started, so it has an executor state.
@@ -101,8 +102,8 @@ pub enum Started {
     NotAttached,
 }
 
-/// A utility statement that runs now. Who makes one promises that all of it is live, and that the frames of the hook and of all bodies are
-/// plain, because an error crosses them.
+/// A utility statement that runs now. Who makes one promises that all of it is live, and that the frames of
+/// the hook and of all bodies are plain, because an error crosses them.
 #[derive(Clone, Copy)]
 pub struct Utility {
     pub statement: *mut PlannedStmt,
@@ -163,7 +164,8 @@ pub trait Listen {
         body();
     }
 
-    /// Sees a query that has run to its end, or that an error ends. If it is measured, it is recorded already.
+    /// Sees a query that has run to its end, or that an error ends. If it is measured, it is recorded
+    /// already.
     #[inline(always)]
     fn has_run(_call: &Call, _is_measured: bool, _has_failed: bool) {}
 
@@ -171,7 +173,8 @@ pub trait Listen {
     #[inline(always)]
     fn end(_query: *const QueryDesc) {}
 
-    /// Runs `body`, a utility statement other than EXECUTE. May pass another one on to those inside of itself.
+    /// Runs `body`, a utility statement other than EXECUTE. May pass another one on to those inside of
+    /// itself.
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
         body(utility);

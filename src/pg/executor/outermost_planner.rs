@@ -1,5 +1,6 @@
-//! The planner that runs outside of all statements. To catch an error in it would cost each statement 140 instructions. Instead, its end is
-//! noted by what follows an error that leaves it: the message to the log, or the end of its transaction or subtransaction.
+//! The planner that runs outside of all statements. To catch an error in it would cost each statement 140
+//! instructions. Instead, its end is noted by what follows an error that leaves it: the message to the log,
+//! or the end of its transaction or subtransaction.
 
 use super::nesting;
 use crate::pg::hot::beats;
@@ -21,7 +22,8 @@ static PLANNER: BackendLocal<OutermostPlanner> = BackendLocal::new(OutermostPlan
     subtransactions: Cell::new(0),
 });
 
-/// Notes that the planner begins, at nesting level 0. What it starts is one level deeper. `queryid` is that of its query; 0 if it has none.
+/// Notes that the planner begins, at nesting level 0. What it starts is one level deeper. `queryid` is that
+/// of its query; 0 if it has none.
 #[inline(always)]
 pub fn enter(queryid: i64) {
     nesting::set(1);
@@ -38,7 +40,8 @@ pub fn leave() {
     beats::end();
 }
 
-/// Notes that all that the client's statement started has ended. If the planner is still noted as running, an error has left it.
+/// Notes that all that the client's statement started has ended. If the planner is still noted as running, an
+/// error has left it.
 #[inline(always)]
 pub fn all_ended() {
     if PLANNER.is_running.get() {
@@ -66,7 +69,8 @@ pub fn subtransaction_begins() {
     begun.set(begun.get().saturating_add(1));
 }
 
-/// Notes that a subtransaction has ended. If an error has ended one that began before the planner, it has left the planner.
+/// Notes that a subtransaction has ended. If an error has ended one that began before the planner, it has
+/// left the planner.
 pub fn subtransaction_ends(by_error: bool) {
     let begun = PLANNER.subtransactions.get();
     if by_error && begun == 0 {

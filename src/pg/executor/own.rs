@@ -1,11 +1,13 @@
-//! Finds the statements that use this extension: its functions, its views or its tables, and those of its script. They are not
-//! measured, because they say nothing of the database's load, and would change what they show. `rowsource_logical_io()` is
-//! measured: it gets blocks as a query does, and pg_stat_rowsource_live shows how many so far.
+//! Finds the statements that use this extension: its functions, its views or its tables, and those of its
+//! script. They are not measured, because they say nothing of the database's load, and would change what they
+//! show. `rowsource_logical_io()` is measured: it gets blocks as a query does, and pg_stat_rowsource_live
+//! shows how many so far.
 //!
-//! A plan lists the relations that it reads and the functions that it depends on, also views and those in views. These lists are
-//! compared with the extension's objects, only when the session sets up a plan for the first time. The extension's objects are read
-//! again if a function was created or dropped. (The plan's list of relations that it depends on is not used. It also has
-//! constants of the types oid and regclass, which a statement that reads a catalog may take from anywhere.)
+//! A plan lists the relations that it reads and the functions that it depends on, also views and those in
+//! views. These lists are compared with the extension's objects, only when the session sets up a plan for the
+//! first time. The extension's objects are read again if a function was created or dropped. (The plan's list
+//! of relations that it depends on is not used. It also has constants of the types oid and regclass, which a
+//! statement that reads a catalog may take from anywhere.)
 
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::plan::tree::list;
@@ -46,7 +48,8 @@ const MAX_PLANS: usize = 500;
 /// The extension whose script ran last, and whether it was this one.
 static SCRIPT: BackendLocal<Cell<(Oid, bool)>> = BackendLocal::new(Cell::new((pg_sys::InvalidOid, false)));
 
-/// Returns whether the script of CREATE EXTENSION or ALTER EXTENSION UPDATE runs, and is that of this extension.
+/// Returns whether the script of CREATE EXTENSION or ALTER EXTENSION UPDATE runs, and is that of this
+/// extension.
 #[inline(always)]
 pub fn script_runs() -> bool {
     // SAFETY: these are globals of plain types.
@@ -131,8 +134,8 @@ fn depends(plan: &PlannedStmt) -> bool {
 /// # Safety
 /// The caller must be in a transaction. May raise.
 unsafe fn read() {
-    // SAFETY: the session is in a transaction by the caller's promise. The scan is ended before the table is closed, and its
-    // tuples are not used after the next one is fetched.
+    // SAFETY: the session is in a transaction by the caller's promise. The scan is ended before the table is
+    // closed, and its tuples are not used after the next one is fetched.
     unsafe {
         if !HAS_CALLBACK.replace(true) {
             pg_sys::CacheRegisterSyscacheCallback(FUNCTION_CACHE, Some(forget), Datum::null());
@@ -181,7 +184,8 @@ unsafe fn each_member(extension: Oid, mut visit: impl FnMut(Oid, Oid)) {
         (pg_sys::Anum_pg_depend_refclassid, pg_sys::ExtensionRelationId),
         (pg_sys::Anum_pg_depend_refobjid, extension),
     ];
-    // SAFETY: the columns have the type OID. The tuples are of pg_depend, whose columns are fixed and not null.
+    // SAFETY: the columns have the type OID. The tuples are of pg_depend, whose columns are fixed and not
+    // null.
     unsafe {
         let mut scan_keys = [pg_sys::ScanKeyData::default(); 2];
         for (key, (column, value)) in scan_keys.iter_mut().zip(keys) {

@@ -1,5 +1,5 @@
-//! What a utility statement of the client waited itself: all waits that no query in it has taken. They are no part of the next
-//! statement, so they are taken when it ends.
+//! What a utility statement of the client waited itself: all waits that no query in it has taken. They are no
+//! part of the next statement, so they are taken when it ends.
 
 use super::listener::{Listen, Utility};
 use super::nesting;

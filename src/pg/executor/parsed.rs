@@ -1,8 +1,9 @@
 //! Remembers where the constants are in the statements that this session has parsed.
 //!
-//! Only the parser knows that. Its hook gets the places for each statement, but only the first statement of a queryid is
-//! looked at: other texts of the queryid have their constants at the same tokens. The memory has a limit. If a statement's
-//! constants were forgotten, or the library was loaded after it was parsed, all its literals count as constants.
+//! Only the parser knows that. Its hook gets the places for each statement, but only the first statement of a
+//! queryid is looked at: other texts of the queryid have their constants at the same tokens. The memory has a
+//! limit. If a statement's constants were forgotten, or the library was loaded after it was parsed, all its
+//! literals count as constants.
 
 use super::listener::Listen;
 use super::{explain, response};
@@ -44,8 +45,8 @@ static QUERYIDS: BackendLocal<[Cell<i64>; PLACES]> = BackendLocal::new([const { 
 static CONSTANTS: BackendLocal<RefCell<Vec<Known>>> = BackendLocal::new(RefCell::new(Vec::new()));
 /// The bytes of all constants' places.
 static BYTES: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
-/// The number of statements that were parsed, without EXECUTE, of utility statements that run a query, and of times that another text
-/// was planned than the last time. It may wrap around.
+/// The number of statements that were parsed, without EXECUTE, of utility statements that run a query, and of
+/// times that another text was planned than the last time. It may wrap around.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static COUNT: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
@@ -80,8 +81,9 @@ pub fn begins_text() {
     COUNT.set(COUNT.get().wrapping_add(1));
 }
 
-/// Notes that a text is planned. A plan that is made for each execution may lie where that of another prepared statement was, and
-/// PostgreSQL copies the texts of prepared statements and cursors, often to where another one was.
+/// Notes that a text is planned. A plan that is made for each execution may lie where that of another
+/// prepared statement was, and PostgreSQL copies the texts of prepared statements and cursors, often to where
+/// another one was.
 #[inline(always)]
 pub fn plans(text: *const c_char) {
     if PLANNED.replace(text) != text {

@@ -1,5 +1,5 @@
-//! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned for it since the
-//! last one, and records it with its plan. What is planned and never executed is dropped.
+//! Times the planner, and counts the blocks that it uses. A statement's next execution takes what was planned
+//! for it since the last one, and records it with its plan. What is planned and never executed is dropped.
 
 use super::listener::Listen;
 use super::{inner_query, nesting, outermost_planner, parsed, response, statement, traced, unnamed};
@@ -144,7 +144,8 @@ unsafe fn plan_timed(
     text: *const c_char,
     planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
 ) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier is read before.
+    // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier
+    // is read before.
     let queryid = compat::parsed_query_id(unsafe { &*query });
     if !is_timed() {
         // With these settings, nothing is measured that is nested in something else.
@@ -175,8 +176,8 @@ unsafe fn plan_timed(
     planned
 }
 
-/// Runs the planner one nesting level deeper, because it may run functions: what these start is nested in the query that is
-/// planned. `queryid` is that of the query; 0 if it has none.
+/// Runs the planner one nesting level deeper, because it may run functions: what these start is nested in the
+/// query that is planned. `queryid` is that of the query; 0 if it has none.
 ///
 /// # Safety
 /// The frames of the caller and of `planner` must be plain, because an error crosses them.

@@ -1,11 +1,14 @@
-//! How long the client waits for a statement beside the executor: before it runs, and until its transaction has ended.
+//! How long the client waits for a statement beside the executor: before it runs, and until its transaction
+//! has ended.
 //!
-//! A statement begins when the server reads its message, or when the statement before it in the same message ends. With the extended
-//! protocol that is the message Bind, and what the message Parse took is added. PostgreSQL has these times.
+//! A statement begins when the server reads its message, or when the statement before it in the same message
+//! ends. With the extended protocol that is the message Bind, and what the message Parse took is added.
+//! PostgreSQL has these times.
 //!
-//! The commit of an implicit transaction belongs to the last statement in it, and that of a transaction block to COMMIT. An error in the
-//! callback of a commit would be a PANIC, so it only stores how long the commit took. The session's next statement records that when it
-//! starts, or when it ends if it is of the same plan, or the end of the session does.
+//! The commit of an implicit transaction belongs to the last statement in it, and that of a transaction block
+//! to COMMIT. An error in the callback of a commit would be a PANIC, so it only stores how long the commit
+//! took. The session's next statement records that when it starts, or when it ends if it is of the same plan,
+//! or the end of the session does.
 
 use super::listener::{Call, Listen, Started, Utility};
 use super::nesting;
@@ -60,7 +63,8 @@ struct Response {
     late: Cell<(i64, Committed)>,
     /// The clock, and the nanoseconds of its tick.
     clock: Cell<Option<(Source, f64)>>,
-    /// Queryids of statements that were parsed before they are executed, and how long that took. Most are executed at once.
+    /// Queryids of statements that were parsed before they are executed, and how long that took. Most are
+    /// executed at once.
     parsed: [Cell<(i64, i64)>; 8],
 }
 
@@ -108,7 +112,8 @@ impl Begun {
         self.0 != 0
     }
 
-    /// Returns the milliseconds before the executor, in which an execution of this queryid ran so long that ended at this time.
+    /// Returns the milliseconds before the executor, in which an execution of this queryid ran so long that
+    /// ended at this time.
     #[inline(always)]
     pub fn before_ms(self, queryid: i64, at: i64, elapsed_ms: f64) -> f64 {
         let before_ms = match self.0 {
@@ -126,7 +131,8 @@ impl Begun {
     }
 }
 
-/// Returns how long it is since a statement began, without the wait for a message after the first one, which began at this time.
+/// Returns how long it is since a statement began, without the wait for a message after the first one, which
+/// began at this time.
 #[cold]
 #[inline(never)]
 fn took(begun: i64, message: i64) -> Begun {
@@ -135,8 +141,8 @@ fn took(begun: i64, message: i64) -> Begun {
     Begun(!(now() - begun - waited_us).max(0))
 }
 
-/// Notes that a statement of the client ended at this time, and what the commit belongs to if its transaction ends with it. Cursors are
-/// closed after COMMIT.
+/// Notes that a statement of the client ended at this time, and what the commit belongs to if its transaction
+/// ends with it. Cursors are closed after COMMIT.
 #[inline(always)]
 pub fn ended(at: i64, committed: Committed) {
     if RESPONSE.committed.get() != Committed::Utility {
@@ -146,8 +152,8 @@ pub fn ended(at: i64, committed: Committed) {
     }
 }
 
-/// Notes that a utility statement of the client has ended, unless that was noted since it began: then the client's last statement had
-/// ended at `before`.
+/// Notes that a utility statement of the client has ended, unless that was noted since it began: then the
+/// client's last statement had ended at `before`.
 #[inline(always)]
 fn utility_ended(before: i64) {
     if RESPONSE.end.get() == before {
@@ -155,7 +161,8 @@ fn utility_ended(before: i64) {
     }
 }
 
-/// Notes that a query that is not measured has ended, if a client sent it, and another one may follow, or the commit of one before it.
+/// Notes that a query that is not measured has ended, if a client sent it, and another one may follow, or the
+/// commit of one before it.
 #[inline(always)]
 pub fn other_ended(is_sent: impl FnOnce() -> bool, is_followed: impl FnOnce() -> bool) {
     if (RESPONSE.committed.get() != Committed::Nothing || is_followed()) && is_sent() {
@@ -163,8 +170,8 @@ pub fn other_ended(is_sent: impl FnOnce() -> bool, is_followed: impl FnOnce() ->
     }
 }
 
-/// Notes that a statement was parsed that the client executes later. That began with the message, or with the end of the statement
-/// before.
+/// Notes that a statement was parsed that the client executes later. That began with the message, or with the
+/// end of the statement before.
 #[cold]
 #[inline(never)]
 pub fn parsed(queryid: i64) {
@@ -234,8 +241,8 @@ pub fn record_commit() {
     }
 }
 
-/// Does the same when a statement of this plan starts, unless it is the plan of the last statement: then the commit is recorded together
-/// with its next execution, by [`take_commit`].
+/// Does the same when a statement of this plan starts, unless it is the plan of the last statement: then the
+/// commit is recorded together with its next execution, by [`take_commit`].
 #[inline(always)]
 pub fn record_commit_before(plan: &Rc<KnownPlan>) {
     let (us, committed) = RESPONSE.late.get();

@@ -37,8 +37,8 @@ pub fn decide(call: &Call) -> Decided {
     // SAFETY: the query is valid, as `Call` promises.
     let options = unsafe { &mut (*call.query).instrument_options };
     let requested_by_others = *options & !statement::INSTRUMENT_ROWSOURCE;
-    // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate its
-    // instrumentation, because the extension has its own.
+    // If others have core measure, the extension adds its bits to theirs. Otherwise core need not allocate
+    // its instrumentation, because the extension has its own.
     let added_by_us = match setting {
         Some(_) if requested_by_others != 0 => statement::INSTRUMENT_ROWSOURCE | statement::INSTRUMENT_ROWS,
         _ => 0,
@@ -139,13 +139,14 @@ unsafe fn withdraw_request(estate: *mut pg_sys::EState) {
 ///
 /// # Safety
 /// * `query` must be started.
-/// * The caller's frame must be plain, because an error may cross it. The caller must hold no lightweight lock.
+/// * The caller's frame must be plain, because an error may cross it. The caller must hold no lightweight
+///   lock.
 #[cold]
 unsafe fn not_attached(query: *mut QueryDesc, error: Box<dyn Any + Send>, held: &server::HeldInterrupts) {
     let must_be_raised = error.downcast_ref::<CaughtError>().is_some_and(is_request);
-    // SAFETY: the caller's frame is plain. The panic has a copy of the error. PostgreSQL's own record of it must be removed
-    // unless it is raised again. The caller holds no lightweight lock, so all locks that are still held belong to the
-    // failed set-up.
+    // SAFETY: the caller's frame is plain. The panic has a copy of the error. PostgreSQL's own record of it
+    // must be removed unless it is raised again. The caller holds no lightweight lock, so all locks that are
+    // still held belong to the failed set-up.
     unsafe {
         let error = match Raised::of(error) {
             Ok(raised) => return pgrx_extern_c_guard::<_, ()>(|| raised.raise()),

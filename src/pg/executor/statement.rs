@@ -1,12 +1,13 @@
 //! The state of one measured statement, from ExecutorStart until its statistics are recorded.
 //!
-//! There is one statement per QueryDesc, because cursors overlap, statements nest, and some never reach ExecutorEnd. A
-//! reset callback of the query's memory context always takes the statement back before its plan states are freed. The same
-//! callback is used to find the statement of a query.
+//! There is one statement per QueryDesc, because cursors overlap, statements nest, and some never reach
+//! ExecutorEnd. A reset callback of the query's memory context always takes the statement back before its
+//! plan states are freed. The same callback is used to find the statement of a query.
 //!
-//! A statement is owned by a [`Box`] until it is handed to its query's context, and again after that context is reset. In
-//! between, it can be reached in several ways: from its context, from the list of running statements, and from a run on the
-//! stack. So all of them use shared references only, and fields that change are cells.
+//! A statement is owned by a [`Box`] until it is handed to its query's context, and again after that context
+//! is reset. In between, it can be reached in several ways: from its context, from the list of running
+//! statements, and from a run on the stack. So all of them use shared references only, and fields that change
+//! are cells.
 //!
 //! * `state` holds the state itself;
 //! * `setup` creates a statement, or prepares one from the `pool` for another execution;

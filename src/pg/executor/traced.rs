@@ -1,4 +1,5 @@
-//! Writes the calls of statements into the session's SQL trace. The hooks call this only if the session is traced.
+//! Writes the calls of statements into the session's SQL trace. The hooks call this only if the session is
+//! traced.
 //!
 //! All functions that run a body are plain frames, because an error crosses them.
 
@@ -29,7 +30,8 @@ impl Listen for Listener {
         if !is_written {
             return body();
         }
-        // SAFETY: the query is valid, and after this phase started, and the frames are plain, as `Call` promises.
+        // SAFETY: the query is valid, and after this phase started, and the frames are plain, as `Call`
+        // promises.
         unsafe {
             match call.phase {
                 Phase::Exec => start(call.query, body),
@@ -89,8 +91,8 @@ unsafe fn around(
     ended(rows(), false);
 }
 
-/// Returns whether a query is nested, also if nothing is written of the statement that it is nested in. `is_sent` says that the client has
-/// sent its text.
+/// Returns whether a query is nested, also if nothing is written of the statement that it is nested in.
+/// `is_sent` says that the client has sent its text.
 fn is_nested(is_sent: bool) -> bool {
     nesting::depth() > 0 || !(is_sent || server::portal_or_background())
 }
@@ -138,7 +140,8 @@ pub unsafe fn plan(
     source: *const c_char,
     planner: impl FnOnce() -> *mut PlannedStmt,
 ) -> *mut PlannedStmt {
-    // SAFETY: the query and its text are live by the caller's promise. The planner may free the query, so this is read before.
+    // SAFETY: the query and its text are live by the caller's promise. The planner may free the query, so
+    // this is read before.
     unsafe {
         let (location, length) = ((*query).stmt_location, (*query).stmt_len);
         let queryid = compat::parsed_query_id(&*query);
@@ -263,7 +266,8 @@ unsafe fn utility(utility: Utility, body: impl FnOnce(&Utility)) {
 /// The most parameters whose values are listed.
 const MAX_PARAMETERS: i32 = 1_000;
 
-/// Values of an execution that have more bytes together are not printed. A type's output function prints a value as a whole.
+/// Values of an execution that have more bytes together are not printed. A type's output function prints a
+/// value as a whole.
 const MAX_PRINTED: u64 = 1 << 20;
 
 /// Writes the values of a query's parameters. Runs the output functions of their types, which may raise.
@@ -272,8 +276,8 @@ const MAX_PRINTED: u64 = 1 << 20;
 /// The parameters must be null or live.
 #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
-    // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them, they are an array.
-    // An output function returns a C string in the current memory context.
+    // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them,
+    // they are an array. An output function returns a C string in the current memory context.
     unsafe {
         let Some(list) = parameters.as_ref() else {
             return;
@@ -313,7 +317,8 @@ unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
 /// # Safety
 /// The parameter must be live, and not NULL.
 unsafe fn size(parameter: &ParamExternData) -> u64 {
-    // SAFETY: a value of a type with a variable length is a varlena or a C string, which is live by the caller's promise.
+    // SAFETY: a value of a type with a variable length is a varlena or a C string, which is live by the
+    // caller's promise.
     unsafe {
         match pg_sys::get_typlen(parameter.ptype) {
             -1 => pg_sys::toast_raw_datum_size(parameter.value) as u64,

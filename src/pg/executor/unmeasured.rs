@@ -1,9 +1,11 @@
-//! Remembers the session's last statement if it was not measured, so that `rowsource_display()` does not show an older one
-//! without saying so: a statement without a plan, one that failed before it ran, a cursor that is still open, and others. A
-//! measured statement costs nothing here: each unmeasured one stores when the last measured one ended.
+//! Remembers the session's last statement if it was not measured, so that `rowsource_display()` does not show
+//! an older one without saying so: a statement without a plan, one that failed before it ran, a cursor that
+//! is still open, and others. A measured statement costs nothing here: each unmeasured one stores when the
+//! last measured one ended.
 //!
-//! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the server's log sees
-//! each error that ends a client's message, unless `log_min_messages` keeps errors out of the log.
+//! No hook runs if a text cannot be parsed, analysed or planned. But PostgreSQL's hook for messages in the
+//! server's log sees each error that ends a client's message, unless `log_min_messages` keeps errors out of
+//! the log.
 
 use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
@@ -153,7 +155,8 @@ pub fn displaying() {
     DISPLAYED.set(server::message_time());
 }
 
-/// The last query that uses the extension. The messages that start and end a query have different times in the extended protocol.
+/// The last query that uses the extension. The messages that start and end a query have different times in
+/// the extended protocol.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OWN: BackendLocal<Cell<*const QueryDesc>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The last query that could not be set up for measuring.
@@ -234,8 +237,8 @@ unsafe fn is_sent(query: *mut QueryDesc) -> bool {
     to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone)
 }
 
-/// Returns whether another statement follows in the text of a query: only then may it be one of the same message. PostgreSQL runs
-/// several statements of a message in a transaction block.
+/// Returns whether another statement follows in the text of a query: only then may it be one of the same
+/// message. PostgreSQL runs several statements of a message in a transaction block.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -247,8 +250,8 @@ unsafe fn is_followed(query: *mut QueryDesc) -> bool {
     if !unsafe { unguarded::IsTransactionBlock() } {
         return false;
     }
-    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which has the statement's part. At the
-    // end of the text is a zero byte.
+    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which
+    // has the statement's part. At the end of the text is a zero byte.
     unsafe {
         let (Some(plan), text) = ((*query).plannedstmt.as_ref(), (*query).sourceText) else {
             return false;
@@ -339,8 +342,9 @@ struct UtilityBegun {
     measured_before: Option<i64>,
 }
 
-/// Returns what [`utility_ended`] needs, when a utility statement of the client begins. Returns `None` for one that does not
-/// count: it is nested, a cheap one that only concerns the session, or one that runs a query of its own name.
+/// Returns what [`utility_ended`] needs, when a utility statement of the client begins. Returns `None` for
+/// one that does not count: it is nested, a cheap one that only concerns the session, or one that runs a
+/// query of its own name.
 ///
 /// # Safety
 /// `statement` must be a live utility statement.
@@ -403,8 +407,8 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
     }
 }
 
-/// Notes that an error has ended a client's message, unless an executor ran the statement: then it is known already. Allocates
-/// nothing, because memory may be short.
+/// Notes that an error has ended a client's message, unless an executor ran the statement: then it is known
+/// already. Allocates nothing, because memory may be short.
 ///
 /// # Safety
 /// The error must be live.
@@ -436,8 +440,8 @@ unsafe fn failed(error: &ErrorData) {
     note(what, Some(shown), TextId::default(), text);
 }
 
-/// Notes a statement, and copies its text unless it is that of the statement before. A statement without a `text_id` is not
-/// compared.
+/// Notes a statement, and copies its text unless it is that of the statement before. A statement without a
+/// `text_id` is not compared.
 #[inline(always)]
 fn note(what: What, error: Option<Beginning>, text_id: TextId, text: impl FnOnce() -> Beginning) {
     let message = server::message_time();
@@ -496,8 +500,8 @@ pub struct Reason {
     pub advice: &'static str,
 }
 
-/// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when the last measured
-/// statement ended, if there is one.
+/// Returns why the session's last statement was not measured. Returns `None` if it was. `measured` is when
+/// the last measured statement ended, if there is one.
 pub fn reason(measured: Option<i64>) -> Option<Reason> {
     if let Some(since) = switch::disabled_at() {
         let since = server::shown_time(since);

@@ -1,13 +1,16 @@
 //! Gives queryids to plans that have none from PostgreSQL.
 //!
-//! * Before 18, the query inside a CREATE TABLE AS or DECLARE CURSOR has none, and in no major that of a REFRESH MATERIALIZED
-//!   VIEW. It gets the queryid of the utility statement, and its text. That of a DECLARE CURSOR gets a queryid that is made from
-//!   the query, because clients make a new name for each cursor, which would make a new plan.
-//! * The queries of an SQL function with a BEGIN ATOMIC body are never parsed, so they have neither a queryid nor a text. Both
-//!   are made when such a query is planned. The same holds for all queries if `compute_query_id` is off.
+//! * Before 18, the query inside a CREATE TABLE AS or DECLARE CURSOR has none, and in no major that of a
+//!   REFRESH MATERIALIZED VIEW. It gets the queryid of the utility statement, and its text. That of a DECLARE
+//!   CURSOR gets a queryid that is made from the query, because clients make a new name for each cursor,
+//!   which would make a new plan.
+//! * The queries of an SQL function with a BEGIN ATOMIC body are never parsed, so they have neither a queryid
+//!   nor a text. Both are made when such a query is planned. The same holds for all queries if
+//!   `compute_query_id` is off.
 //!
-//! PostgreSQL copies plans. So a queryid that was made for a plan is kept in the plan itself: as two entries in the list of
-//! objects that invalidate the plan, for caches that do not exist. pg_stat_statements and others do not see it.
+//! PostgreSQL copies plans. So a queryid that was made for a plan is kept in the plan itself: as two entries
+//! in the list of objects that invalidate the plan, for caches that do not exist. pg_stat_statements and
+//! others do not see it.
 
 use super::listener::{self, Listen};
 use super::{nesting, parsed};
@@ -121,8 +124,8 @@ fn hash(text: &[u8]) -> i64 {
 const LOW: i32 = i32::MIN + 0x5253;
 const HIGH: i32 = LOW + 1;
 
-/// Returns the queryid of a plan that has none from PostgreSQL; 0 if it has none. It was made when the query was planned, or is that
-/// of the utility statement that runs the query.
+/// Returns the queryid of a plan that has none from PostgreSQL; 0 if it has none. It was made when the query
+/// was planned, or is that of the utility statement that runs the query.
 #[cold]
 #[inline(never)]
 pub fn queryid(plan: &PlannedStmt) -> i64 {
@@ -147,8 +150,8 @@ fn marked(plan: &PlannedStmt) -> i64 {
     (halves.0 | halves.1 << 32) as i64
 }
 
-/// Returns the utility statement whose query is started or planned now, if the query has its queryid. A function that is run while
-/// the query is planned has another one, and so has a prepared statement.
+/// Returns the utility statement whose query is started or planned now, if the query has its queryid. A
+/// function that is run while the query is planned has another one, and so has a prepared statement.
 pub fn utility_of(queryid: i64) -> Option<Utility> {
     utility().filter(|utility| utility.queryid == queryid)
 }
@@ -165,7 +168,8 @@ pub unsafe fn plan(
     source: *const c_char,
     planner: impl FnOnce(i64) -> *mut PlannedStmt,
 ) -> *mut PlannedStmt {
-    // The planner may run functions, and the utility statement may run a prepared statement. Their queries have texts of their own.
+    // The planner may run functions, and the utility statement may run a prepared statement. Their queries
+    // have texts of their own.
     let outer = utility().filter(|utility| !utility.is_planned && std::ptr::eq(utility.source, source));
     let made = if let Some(utility) = outer {
         let mut queryid = utility.queryid;
@@ -181,8 +185,8 @@ pub unsafe fn plan(
         }));
         Some(queryid)
     } else {
-        // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The guard raises a
-        // cancel request again, which may cross the frames of the caller.
+        // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The
+        // guard raises a cancel request again, which may cross the frames of the caller.
         unsafe {
             guarded(|| {
                 let queryid = contained_or_cancelled(|| Some(make(query, source)));
@@ -195,8 +199,8 @@ pub unsafe fn plan(
     };
     let planned = planner(made.unwrap_or(0));
     if let Some(utility) = outer {
-        // The query runs where the utility statement is not known any more, and that of a cursor ends after it. So the query
-        // itself keeps where its text is.
+        // The query runs where the utility statement is not known any more, and that of a cursor ends after
+        // it. So the query itself keeps where its text is.
         // SAFETY: the planner returns a live plan, which nobody else uses yet.
         unsafe {
             (*planned).stmt_location = utility.location;
@@ -258,7 +262,8 @@ unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
 /// # Safety
 /// `query` must be live. May raise.
 unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
-    // SAFETY: the query is live by the caller's promise. The planner changes the query, so a copy of it is printed.
+    // SAFETY: the query is live by the caller's promise. The planner changes the query, so a copy of it is
+    // printed.
     unsafe {
         let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
         describe::hide_foreign(copy)?;
@@ -275,7 +280,8 @@ unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
 /// # Safety
 /// `planned` must be a live plan that nobody else uses. May raise.
 unsafe fn mark(planned: *mut PlannedStmt, queryid: u64) {
-    // SAFETY: the plan is live by the caller's promise. The items are allocated where the planner allocated the plan.
+    // SAFETY: the plan is live by the caller's promise. The items are allocated where the planner allocated
+    // the plan.
     unsafe {
         for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
             let item = pg_sys::palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
@@ -295,7 +301,8 @@ const MAX_TEXT: usize = 4096;
 /// A queryid and its text.
 type Made = (i64, Rc<[u8]>);
 
-/// The texts of queries that have none from PostgreSQL, until their plans are described. The newest is the last.
+/// The texts of queries that have none from PostgreSQL, until their plans are described. The newest is the
+/// last.
 static MADE: BackendLocal<RefCell<Vec<Made>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
 /// Returns the text that was made for a query.

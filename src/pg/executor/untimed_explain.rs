@@ -1,8 +1,8 @@
 //! EXPLAIN (ANALYZE) with `pg_rowsource.explain` while `pg_rowsource.sampfreq` times nothing.
 //!
-//! EXPLAIN asks core for times unless it has the option TIMING. Core would then time every call, which costs more than any
-//! sampling. So the statement runs as if it had TIMING OFF. Two other options say what to show, and have priority: TIMING
-//! itself, and SAMPFREQ from PostgreSQL 18 on.
+//! EXPLAIN asks core for times unless it has the option TIMING. Core would then time every call, which costs
+//! more than any sampling. So the statement runs as if it had TIMING OFF. Two other options say what to show,
+//! and have priority: TIMING itself, and SAMPFREQ from PostgreSQL 18 on.
 
 use super::listener::{Listen, Utility};
 use super::utility::setting;
@@ -61,7 +61,8 @@ unsafe fn is_measured_without_times(statement: *const PlannedStmt, source: *cons
 /// # Safety
 /// `statement` must be a live EXPLAIN.
 unsafe fn says_what_to_time(statement: *const PlannedStmt) -> bool {
-    // SAFETY: the statement is live by the caller's promise. Its options are a list of these items, each with a name.
+    // SAFETY: the statement is live by the caller's promise. Its options are a list of these items, each with
+    // a name.
     unsafe {
         let explain = (*statement).utilityStmt.cast::<ExplainStmt>();
         list::<DefElem>((*explain).options).any(|option| {
@@ -76,8 +77,8 @@ unsafe fn says_what_to_time(statement: *const PlannedStmt) -> bool {
 /// # Safety
 /// `statement` must be a live EXPLAIN. May raise.
 unsafe fn with_timing_off(statement: *const PlannedStmt) -> *mut PlannedStmt {
-    // SAFETY: the statement is live by the caller's promise. The copies of the nodes share all that is not changed, and live
-    // as long as the current context, in which PostgreSQL runs the statement.
+    // SAFETY: the statement is live by the caller's promise. The copies of the nodes share all that is not
+    // changed, and live as long as the current context, in which PostgreSQL runs the statement.
     unsafe {
         let copy = pg_sys::palloc(size_of::<PlannedStmt>()).cast::<PlannedStmt>();
         *copy = *statement;

@@ -1,6 +1,6 @@
-//! Records utility statements that run other statements: CALL and DO. With `track = all` also any other in which a statement
-//! was measured, for example a COPY that fires triggers. Otherwise the time of those statements would be part of no statement
-//! that a client sent.
+//! Records utility statements that run other statements: CALL and DO. With `track = all` also any other in
+//! which a statement was measured, for example a COPY that fires triggers. Otherwise the time of those
+//! statements would be part of no statement that a client sent.
 //!
 //! Such a statement has no plan. It is recorded as a plan with one node, which is named after the statement.
 
@@ -38,7 +38,8 @@ pub struct Listener;
 impl Listen for Listener {
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
-        // SAFETY: the statement is live, and the frames are plain, as `Utility` promises. The casts follow the tag.
+        // SAFETY: the statement is live, and the frames are plain, as `Utility` promises. The casts follow
+        // the tag.
         unsafe {
             let node = (*utility.statement).utilityStmt;
             if utility.tag == NodeTag::T_FetchStmt {
@@ -91,7 +92,8 @@ static PLANS: BackendLocal<RefCell<Vec<Recorded>>> = BackendLocal::new(RefCell::
 /// # Safety
 /// The frames of the caller and of `body` must be plain, because an error crosses them.
 unsafe fn nested(utility: &Utility, body: impl FnOnce()) {
-    // SAFETY: the frames are plain by the caller's promise, and the statement and its text are live, as `Utility` promises.
+    // SAFETY: the frames are plain by the caller's promise, and the statement and its text are live, as
+    // `Utility` promises.
     unsafe {
         let (planned, source) = (utility.statement, utility.source);
         let queryid = unnamed::utility_queryid(planned, source);
@@ -165,8 +167,8 @@ unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_ch
     })
 }
 
-/// Returns whether a statement ends its transaction so that the session waits for the disk, or for standbys. A COMMIT after an error is
-/// a ROLLBACK.
+/// Returns whether a statement ends its transaction so that the session waits for the disk, or for standbys.
+/// A COMMIT after an error is a ROLLBACK.
 ///
 /// # Safety
 /// The statement must be live.
@@ -183,8 +185,8 @@ unsafe fn commits(statement: *const pg_sys::TransactionStmt) -> bool {
     kinds.contains(&kind) && !has_failed
 }
 
-/// Returns how a utility statement is to be measured. Returns `None` if it is not to be: a client did not send it and `track` is
-/// not `all`, or the statistics level is `basic` and it has no hint.
+/// Returns how a utility statement is to be measured. Returns `None` if it is not to be: a client did not
+/// send it and `track` is not `all`, or the statistics level is `basic` and it has no hint.
 ///
 /// # Safety
 /// `statement` must be a live utility statement, and `source` its text or null.
@@ -240,7 +242,8 @@ unsafe fn fetched(cursor: *const c_char) {
     }
 }
 
-/// Finds the plan of a utility statement, and describes it if it is new. Returns `None` if there is no memory.
+/// Finds the plan of a utility statement, and describes it if it is new. Returns `None` if there is no
+/// memory.
 ///
 /// # Safety
 /// `statement` must be a live utility statement with this queryid, and `source` its text. May raise.
@@ -302,7 +305,8 @@ unsafe fn find(
 /// # Safety
 /// `utility` must point to a live utility statement.
 unsafe fn command(utility: *mut pg_sys::Node) -> String {
-    // SAFETY: the statement is live by the caller's promise. The name of a tag is a C string that lives for ever.
+    // SAFETY: the statement is live by the caller's promise. The name of a tag is a C string that lives for
+    // ever.
     unsafe {
         let tag = unguarded::CreateCommandTag(utility);
         CStr::from_ptr(pg_sys::GetCommandTagName(tag))
@@ -320,7 +324,8 @@ fn keep(recorded: Recorded) -> Option<usize> {
     Some(plans.len() - 1)
 }
 
-/// Takes the plan at this place, and drops those behind it: their statements ended without notice, because memory was short.
+/// Takes the plan at this place, and drops those behind it: their statements ended without notice, because
+/// memory was short.
 fn take(place: usize) -> Option<Recorded> {
     let mut plans = PLANS.try_borrow_mut().ok()?;
     plans.truncate(place + 1);
@@ -334,7 +339,8 @@ fn note_innermost(plans: &[Recorded]) {
     let innermost = plans
         .last()
         .map_or(std::ptr::null(), |last| &raw const *last.waits);
-    // SAFETY: the waits stay in their box until their statement is removed from the list, after which this notes others.
+    // SAFETY: the waits stay in their box until their statement is removed from the list, after which this
+    // notes others.
     unsafe { waits::set_utility(innermost) };
 }
 

@@ -19,7 +19,8 @@ pub struct Usage {
 
 impl Usage {
     pub const fn zero() -> Self {
-        // SAFETY: both structs consist of plain integers. Zero bytes are a valid value for them and for `false`.
+        // SAFETY: both structs consist of plain integers. Zero bytes are a valid value for them and for
+        // `false`.
         unsafe { std::mem::zeroed() }
     }
 
@@ -54,7 +55,8 @@ impl Usage {
     }
 }
 
-/// How many subplans are noted that ran in a node before another one called them. The time of others counts for their last caller.
+/// How many subplans are noted that ran in a node before another one called them. The time of others counts
+/// for their last caller.
 pub const EARLIER: usize = 2;
 
 /// What the InitPlans and subplans used that a node called. Zero bytes are nothing.

@@ -1,8 +1,10 @@
-//! Charges what InitPlans and subplans use to the nodes that call them. EXPLAIN shows each of them below one node, but another one may call
-//! it: a CTE is called by its scans, and an InitPlan by the first node that needs its result.
+//! Charges what InitPlans and subplans use to the nodes that call them. EXPLAIN shows each of them below one
+//! node, but another one may call it: a CTE is called by its scans, and an InitPlan by the first node that
+//! needs its result.
 //!
-//! Each node's account has only what it used itself. What a subplan used is added to further sums in the node that called it. Which part of
-//! the subplan's time that was is known from its timer: it is looked at whenever another node calls.
+//! Each node's account has only what it used itself. What a subplan used is added to further sums in the node
+//! that called it. Which part of the subplan's time that was is known from its timer: it is looked at
+//! whenever another node calls.
 
 use super::node::{Account, Node};
 use super::{usage, waits};
@@ -11,12 +13,13 @@ use crate::pg::compat;
 /// Notes that another node calls a subplan than before.
 ///
 /// # Safety
-/// The node must be the root of a subplan that is called now, of the statement that runs, and `caller` the running account.
+/// The node must be the root of a subplan that is called now, of the statement that runs, and `caller` the
+/// running account.
 #[cold]
 #[inline(never)]
 pub unsafe fn note_caller(node: *mut Node, caller: Account) {
-    // SAFETY: the nodes of a running statement are live, by the caller's promise, and this makes no reference to one. Each `ran_in` is null
-    // or one of them.
+    // SAFETY: the nodes of a running statement are live, by the caller's promise, and this makes no reference
+    // to one. Each `ran_in` is null or one of them.
     unsafe {
         let ticks = match (*node).every_call.calls {
             0 => (*node).timer.ticks_so_far(),

@@ -1,5 +1,6 @@
-//! The state of one measured plan node. It begins with core's instrumentation struct, so `PlanState.instrument` can point
-//! to it. EXPLAIN, the filter counts and the reports of parallel workers use that struct as usual.
+//! The state of one measured plan node. It begins with core's instrumentation struct, so
+//! `PlanState.instrument` can point to it. EXPLAIN, the filter counts and the reports of parallel workers use
+//! that struct as usual.
 
 use super::account::{Called, Usage};
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
@@ -10,14 +11,14 @@ use rowsource_core::reconcile::Edge;
 use rowsource_core::sampler::{EarlierCalls, EveryCall, NodeTimer};
 use rowsource_core::zeroed::Zeroable;
 
-/// Lives as long as its statement. For each execution, the fields up to the timer are zeroed and the histogram is cleared. The fields
-/// between the timer and the histogram are the same for all executions of a plan, are not read before they are written, or are about
-/// earlier executions.
+/// Lives as long as its statement. For each execution, the fields up to the timer are zeroed and the
+/// histogram is cleared. The fields between the timer and the histogram are the same for all executions of a
+/// plan, are not read before they are written, or are about earlier executions.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Node {
-    /// Must be first. The wrapper of the root of an InitPlan or subplan keeps the counters at entry in it, where core would keep
-    /// those of its own calls: core makes none while the wrapper's call lasts.
+    /// Must be first. The wrapper of the root of an InitPlan or subplan keeps the counters at entry in it,
+    /// where core would keep those of its own calls: core makes none while the wrapper's call lasts.
     pub instr: NodeInstrumentation,
     /// What the node itself used.
     pub usage: Usage,
@@ -30,8 +31,8 @@ pub struct Node {
     pub index_searches: IndexSearches,
     /// Rows counted by the wrapper. Rows of core's own calls are counted in `instr`.
     pub rows: u64,
-    /// What its last call returned. It is only kept if the caller reads each start to its end, or if the call was finished out
-    /// of line.
+    /// What its last call returned. It is only kept if the caller reads each start to its end, or if the call
+    /// was finished out of line.
     pub last: *mut pg_sys::TupleTableSlot,
     /// The last clock reading when the call in progress began.
     pub before: u64,
@@ -40,13 +41,14 @@ pub struct Node {
     /// What earlier executions tell about its calls.
     pub earlier: EarlierCalls,
     pub plan_state: *mut pg_sys::PlanState,
-    /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the current call. For
-    /// all other nodes, it is the parent.
+    /// The account of its caller. For the root of an InitPlan or subplan, that is the node that makes the
+    /// current call. For all other nodes, it is the parent.
     pub caller: Account,
-    /// For the root of an InitPlan or subplan, the node that made its last call: that with the caller's account, or the one that core called
-    /// on its behalf. Null if the caller is no node.
+    /// For the root of an InitPlan or subplan, the node that made its last call: that with the caller's
+    /// account, or the one that core called on its behalf. Null if the caller is no node.
     pub ran_in: *mut Node,
-    /// What the InitPlans and subplans used that it called. It is cleared only if something was charged to its account.
+    /// What the InitPlans and subplans used that it called. It is cleared only if something was charged to
+    /// its account.
     pub called: Called,
     /// The scan below this fused aggregate; null for all other nodes.
     pub fused_scan: *mut Node,
@@ -60,7 +62,8 @@ pub struct Node {
     pub estimate: Estimate,
     /// Index of the parent in the statement's nodes; -1 at the root.
     pub parent: i32,
-    /// The index of the last node below it that core calls on its behalf, and that uses its account; 0 if there is none.
+    /// The index of the last node below it that core calls on its behalf, and that uses its account; 0 if
+    /// there is none.
     pub last_by_core: u32,
     /// If this is such a node, the index of the one before it; 0 if there is none.
     pub previous_by_core: u32,
@@ -70,7 +73,8 @@ pub struct Node {
     pub is_fused_scan: bool,
     /// Its caller reads each start to its end, and its wrapper counts calls instead of rows.
     pub counts_calls: bool,
-    /// Its wrapper does not set `before` at each call: the last reading before its call is that of `timing::last_before_mark`.
+    /// Its wrapper does not set `before` at each call: the last reading before its call is that of
+    /// `timing::last_before_mark`.
     pub notes_no_reading: bool,
     /// Core does not call it by ExecProcNode, and measures it itself.
     pub by_core: bool,
@@ -86,14 +90,14 @@ pub struct Node {
     pub histogram: Histogram,
 }
 
-// SAFETY: the fields are numbers, flags, pointers, optional functions, addresses of accounts, structs of numbers, and `Edge`, whose first
-// variant is zero.
+// SAFETY: the fields are numbers, flags, pointers, optional functions, addresses of accounts, structs of
+// numbers, and `Edge`, whose first variant is zero.
 unsafe impl Zeroable for Node {}
 
 const _: () = assert!(Edge::Sequential as u8 == 0);
 
-/// The address of an account, minus the offset of the account in a node. So that of a node's account is the node's address,
-/// which the hot path has at hand.
+/// The address of an account, minus the offset of the account in a node. So that of a node's account is the
+/// node's address, which the hot path has at hand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Account(*mut Usage);
@@ -118,12 +122,12 @@ impl Node {
     /// Brings a node that another statement used into its initial state.
     ///
     /// # Safety
-    /// * `node` must point into memory that [`Node::fresh`] made. The counts of its histogram are not cleared, so they must
-    ///   be initialised.
+    /// * `node` must point into memory that [`Node::fresh`] made. The counts of its histogram are not
+    ///   cleared, so they must be initialised.
     /// * No reference to the node may be alive.
     pub unsafe fn reset(node: *mut Node) {
-        // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a valid value for
-        // all fields that are cleared.
+        // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a
+        // valid value for all fields that are cleared.
         unsafe {
             node.cast::<u8>()
                 .write_bytes(0, std::mem::offset_of!(Node, histogram));
@@ -131,8 +135,8 @@ impl Node {
         }
     }
 
-    /// Clears what an execution counted, before the next one of the same statement, and starts its timer. If `times_first_calls`, that times
-    /// all of the first calls, no matter what is known of them.
+    /// Clears what an execution counted, before the next one of the same statement, and starts its timer. If
+    /// `times_first_calls`, that times all of the first calls, no matter what is known of them.
     ///
     /// # Safety
     /// The same as for [`Node::reset`]. Before the first execution, the node was in its initial state.
@@ -140,9 +144,9 @@ impl Node {
     pub unsafe fn reset_for_reexecution(node: *mut Node, times_first_calls: bool) {
         const FROM: usize = std::mem::offset_of!(Node, every_call);
         const TO: usize = std::mem::offset_of!(Node, timer) + std::mem::offset_of!(NodeTimer, gaps);
-        // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a valid value for all fields that
-        // are cleared. The instrumentation and the account are cleared by themselves, and `every_call` follows them. The gaps are zero if
-        // the timer has chosen none.
+        // SAFETY: the pointer is valid and no reference exists, by the caller's promise. Zero bytes are a
+        // valid value for all fields that are cleared. The instrumentation and the account are cleared by
+        // themselves, and `every_call` follows them. The gaps are zero if the timer has chosen none.
         unsafe {
             let had_gaps = (*node).earlier.are_known() || (*node).timer.may_have_gaps();
             if had_gaps {

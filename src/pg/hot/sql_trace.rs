@@ -1,8 +1,9 @@
 //! The buffer and the file of the session's SQL trace, and the lines of its waits.
 //!
-//! A wait's line is written into the buffer when the wait has ended, inside a system call of the server: so this allocates
-//! nothing and raises nothing. If the buffer is nearly full, it is written to the file at once, unless the process is in a critical
-//! section or holds a lock. If the file would exceed its limit, the lines are lost instead. All other lines are written between the phases of statements (`pg::sql_trace`).
+//! A wait's line is written into the buffer when the wait has ended, inside a system call of the server: so
+//! this allocates nothing and raises nothing. If the buffer is nearly full, it is written to the file at
+//! once, unless the process is in a critical section or holds a lock. If the file would exceed its limit, the
+//! lines are lost instead. All other lines are written between the phases of statements (`pg::sql_trace`).
 
 use super::wait_object;
 use crate::pg::server::backend_local::BackendLocal;
@@ -96,7 +97,8 @@ pub fn open(file: c_int, buffer: Buffer, names: Vec<Name>) {
     STATE.is_limited.set(false);
     STATE.failure.set(0);
     STATE.is_busy.set(true);
-    // SAFETY: no line is being written, so no reference to these is in use, and while the mark is set none is made.
+    // SAFETY: no line is being written, so no reference to these is in use, and while the mark is set none is
+    // made.
     unsafe {
         *STATE.buffer.get() = buffer;
         *STATE.names.get() = names;
@@ -222,7 +224,8 @@ pub fn buffered() -> u64 {
     with_buffer(|buffer| buffer.lines().len() as u64).unwrap_or(0)
 }
 
-/// Adds the line of a wait that ended now. `node` is the number of the node that waited, and the OID of its relation.
+/// Adds the line of a wait that ended now. `node` is the number of the node that waited, and the OID of its
+/// relation.
 #[inline(never)]
 pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u32>)>) {
     STATE.has_waited.set(true);
@@ -263,8 +266,8 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
     }
 }
 
-/// Returns whether the process may write to its file now: it is in no critical section, and holds no lock for which
-/// others may wait. It holds such a lock when it has extended a table.
+/// Returns whether the process may write to its file now: it is in no critical section, and holds no lock for
+/// which others may wait. It holds such a lock when it has extended a table.
 #[inline(always)]
 fn may_write(event: Event) -> bool {
     // SAFETY: these are globals of plain types.
@@ -272,7 +275,8 @@ fn may_write(event: Event) -> bool {
         && unsafe { pg_sys::CritSectionCount == 0 && pg_sys::InterruptHoldoffCount == 0 }
 }
 
-/// Writes the buffer to the file if the file stays within its limit, and empties it. Else its lines are lost. Keeps errno.
+/// Writes the buffer to the file if the file stays within its limit, and empties it. Else its lines are lost.
+/// Keeps errno.
 #[inline(never)]
 pub fn flush_within_limit() {
     let fits = with_buffer(|buffer| {

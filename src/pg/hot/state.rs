@@ -58,7 +58,8 @@ pub struct Hot {
     pub ticked: Cell<u64>,
     /// The last reading before the mark of a nested statement or a subplan; 0 if there is none.
     pub before_mark: AtomicU64,
-    /// The evidence that calls were long. Its `last` and `ticked` are copied from the two fields above before it is used.
+    /// The evidence that calls were long. Its `last` and `ticked` are copied from the two fields above before
+    /// it is used.
     pub evidence: Cell<LongCallEvidence>,
     pub config: Cell<Config>,
     /// From which reading on the clock's own cost is measured again.

@@ -32,8 +32,8 @@ pub fn last() -> u64 {
     HOT.last.load(Relaxed)
 }
 
-/// Reads the clock and remembers the reading. If `IN_ORDER`, reads it after all that was executed before. Other clocks than the time
-/// stamp counter wait for that anyway.
+/// Reads the clock and remembers the reading. If `IN_ORDER`, reads it after all that was executed before.
+/// Other clocks than the time stamp counter wait for that anyway.
 #[inline(always)]
 pub fn read<const IN_ORDER: bool>() -> u64 {
     let now = match HOT.tsc.get() {
@@ -62,8 +62,8 @@ pub fn calibrate() {
     }
 }
 
-/// Returns what a reading of the clock costs that timed last. An empty interval has one reading, and its length is the least of
-/// several measurements. A coarse clock does not know it.
+/// Returns what a reading of the clock costs that timed last. An empty interval has one reading, and its
+/// length is the least of several measurements. A coarse clock does not know it.
 pub fn costs() -> Costs {
     let (config, ns_per_tick) = (HOT.config.get(), HOT.ns_per_tick.get());
     let reading = match config.empty_interval {
@@ -116,7 +116,8 @@ fn least_interval(read: impl Fn() -> u64, empty: &mut f64) {
     }
 }
 
-/// Returns the mean of a few empty intervals, in ticks of the clock. It is not inlined, so that each round runs the same code.
+/// Returns the mean of a few empty intervals, in ticks of the clock. It is not inlined, so that each round
+/// runs the same code.
 #[inline(never)]
 fn mean_interval(read: impl Fn() -> u64) -> f64 {
     const PAIRS: u32 = 4;
@@ -128,8 +129,8 @@ fn mean_interval(read: impl Fn() -> u64) -> f64 {
     sum as f64 / f64::from(PAIRS)
 }
 
-/// Leaves a mark that the clock was read inside a call that began after the reading `before`: the next check of the counters
-/// finds a change. If there is a mark, that one stays.
+/// Leaves a mark that the clock was read inside a call that began after the reading `before`: the next check
+/// of the counters finds a change. If there is a mark, that one stays.
 #[inline(always)]
 pub fn mark(before: u64) {
     if HOT.before_mark.load(Relaxed) == 0 {
@@ -156,7 +157,8 @@ fn take_beats() {
         let now = read::<false>();
         HOT.ticked.set(now);
         let period = taken.gap_ns as f64 / HOT.ns_per_tick.get();
-        // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+        // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which
+        // does not call this.
         unsafe { (*HOT.evidence.as_ptr()).take_beat(now, period) };
     }
 }
@@ -178,14 +180,16 @@ pub fn discard_beats() {
 
 /// Notes that the session wishes for beats from now on: it had none yet.
 pub fn begin_beats() {
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
+    // not call this.
     unsafe { (*HOT.evidence.as_ptr()).begin_beats() };
     calibrate_later();
 }
 
 /// Converts what is known of the beats to a clock whose ticks take `factor` times less.
 fn convert_beats(factor: f64) {
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
+    // not call this.
     unsafe { (*HOT.evidence.as_ptr()).convert(factor) };
 }
 
@@ -193,8 +197,8 @@ fn convert_beats(factor: f64) {
 #[inline(always)]
 pub fn enter(source: Source, ns_per_tick: f64, config: &Config) -> Option<Outer> {
     let random = HOT.random.get();
-    // SAFETY: only the hot path also takes a reference to the generator, for one call into the sampler, which does not call
-    // this.
+    // SAFETY: only the hot path also takes a reference to the generator, for one call into the sampler, which
+    // does not call this.
     unsafe {
         if let Random(None) = *random {
             *random = seeded();
@@ -248,8 +252,8 @@ pub fn leave(outer: Option<&Outer>) {
     }
 }
 
-/// Restores the clock and configuration of the statement that called for the nested one. A beat that the nested statement has taken
-/// came in the call of a node of that statement.
+/// Restores the clock and configuration of the statement that called for the nested one. A beat that the
+/// nested statement has taken came in the call of a node of that statement.
 #[cold]
 #[inline(never)]
 fn return_to(outer: &Outer) {
@@ -272,7 +276,8 @@ fn return_to(outer: &Outer) {
 #[inline(always)]
 fn clear_evidence() {
     HOT.ticked.set(0);
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
+    // not call this.
     unsafe { (*HOT.evidence.as_ptr()).detected = 0 };
 }
 
@@ -280,7 +285,8 @@ fn clear_evidence() {
 #[inline(always)]
 pub fn collect_evidence() {
     let evidence = HOT.evidence.as_ptr();
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does not call this.
+    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
+    // not call this.
     unsafe {
         (*evidence).last = last();
         (*evidence).ticked = HOT.ticked.get();

@@ -1,5 +1,5 @@
-//! Lists the calls of a statement's nodes for `rowsource_call_trace()`. Only a node of that statement gets this wrapper, on top
-//! of the one that it has. So no other statement pays for it.
+//! Lists the calls of a statement's nodes for `rowsource_call_trace()`. Only a node of that statement gets
+//! this wrapper, on top of the one that it has. So no other statement pays for it.
 
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
@@ -68,7 +68,8 @@ pub fn is_of(text: *const c_char) -> bool {
 /// Lists a wait, if a trace is in progress. Returns whether one is.
 #[inline(always)]
 pub fn note_wait(event: Event, ns: u64, is_rest: bool) -> bool {
-    // SAFETY: a trace that is noted is live, by the promise of `set_running`'s caller. No reference to its list is in use.
+    // SAFETY: a trace that is noted is live, by the promise of `set_running`'s caller. No reference to its
+    // list is in use.
     unsafe {
         let trace = RUNNING.get();
         if trace.is_null() {
@@ -110,8 +111,8 @@ fn is_call(method: pg_sys::ExecProcNodeMtd) -> bool {
 /// Only the executor may call this, with a plan state in which [`install`] put it.
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe extern "C-unwind" fn call(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: the executor passes a live plan state. A trace that is noted is live. No reference to its list or to its nodes is
-    // held across the call. An error may cross this frame, because it has nothing to drop.
+    // SAFETY: the executor passes a live plan state. A trace that is noted is live. No reference to its list
+    // or to its nodes is held across the call. An error may cross this frame, because it has nothing to drop.
     unsafe {
         let trace = RUNNING.get();
         let traced = find(trace, ps);

@@ -1,5 +1,6 @@
-//! Charges buffers and WAL to the node that used them. The running node's account is remembered. Whenever another node
-//! begins or ends, that account is charged with the increase of PostgreSQL's counters since the last charge.
+//! Charges buffers and WAL to the node that used them. The running node's account is remembered. Whenever
+//! another node begins or ends, that account is charged with the increase of PostgreSQL's counters since the
+//! last charge.
 //!
 //! Checking the counters costs one sum over them (the *signature*). Counters are copied only if that sum has
 //! changed. A backend has one thread. Of this state, another process writes only the sums at the last charge:
@@ -29,8 +30,8 @@ pub fn last_charged() -> Usage {
     HOT.last_charged.get()
 }
 
-/// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added, because they
-/// change only together with WAL records and blocks.
+/// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added,
+/// because they change only together with WAL records and blocks.
 #[inline(always)]
 fn signature<const SCOPE: u8>(u: *const BufferUsage, wal: *const WalUsage) -> i64 {
     // SAFETY: all callers pass PostgreSQL's own counters, or those of the last charge. Both are global, and
@@ -98,7 +99,8 @@ pub fn reads() -> i64 {
 /// Returns how many blocks were found in buffers since the last charge.
 #[inline(always)]
 pub fn hits_since_charge() -> i64 {
-    // SAFETY: these are PostgreSQL's own counters and a copy of them. They are global, and only this thread writes them.
+    // SAFETY: these are PostgreSQL's own counters and a copy of them. They are global, and only this thread
+    // writes them.
     unsafe {
         let now = compat::buffer_usage().cast_const();
         let last = &raw const (*HOT.last_charged.as_ptr()).buffers;
@@ -107,7 +109,8 @@ pub fn hits_since_charge() -> i64 {
     }
 }
 
-/// Charges `account` with what was used since the last charge, if that is anything. Returns whether it included I/O or many buffers.
+/// Charges `account` with what was used since the last charge, if that is anything. Returns whether it
+/// included I/O or many buffers.
 ///
 /// # Safety
 /// `account` must point to a live `Usage`, and no reference to it may exist.
@@ -125,8 +128,8 @@ pub unsafe fn charge_if_moved(account: *mut Usage) -> bool {
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn charge(account: *mut Usage, more: i64) -> bool {
-    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
-    // `last_charged`, because no account is.
+    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and
+    // it is not `last_charged`, because no account is.
     unsafe {
         let now = compat::buffer_usage().cast_const();
         let last = &raw mut (*HOT.last_charged.as_ptr()).buffers;
@@ -150,8 +153,8 @@ unsafe fn charge(account: *mut Usage, more: i64) -> bool {
 /// The same as for [`charge`].
 #[inline(never)]
 unsafe fn charge_all(account: *mut Usage) -> bool {
-    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and it is not
-    // `last_charged`, because no account is.
+    // SAFETY: only this thread writes PostgreSQL's counters. `account` is live by the caller's promise, and
+    // it is not `last_charged`, because no account is.
     unsafe {
         if HOT.beats.is_marked() {
             let sums = charged_sums();
@@ -207,8 +210,8 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
     }
 }
 
-/// Adds all that was charged since an entry (blocks and WAL of an earlier result of [`last_charged`]) to an account. So the node that calls a
-/// nested statement is also charged with what that used.
+/// Adds all that was charged since an entry (blocks and WAL of an earlier result of [`last_charged`]) to an
+/// account. So the node that calls a nested statement is also charged with what that used.
 ///
 /// # Safety
 /// All must point to live values, and no reference to `account` may exist.
@@ -277,7 +280,8 @@ pub fn is_outside(account: *mut Usage) -> bool {
 /// # Safety
 /// The running account must still be live.
 pub unsafe fn switch_outside() {
-    // SAFETY: the running account is live by the caller's promise; the outside account lives as long as the process.
+    // SAFETY: the running account is live by the caller's promise; the outside account lives as long as the
+    // process.
     unsafe { switch(OUTSIDE.get()) };
 }
 
@@ -295,8 +299,8 @@ pub unsafe fn switch(account: *mut Usage) -> *mut Usage {
     before
 }
 
-/// Charges the running node, if there is one, with what a nested run used. If that run was not measured, it may have moved counters
-/// that the wrapper of the running node does not check.
+/// Charges the running node, if there is one, with what a nested run used. If that run was not measured, it
+/// may have moved counters that the wrapper of the running node does not check.
 #[inline(always)]
 pub fn charge_running_node() {
     #[cold]

@@ -1,8 +1,9 @@
 //! What a wait was for, as the lines of waits have it: a part of a relation's file, or a lock.
 //!
-//! This is asked only in a session whose trace lists waits. A request to a file knows its descriptor: the kernel is asked once for
-//! the path of each, until it is closed or another one takes its place here. A wait for a heavyweight lock notes the lock before the wait, because another process
-//! clears it when it hands over the lock.
+//! This is asked only in a session whose trace lists waits. A request to a file knows its descriptor: the
+//! kernel is asked once for the path of each, until it is closed or another one takes its place here. A wait
+//! for a heavyweight lock notes the lock before the wait, because another process clears it when it hands
+//! over the lock.
 
 use crate::pg::server::backend_local::BackendLocal;
 use libc::c_int;
@@ -100,7 +101,8 @@ fn place(descriptor: c_int) -> Option<&'static Cell<Known>> {
     STATE.inner().known.get(descriptor as usize % KNOWN)
 }
 
-/// Notes that a request to a file is made, whose wait is counted next. `bytes` is computed only if it is needed.
+/// Notes that a request to a file is made, whose wait is counted next. `bytes` is computed only if it is
+/// needed.
 #[inline(always)]
 pub fn note_request(event: Event, descriptor: c_int, offset: Option<u64>, bytes: impl FnOnce() -> u64) {
     if is_wanted() {
@@ -136,11 +138,13 @@ pub fn note_lock() {
     }
 }
 
-/// Returns the lock for which the process waits. It is not known if another process has handed it over just now.
+/// Returns the lock for which the process waits. It is not known if another process has handed it over just
+/// now.
 #[inline(never)]
 fn wanted() -> Lock {
-    // SAFETY: this is the entry of this process in PostgreSQL's list, which stays mapped, or null. The lock is in shared memory. It
-    // stays as it is, because this process waits for it, or has just got it, and does not release it before the wait has ended.
+    // SAFETY: this is the entry of this process in PostgreSQL's list, which stays mapped, or null. The lock
+    // is in shared memory. It stays as it is, because this process waits for it, or has just got it, and does
+    // not release it before the wait has ended.
     unsafe {
         let process = pg_sys::MyProc;
         if process.is_null() {
@@ -239,7 +243,8 @@ fn file(descriptor: c_int) -> Option<RelationFile> {
 #[inline(never)]
 fn look_up(descriptor: c_int) -> Option<RelationFile> {
     let (mut link, mut path) = ([0; 32], [0_u8; 4096]);
-    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always valid.
+    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always
+    // valid.
     let length = unsafe {
         let errno = *libc::__errno_location();
         libc::snprintf(
@@ -266,8 +271,9 @@ fn look_up(descriptor: c_int) -> Option<RelationFile> {
 /// The plan state must be null, or that of a statement that runs.
 #[inline(never)]
 pub unsafe fn relation_of(state: *const pg_sys::PlanState) -> Option<u32> {
-    // SAFETY: the caller promises that the state is live, so what it points to is open. When the process exits, the relations of
-    // statements that it has interrupted may be closed already. A node's tag says its type. Lists are arrays.
+    // SAFETY: the caller promises that the state is live, so what it points to is open. When the process
+    // exits, the relations of statements that it has interrupted may be closed already. A node's tag says its
+    // type. Lists are arrays.
     unsafe {
         if state.is_null() || pg_sys::proc_exit_inprogress {
             return None;

@@ -1,5 +1,6 @@
-//! Charges waits to the nodes that run. The functions that replace those of the C library call this when a wait has ended, so
-//! the wrappers of nodes do nothing for it: they remember the running node's account anyway.
+//! Charges waits to the nodes that run. The functions that replace those of the C library call this when a
+//! wait has ended, so the wrappers of nodes do nothing for it: they remember the running node's account
+//! anyway.
 
 use super::account::Usage;
 use super::node::{Account, Node};
@@ -15,7 +16,8 @@ use rowsource_core::waits::plan::{EventWaits, PlanWaits, RunWaits};
 use rowsource_core::waits::{CLASS, Event};
 use std::cell::{Cell, UnsafeCell};
 
-/// What a running statement needs to know to charge its waits. Each running statement is nested in the next outer one.
+/// What a running statement needs to know to charge its waits. Each running statement is nested in the next
+/// outer one.
 pub struct Frame {
     /// The statement's nodes.
     nodes: Cell<(*mut Node, usize)>,
@@ -43,8 +45,8 @@ pub struct UtilityWaits {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static UTILITY: BackendLocal<Cell<*const UtilityWaits>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
-/// Where a wait was charged, if it was to one place: the next one for this event and account goes to the same. Most requests of a
-/// node are of one event.
+/// Where a wait was charged, if it was to one place: the next one for this event and account goes to the
+/// same. Most requests of a node are of one event.
 struct Recent {
     /// 0 if there is none.
     event: Cell<Event>,
@@ -88,7 +90,8 @@ impl Recent {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OUTSIDE: BackendLocal<UnsafeCell<PlanWaits>> = BackendLocal::new(UnsafeCell::new(PlanWaits::none()));
 
-/// The last wait for the client outside all statements: when the message before it began, in microseconds, and the nanoseconds.
+/// The last wait for the client outside all statements: when the message before it began, in microseconds,
+/// and the nanoseconds.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static FOR_CLIENT: BackendLocal<Cell<(i64, u64)>> = BackendLocal::new(Cell::new((0, 0)));
 
@@ -113,13 +116,13 @@ pub fn forget_recent() {
     RECENT.forget();
 }
 
-/// Charges a wait to all statements that run. If it is the rest of a wait that is already counted, `before` is how long that
-/// took so far.
+/// Charges a wait to all statements that run. If it is the rest of a wait that is already counted, `before`
+/// is how long that took so far.
 #[inline(always)]
 pub fn charge(event: Event, ns: u64, before: Option<u64>) {
     if event == RECENT.event.get() && HOT.current.get() == RECENT.account.get() && before.is_none() {
-        // SAFETY: the places are live, because the recent wait is forgotten whenever another statement runs, none runs, or waits
-        // are taken or cleared. No reference to them is in use.
+        // SAFETY: the places are live, because the recent wait is forgotten whenever another statement runs,
+        // none runs, or waits are taken or cleared. No reference to them is in use.
         unsafe {
             (*RECENT.sum.get()).count(ns);
             let (of_node, of_run) = (RECENT.of_node.get(), RECENT.of_run.get());
@@ -162,8 +165,8 @@ fn charge_another(event: Event, ns: u64, before: Option<u64>) {
     }
 }
 
-/// Charges a wait outside all statements: that of the next statement, if it is planned now, or that of the last one, if it is
-/// committed now. Then no statement waits for the client.
+/// Charges a wait outside all statements: that of the next statement, if it is planned now, or that of the
+/// last one, if it is committed now. Then no statement waits for the client.
 fn charge_outside(waits: &EventWaits) {
     let class = waits.event & CLASS;
     // SAFETY: only this module makes references to the waits, and none is in use.
@@ -182,8 +185,8 @@ fn charge_outside(waits: &EventWaits) {
 fn charge_running(waits: EventWaits) {
     let mut account = HOT.current.get().usage();
     let mut frame = RUNNING.get();
-    // SAFETY: the callers of `set_running` and `set_utility` promise that all of them are live. No reference to their waits is in
-    // use, because the callers of `Frame::waits` promise that theirs are not running.
+    // SAFETY: the callers of `set_running` and `set_utility` promise that all of them are live. No reference
+    // to their waits is in use, because the callers of `Frame::waits` promise that theirs are not running.
     unsafe {
         let is_alone = UTILITY.get().is_null();
         while let Some(running) = frame.as_ref() {
@@ -233,7 +236,8 @@ impl Frame {
         (node as usize).wrapping_sub(self.nodes.get().0 as usize) / size_of::<Node>()
     }
 
-    /// Returns the node with this account, or the node below it that core calls for it now. Returns null if the account is that of no node.
+    /// Returns the node with this account, or the node below it that core calls for it now. Returns null if
+    /// the account is that of no node.
     ///
     /// # Safety
     /// The statement must be running.
@@ -253,8 +257,8 @@ impl Frame {
     unsafe fn charge(&self, account: *mut Usage, waits: EventWaits, is_only: bool) {
         let mut node = EventWaits::OUTSIDE;
         let (mut of_node, mut is_repeated) = (NOBODYS.get(), is_only && !is_client(waits.event));
-        // SAFETY: the nodes are live while the statement runs. No reference to a node is in use, because a call of a node is in
-        // progress or none is.
+        // SAFETY: the nodes are live while the statement runs. No reference to a node is in use, because a
+        // call of a node is in progress or none is.
         unsafe {
             if let Some((index, is_always)) = self.running_node(account) {
                 node = index as u32;
@@ -272,8 +276,8 @@ impl Frame {
         }
     }
 
-    /// Returns the index of the node with this account, or of the node below it that core calls for it now. Also returns whether it
-    /// is the only node with this account.
+    /// Returns the index of the node with this account, or of the node below it that core calls for it now.
+    /// Also returns whether it is the only node with this account.
     ///
     /// # Safety
     /// The statement must be running.
@@ -301,14 +305,15 @@ impl Frame {
         Some((index, false))
     }
 
-    /// Returns the number of the node with this account, as EXPLAIN shows it, and the OID of the relation that it works on.
+    /// Returns the number of the node with this account, as EXPLAIN shows it, and the OID of the relation
+    /// that it works on.
     ///
     /// # Safety
     /// The statement must be running.
     #[inline(always)]
     unsafe fn shown_node(&self, account: *mut Usage) -> Option<(usize, Option<u32>)> {
-        // SAFETY: the statement is running by the caller's promise, so its nodes and their plan states are live. There is one,
-        // because one has the account.
+        // SAFETY: the statement is running by the caller's promise, so its nodes and their plan states are
+        // live. There is one, because one has the account.
         unsafe {
             let (index, _) = self.running_node(account)?;
             let first = self.nodes.get().0;
@@ -332,7 +337,8 @@ impl Frame {
     )]
     #[inline(always)]
     pub unsafe fn waits(&self) -> &mut RunWaits {
-        // SAFETY: the caller promises that the account is live, and that this is the only reference to the waits.
+        // SAFETY: the caller promises that the account is live, and that this is the only reference to the
+        // waits.
         unsafe {
             let sums = &mut *self.waits.get();
             let outside = self.outside.get();
@@ -379,7 +385,8 @@ pub fn waited_outside() -> bool {
     unsafe { !(*OUTSIDE.get()).is_empty() }
 }
 
-/// Returns the last wait for the client outside all statements: when the message before it began, and its nanoseconds.
+/// Returns the last wait for the client outside all statements: when the message before it began, and its
+/// nanoseconds.
 pub fn last_for_client() -> (i64, u64) {
     FOR_CLIENT.get()
 }

@@ -1,11 +1,11 @@
-//! The functions that replace `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`] with PostgreSQL's
-//! executor.
+//! The functions that replace `PlanState.ExecProcNode`: the logic of [`rowsource_core::wrapper`] with
+//! PostgreSQL's executor.
 //!
-//! The test `callgrind` holds what a call costs more than without the wrapper, at `sampfreq` 128. `docs/internals.md` lists the
-//! instructions.
+//! The test `callgrind` holds what a call costs more than without the wrapper, at `sampfreq` 128.
+//! `docs/internals.md` lists the instructions.
 //!
-//! Each combination of [`Timed`], [`Accounting`] and scope of counters is a separate function. The functions for rare cases
-//! are tail-called, so that the frequent case saves only one register, which holds the node.
+//! Each combination of [`Timed`], [`Accounting`] and scope of counters is a separate function. The functions
+//! for rare cases are tail-called, so that the frequent case saves only one register, which holds the node.
 
 use super::node::{Account, Node};
 use super::state::{HOT, Random};
@@ -21,14 +21,14 @@ pub use rowsource_core::wrapper::{Accounting, Scope, Timed, counts_calls};
 /// The type of `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
 
-/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move those of `after`.
-/// `is_drained` says that the caller reads each start of the node to its end.
+/// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move
+/// those of `after`. `is_drained` says that the caller reads each start of the node to its end.
 pub fn method(timed: Timed, accounting: Accounting, before: Scope, after: Scope, is_drained: bool) -> Method {
     wrapper::method::<Executor>(timed, accounting, before, after, is_drained)
 }
 
-/// A plan state that the executor calls now, of a statement that is set up. The plan state, its node, the accounts of the
-/// node and its caller, and the scan below a fused aggregate are live.
+/// A plan state that the executor calls now, of a statement that is set up. The plan state, its node, the
+/// accounts of the node and its caller, and the scan below a fused aggregate are live.
 #[derive(Clone, Copy)]
 struct LiveCall(*mut PlanState);
 
@@ -40,8 +40,9 @@ struct LiveNode(*mut Node);
 #[derive(Clone, Copy)]
 struct LiveAccount(Account);
 
-/// PostgreSQL's executor in this process. A value of this type represents one call and gives access to its nodes. If there
-/// are several values, only that of the innermost call is in use: the others wait in [`Host::run`].
+/// PostgreSQL's executor in this process. A value of this type represents one call and gives access to its
+/// nodes. If there are several values, only that of the innermost call is in use: the others wait in
+/// [`Host::run`].
 struct Executor;
 
 impl Executor {
@@ -49,8 +50,8 @@ impl Executor {
     ///
     /// # Safety
     /// * The executor must call `ps` now, and the wrapper must be that of its node.
-    /// * `ps` must belong to a statement that is set up: node, accounts, and the scan below a fused aggregate are live
-    ///   until the call returns.
+    /// * `ps` must belong to a statement that is set up: node, accounts, and the scan below a fused aggregate
+    ///   are live until the call returns.
     /// * No reference to a node of the statement may exist.
     #[inline(always)]
     unsafe fn calls(ps: *mut PlanState) -> (Executor, LiveCall) {
@@ -74,8 +75,8 @@ impl Executor {
 
     #[inline(always)]
     fn node_mut(&mut self, node: LiveNode) -> &mut Node {
-        // SAFETY: the node is live. The reference borrows the executor mutably, so it is the only one, and it ends before
-        // the executor calls another node.
+        // SAFETY: the node is live. The reference borrows the executor mutably, so it is the only one, and it
+        // ends before the executor calls another node.
         unsafe { &mut *node.0 }
     }
 }
@@ -97,8 +98,8 @@ impl Host for Executor {
     #[inline(always)]
     #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     fn run(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may cross this frame, because
-        // it has nothing to drop.
+        // SAFETY: core sets ExecProcNodeReal for every node before its first call. An error may cross this
+        // frame, because it has nothing to drop.
         unsafe { (*call.0).ExecProcNodeReal.unwrap_unchecked()(call.0) }
     }
 
@@ -135,7 +136,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn charge(&mut self, account: LiveAccount) -> bool {
-        // SAFETY: the account is live. No reference to its node exists, because that would borrow the executor.
+        // SAFETY: the account is live. No reference to its node exists, because that would borrow the
+        // executor.
         unsafe { usage::charge_if_moved(account.0.usage()) }
     }
 
@@ -151,7 +153,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn account(&self, node: LiveNode) -> LiveAccount {
-        // SAFETY: the node is live. This makes no reference, because the address is kept longer than the borrow.
+        // SAFETY: the node is live. This makes no reference, because the address is kept longer than the
+        // borrow.
         LiveAccount(Account::of(unsafe { &raw mut (*node.0).usage }))
     }
 
@@ -163,8 +166,8 @@ impl Host for Executor {
     #[inline(always)]
     fn set_caller(&mut self, node: LiveNode, caller: LiveAccount) {
         if self.node(node).caller != caller.0 {
-            // SAFETY: the node is the root of a subplan that the executor calls now, with this running account. No reference to a node
-            // exists, because that would borrow the executor.
+            // SAFETY: the node is the root of a subplan that the executor calls now, with this running
+            // account. No reference to a node exists, because that would borrow the executor.
             unsafe { called::note_caller(node.0, caller.0) }
         }
     }
@@ -184,8 +187,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn charge_caller_since_kept(&mut self, node: LiveNode) {
-        // SAFETY: the node and its caller's account are live. No reference to a node exists, because that would borrow the
-        // executor.
+        // SAFETY: the node and its caller's account are live. No reference to a node exists, because that
+        // would borrow the executor.
         unsafe { called::charge_caller(node.0) };
     }
 
@@ -254,8 +257,9 @@ impl Host for Executor {
 
     #[inline(always)]
     fn sampling(&mut self, node: LiveNode) -> Sampling<'_, Random> {
-        // SAFETY: evidence, configuration and generator are parts of a static. Other code changes them only while the
-        // sampler does not run: between statements, and in the functions of this trait, which borrow the executor too.
+        // SAFETY: evidence, configuration and generator are parts of a static. Other code changes them only
+        // while the sampler does not run: between statements, and in the functions of this trait, which
+        // borrow the executor too.
         unsafe {
             Sampling {
                 config: &*HOT.config.as_ptr().cast_const(),
@@ -313,7 +317,8 @@ impl Host for Executor {
     #[inline(always)]
     #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
     fn call_again(&mut self, again: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises. Set-up chose the node's method.
+        // SAFETY: this is the call for which this value was made, under the same promises. Set-up chose the
+        // node's method.
         unsafe { (*Node::of(again.0)).method.unwrap_unchecked()(again.0) }
     }
 
@@ -325,13 +330,15 @@ impl Host for Executor {
 
     #[inline(always)]
     fn call_timed<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises, and this is its node.
+        // SAFETY: this is the call for which this value was made, under the same promises, and this is its
+        // node.
         unsafe { call_timed::<ACCOUNTING>(call.0, node.0) }
     }
 
     #[inline(always)]
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises, and this is its node.
+        // SAFETY: this is the call for which this value was made, under the same promises, and this is its
+        // node.
         unsafe { call_sampled::<ACCOUNTING>(call.0, node.0) }
     }
 
@@ -353,8 +360,8 @@ impl Host for Executor {
 
     #[inline(always)]
     fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: LiveNode) {
-        // SAFETY: the scan is the node of the call for which this value was made, or the fused scan below it. Both are
-        // live.
+        // SAFETY: the scan is the node of the call for which this value was made, or the fused scan below it.
+        // Both are live.
         unsafe { finish_previous_scan_call::<TIMED>(scan.0) }
     }
 
@@ -383,8 +390,9 @@ pub unsafe fn is_row(row: *mut TupleTableSlot) -> bool {
     !row.is_null() && unsafe { (*row).tts_flags } & pg_sys::TTS_FLAG_EMPTY as u16 == 0
 }
 
-/// Adds the hits of a sampled call that read no block. Long calls are left out: what made them long (a wait, another process on the
-/// processor) would hide the hits. It is out of line, so that the calls of short statements save fewer registers.
+/// Adds the hits of a sampled call that read no block. Long calls are left out: what made them long (a wait,
+/// another process on the processor) would hide the hits. It is out of line, so that the calls of short
+/// statements save fewer registers.
 #[inline(never)]
 fn add_hits(node: &mut Node, ticks: i64) {
     if (ticks as f64) < HOT.config.get().long {
@@ -398,14 +406,16 @@ fn ns(ticks: i64) -> f64 {
     ticks as f64 * HOT.ns_per_tick.get()
 }
 
-/// Makes a node's first call: checks the stack, as core does at the first call, and installs the node's wrapper.
+/// Makes a node's first call: checks the stack, as core does at the first call, and installs the node's
+/// wrapper.
 ///
 /// # Safety
 /// Only the executor may call this, with a plan state whose statement is set up.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe extern "C-unwind" fn first_call(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with the node.
+    // SAFETY: the executor calls this with a plan state whose node is live, and whose `method` was set with
+    // the node.
     unsafe {
         unguarded::check_stack_depth();
         let method = (*Node::of(ps)).method;
@@ -494,7 +504,8 @@ unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTIN
     // SAFETY: this function's caller makes the same promises.
     let (mut executor, node) = unsafe { Executor::finishes(node) };
     let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
-    // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of jumping here.
+    // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of
+    // jumping here.
     std::hint::black_box(row)
 }
 

@@ -7,7 +7,8 @@ use std::cell::Cell;
 /// Whether the clock is the time stamp counter.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static TSC: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
-/// The length of its tick, in parts of a nanosecond. To multiply whole numbers takes fewer instructions than to convert them.
+/// The length of its tick, in parts of a nanosecond. To multiply whole numbers takes fewer instructions than
+/// to convert them.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PARTS_PER_TICK: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 /// How many parts a nanosecond has, as a power of two.

@@ -1,10 +1,11 @@
 //! The functions that replace `pread` and similar ones in every process of the server.
 //!
-//! They are plain frames: they call no PostgreSQL function, do not allocate or panic, and keep the system call's errno. A
-//! request without a wait event, and one that nobody counts, is passed to the original function after a few branches.
+//! They are plain frames: they call no PostgreSQL function, do not allocate or panic, and keep the system
+//! call's errno. A request without a wait event, and one that nobody counts, is passed to the original
+//! function after a few branches.
 //!
-//! Each system call counts as one request, and as one wait. A read at the end of a file and an interrupted read count as requests of zero
-//! bytes.
+//! Each system call counts as one request, and as one wait. A read at the end of a file and an interrupted
+//! read count as requests of zero bytes.
 
 use super::clock::{now, ns_since};
 use crate::pg::server::backend_local::BackendLocal;
@@ -17,8 +18,8 @@ use rowsource_core::waits::Event;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// The functions to replace, by the names that servers import them under. `close` is among them because it invalidates what
-/// is known of a descriptor.
+/// The functions to replace, by the names that servers import them under. `close` is among them because it
+/// invalidates what is known of a descriptor.
 pub const NAMES: [&CStr; 9] = [
     c"pread",
     c"pread64",
@@ -67,7 +68,8 @@ const fn operation(name: usize) -> Operation {
 /// Replaces `pread` and `pwrite`, which have the same ABI.
 ///
 /// # Safety
-/// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+/// Only a caller of the replaced function may call this, with that function's arguments, after its original
+/// was stored.
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn plain<const NAME: usize>(
     descriptor: c_int,
@@ -75,8 +77,8 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
     bytes: size_t,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: only `table` puts this function into the server's table, and stores the original of the same name and type
-    // before. Arguments are passed on unchanged.
+    // SAFETY: only `table` puts this function into the server's table, and stores the original of the same
+    // name and type before. Arguments are passed on unchanged.
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS[NAME].get());
         if counting::event() == 0 || !counting::is_on() && requests::is_passed_on(descriptor, buffer) {
@@ -89,7 +91,8 @@ unsafe extern "C-unwind" fn plain<const NAME: usize>(
 /// Replaces `preadv` and `pwritev`.
 ///
 /// # Safety
-/// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+/// Only a caller of the replaced function may call this, with that function's arguments, after its original
+/// was stored.
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     descriptor: c_int,
@@ -97,8 +100,8 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
     count: c_int,
     offset: off_t,
 ) -> ssize_t {
-    // SAFETY: only `table` puts this function into the server's table, and stores the original of the same name and type
-    // before. The first part is read only if there is one. Arguments are passed on unchanged.
+    // SAFETY: only `table` puts this function into the server's table, and stores the original of the same
+    // name and type before. The first part is read only if there is one. Arguments are passed on unchanged.
     unsafe {
         let original: Vectored = std::mem::transmute(ORIGINALS[NAME].get());
         if count <= 0
@@ -114,10 +117,12 @@ unsafe extern "C-unwind" fn vectored<const NAME: usize>(
 /// Replaces `close`. After it, the descriptor may belong to another file.
 ///
 /// # Safety
-/// Only a caller of the replaced function may call this, with that function's arguments, after its original was stored.
+/// Only a caller of the replaced function may call this, with that function's arguments, after its original
+/// was stored.
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn close(descriptor: c_int) -> c_int {
-    // SAFETY: only `table` puts this function into the server's table, and stores the original `close` before.
+    // SAFETY: only `table` puts this function into the server's table, and stores the original `close`
+    // before.
     unsafe {
         requests::forget(descriptor);
         counting::forget(descriptor);
@@ -140,8 +145,8 @@ unsafe fn timed_plain(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is stored, and the
-    // arguments are valid for it.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is
+    // stored, and the arguments are valid for it.
     unsafe {
         let original: Plain = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         let filetype = filetype(descriptor, buffer);
@@ -166,8 +171,8 @@ unsafe fn timed_vectored(
     offset: off_t,
     name: usize,
 ) -> ssize_t {
-    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is stored, and the
-    // arguments are valid for it: there are `count` parts, and at least one.
+    // SAFETY: by the caller's promise `name` is an index of `ORIGINALS`, where a function of this type is
+    // stored, and the arguments are valid for it: there are `count` parts, and at least one.
     unsafe {
         let original: Vectored = std::mem::transmute(ORIGINALS.get_unchecked(name).get());
         let filetype = filetype(descriptor, (*parts).iov_base);
@@ -197,7 +202,8 @@ fn filetype(descriptor: c_int, buffer: *mut c_void) -> Option<FileType> {
     requests::filetype(descriptor)
 }
 
-/// Makes a request, and counts it and the wait. `note` is called if it is a wait. Nothing after the request changes errno.
+/// Makes a request, and counts it and the wait. `note` is called if it is a wait. Nothing after the request
+/// changes errno.
 #[inline(always)]
 fn timed(
     filetype: Option<FileType>,

@@ -1,9 +1,10 @@
 //! Finds and replaces slots of imported functions in the main program's global offset table (GOT).
 //!
-//! The loader fills a slot (a word of the table) with the address of an imported function. With full RELRO, which is usual,
-//! it then makes the table read-only. Nothing is replaced unless everything is as expected: the file must be the program
-//! that is mapped, a slot must be in its writable part, and its value must be the address of code. If another library has
-//! replaced the function in a slot, the replacement calls that library's function.
+//! The loader fills a slot (a word of the table) with the address of an imported function. With full RELRO,
+//! which is usual, it then makes the table read-only. Nothing is replaced unless everything is as expected:
+//! the file must be the program that is mapped, a slot must be in its writable part, and its value must be
+//! the address of code. If another library has replaced the function in a slot, the replacement calls that
+//! library's function.
 
 use object::elf::{PF_W, PT_LOAD, RelocationType};
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -119,8 +120,8 @@ impl Program {
 /// Stores the first program that the loader lists, which is the main one. Returns 1 to end the iteration.
 ///
 /// # Safety
-/// Only the loader may call this, with its description of a program and the address of an `Option<Program>`. No other
-/// reference to that may be in use.
+/// Only the loader may call this, with its description of a program and the address of an `Option<Program>`.
+/// No other reference to that may be in use.
 unsafe extern "C" fn take_first(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
     // SAFETY: the loader passes a valid description and the address that `mapped` gave to it.
     unsafe {
@@ -143,7 +144,8 @@ impl MappedFile {
     fn open(path: &Path) -> io::Result<MappedFile> {
         let file = fs::File::open(path)?;
         let bytes = file.metadata()?.len() as usize;
-        // SAFETY: the kernel chooses the place of this new mapping, which stays valid after the file is closed.
+        // SAFETY: the kernel chooses the place of this new mapping, which stays valid after the file is
+        // closed.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -165,8 +167,8 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has so many bytes and lives as long as `self`. Nobody writes to the program's file: an upgrade
-        // puts another file in its place.
+        // SAFETY: the mapping has so many bytes and lives as long as `self`. Nobody writes to the program's
+        // file: an upgrade puts another file in its place.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.bytes) }
     }
 }
@@ -181,8 +183,8 @@ impl Drop for MappedFile {
 /// Returns the main program's slots for these imported functions.
 pub fn find(names: &[&CStr]) -> Result<Vec<Slot>, String> {
     let program = Program::mapped()?;
-    // The file is first opened by its name, because under a tracer /proc/self/exe may be the tracer. If the file was
-    // removed, /proc/self/exe still works.
+    // The file is first opened by its name, because under a tracer /proc/self/exe may be the tracer. If the
+    // file was removed, /proc/self/exe still works.
     let path = fs::read_link("/proc/self/exe").map_err(|e| format!("/proc/self/exe: {e}"))?;
     let bytes = MappedFile::open(&path)
         .or_else(|_| MappedFile::open("/proc/self/exe".as_ref()))
@@ -241,8 +243,9 @@ impl Slot {
         unsafe { self.address.read_volatile() }
     }
 
-    /// Returns the function that a call through the slot reaches. If the loader resolves names lazily, the slot points into
-    /// the program itself until the first call. Then this returns the function that the slot will contain after that call.
+    /// Returns the function that a call through the slot reaches. If the loader resolves names lazily, the
+    /// slot points into the program itself until the first call. Then this returns the function that the slot
+    /// will contain after that call.
     pub fn function(self, name: &CStr, memory: &Memory) -> Result<usize, String> {
         let program = Program::mapped()?;
         let mut function = self.value();

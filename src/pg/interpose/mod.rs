@@ -1,9 +1,10 @@
 //! Replaces functions of the C library in every process of the server.
 //!
-//! PostgreSQL calls the C library through its import table. `got` finds the entries of the main program, `table` writes the
-//! addresses of other functions there: those of `functions` for requests to files at an offset, and of `waiting` for all other
-//! calls that may wait. The postmaster does this once, and its children inherit it. A session that loads the library by itself
-//! does it for itself. If an entry is not as expected, nothing is replaced.
+//! PostgreSQL calls the C library through its import table. `got` finds the entries of the main program,
+//! `table` writes the addresses of other functions there: those of `functions` for requests to files at an
+//! offset, and of `waiting` for all other calls that may wait. The postmaster does this once, and its
+//! children inherit it. A session that loads the library by itself does it for itself. If an entry is not as
+//! expected, nothing is replaced.
 //!
 //! A process whose setting `pg_rowsource.enabled` is off has the original functions in its table.
 //!

@@ -47,9 +47,9 @@ static TAKEN: BackendLocal<OnceCell<Vec<Taken>>> = BackendLocal::new(OnceCell::n
 /// Whether the slots have our functions, as far as no other library has changed that.
 static HAVE_OURS: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Installs all functions in the server's import table, or none of them. Does nothing if they were installed before: if
-/// another library had replaced them since, the two would call each other endlessly. The postmaster installs them for all its
-/// children; otherwise a session installs them for itself.
+/// Installs all functions in the server's import table, or none of them. Does nothing if they were installed
+/// before: if another library had replaced them since, the two would call each other endlessly. The
+/// postmaster installs them for all its children; otherwise a session installs them for itself.
 pub fn install() -> Result<(), String> {
     if TAKEN.get().is_some() {
         return Ok(());

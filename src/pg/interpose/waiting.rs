@@ -1,7 +1,8 @@
 //! The functions that replace those in which a process waits, other than requests to files at an offset.
 //!
-//! They are plain frames: they call no PostgreSQL function, do not allocate or panic, and keep the system call's errno. If the
-//! process waits for no event, or waits are not counted, the original function is called after one or two branches.
+//! They are plain frames: they call no PostgreSQL function, do not allocate or panic, and keep the system
+//! call's errno. If the process waits for no event, or waits are not counted, the original function is called
+//! after one or two branches.
 
 use super::clock::{now, ns_since};
 use crate::pg::server::backend_local::BackendLocal;
@@ -10,17 +11,19 @@ use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, ssize_t};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// Whether a signal ends the wait that a call makes. If not, PostgreSQL waits on after the signal: it repeats the call, or it
-/// finds its latch set by one of its timeouts. So these do not turn one wait into two.
+/// Whether a signal ends the wait that a call makes. If not, PostgreSQL waits on after the signal: it repeats
+/// the call, or it finds its latch set by one of its timeouts. So these do not turn one wait into two.
 const ENDED: bool = false;
 const RESUMED: bool = true;
 
-/// Whether a call counts for each event, or only for those of the class IO. If only for these, its first argument is a descriptor.
-/// A latch is woken through a descriptor too, which the process reads while the event is still that of its wait.
+/// Whether a call counts for each event, or only for those of the class IO. If only for these, its first
+/// argument is a descriptor. A latch is woken through a descriptor too, which the process reads while the
+/// event is still that of its wait.
 const ANY: bool = false;
 const IO: bool = true;
 
-/// Makes a function of each line, which counts the call as a wait and is otherwise like the original of this name.
+/// Makes a function of each line, which counts the call as a wait and is otherwise like the original of this
+/// name.
 macro_rules! waiting {
     ($($events:ident $after_signal:ident $name:ident($first:ident: $of:ty $(, $argument:ident: $type:ty)*) -> $result:ty;)+) => {
         #[allow(non_camel_case_types, reason = "these are names of functions")]
@@ -41,12 +44,12 @@ macro_rules! waiting {
 
         $(
             /// # Safety
-            /// Only a caller of the replaced function may call this, with that function's arguments, after its original was
-            /// stored.
+            /// Only a caller of the replaced function may call this, with that function's arguments, after
+            /// its original was stored.
             #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
             unsafe extern "C-unwind" fn $name($first: $of $(, $argument: $type)*) -> $result {
-                // SAFETY: only `table` puts this function into the server's table, and stores the original of the same name
-                // and type before. Arguments are passed on unchanged.
+                // SAFETY: only `table` puts this function into the server's table, and stores the original of
+                // the same name and type before. Arguments are passed on unchanged.
                 unsafe {
                     let original: unsafe extern "C-unwind" fn($of $(, $type)*) -> $result =
                         std::mem::transmute(ORIGINALS[Place::$name as usize].get());

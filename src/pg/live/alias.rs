@@ -15,8 +15,8 @@ pub fn may_map(place: usize, shared: *const u8) -> bool {
     !(place | shared.addr()).is_multiple_of(huge_page(page()))
 }
 
-/// Puts shared memory in the place of statics. Returns the system's error number, and changes nothing, if the system does not allow that:
-/// for example, if the shared memory is of huge pages.
+/// Puts shared memory in the place of statics. Returns the system's error number, and changes nothing, if the
+/// system does not allow that: for example, if the shared memory is of huge pages.
 ///
 /// # Safety
 /// * `place` and `shared` must be the addresses of `bytes` bytes in whole pages. `place` must be pages of

@@ -55,7 +55,8 @@ pub struct Header {
     /// The number of statements in which it is nested.
     depth: AtomicU32,
     is_running: AtomicBool,
-    /// A client asked for the current run, or the last one: what a function opened counts as the client's from then on.
+    /// A client asked for the current run, or the last one: what a function opened counts as the client's
+    /// from then on.
     is_for_client: AtomicBool,
 }
 
@@ -91,8 +92,8 @@ impl Header {
         unsafe { self.setup.get().write_volatile(setup) };
     }
 
-    /// Notes that a run of the statement begins. `is_first` says that it is the first run of an execution, and `is_for_client` that no
-    /// other statement asked for the run.
+    /// Notes that a run of the statement begins. `is_first` says that it is the first run of an execution,
+    /// and `is_for_client` that no other statement asked for the run.
     #[inline(always)]
     pub fn enter(&self, is_first: bool, now: u64, caller: usize, depth: u32, is_for_client: bool) {
         self.is_for_client.store(is_for_client, Relaxed);

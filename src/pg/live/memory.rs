@@ -12,7 +12,8 @@ use std::rc::Rc;
 /// Memory for the nodes of a statement. Each is initialised: its bytes are zero, or what an earlier statement
 /// left.
 ///
-/// The kind is a byte of its own. Hidden in the capacity of the private memory, it costs each statement ten instructions.
+/// The kind is a byte of its own. Hidden in the capacity of the private memory, it costs each statement ten
+/// instructions.
 #[derive(Default)]
 #[repr(u8)]
 pub enum NodeMemory {

@@ -92,11 +92,12 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
     true
 }
 
-/// Returns a copy of what a parallel worker runs for its leader, with the statistics of its nodes. Returns `None` if it runs nothing, or
-/// if its nodes cannot be seen.
+/// Returns a copy of what a parallel worker runs for its leader, with the statistics of its nodes. Returns
+/// `None` if it runs nothing, or if its nodes cannot be seen.
 ///
 /// # Errors
-/// Raises "out of memory", or if memory cannot be mapped. The caller must be outside of any FFI boundary, and hold no lock.
+/// Raises "out of memory", or if memory cannot be mapped. The caller must be outside of any FFI boundary, and
+/// hold no lock.
 pub fn copy_of(pid: i32) -> Option<(Running, Scratch)> {
     let memory = store::live_memory()?;
     let mut found = None;
@@ -134,7 +135,8 @@ pub fn private_pids() -> Vec<i32> {
     pids
 }
 
-/// Returns how many sessions get no beats, and why one of them gets none: there is no heart, or it cannot see their hot state.
+/// Returns how many sessions get no beats, and why one of them gets none: there is no heart, or it cannot see
+/// their hot state.
 pub fn sessions_without_beats() -> (usize, Option<String>) {
     let (mut count, mut reason) = (0, None);
     if let Some(memory) = store::live_memory() {
@@ -228,8 +230,9 @@ fn copy(
         return None;
     }
     let clock = *Source::ALL.get(usize::from(setup.clock))?;
-    // The clock is read before anything is copied. If this process is interrupted after it, calls that were copied have ended later. Read
-    // after it, the clock would make a call last that has ended meanwhile, and the next copy would show less.
+    // The clock is read before anything is copied. If this process is interrupted after it, calls that were
+    // copied have ended later. Read after it, the clock would make a call last that has ended meanwhile, and
+    // the next copy would show less.
     let now = clock.read();
     let state = block.header.state();
     let before = hot(area);

@@ -1,17 +1,19 @@
 //! Describes a plan with PostgreSQL's EXPLAIN (FORMAT JSON), once, not at each execution.
 //!
-//! If constants are kept, a plan that the session knows is described again only if its statement's text has changed, because then its literals may
-//! have changed too, and only if the session's budget allows it. Describing may take 0.2 % of a session's time. A session
-//! can save time for a few hundred descriptions. So an interactive user or a script sees the literals of the last
-//! execution. For a connection that sends thousands of statements a second, the cost is negligible, and the display says
-//! that the literals are older.
+//! If constants are kept, a plan that the session knows is described again only if its statement's text has
+//! changed, because then its literals may have changed too, and only if the session's budget allows it.
+//! Describing may take 0.2 % of a session's time. A session can save time for a few hundred descriptions. So
+//! an interactive user or a script sees the literals of the last execution. For a connection that sends
+//! thousands of statements a second, the cost is negligible, and the display says that the literals are
+//! older.
 //!
-//! Unless the setting `keep_constants` is on, symbols like `$1` replace all constants, in the statement's text and in the
-//! conditions. Then a description is right for all executions, and a known plan is described again only if a table, an index or a column
-//! has another name. The session looks for that when it has heard that a catalog was changed.
+//! Unless the setting `keep_constants` is on, symbols like `$1` replace all constants, in the statement's
+//! text and in the conditions. Then a description is right for all executions, and a known plan is described
+//! again only if a table, an index or a column has another name. The session looks for that when it has heard
+//! that a catalog was changed.
 //!
-//! The cost and the size of a description are bounded for any statement. `printing` makes EXPLAIN shorten long constants.
-//! If the conditions are still too long, the plan is described without them (`named`).
+//! The cost and the size of a description are bounded for any statement. `printing` makes EXPLAIN shorten
+//! long constants. If the conditions are still too long, the plan is described without them (`named`).
 
 mod constants;
 mod definition;
@@ -134,8 +136,8 @@ impl StatementText<'_> {
         }
     }
 
-    /// Returns the constants, and their places in the text. If the parser's are not known, all literals count. Returns `None`
-    /// if there is no memory.
+    /// Returns the constants, and their places in the text. If the parser's are not known, all literals
+    /// count. Returns `None` if there is no memory.
     fn constants(&self) -> Option<(Rc<Constants>, Vec<Place>)> {
         let text = self.as_text();
         let parsed = self.constants.as_ref().and_then(|parsed| {
@@ -162,10 +164,9 @@ impl StatementText<'_> {
 
 /// Returns the description of the plan of a started statement with this key, and whether its literals are
 /// those of an earlier execution. Creates the description unless this session knows a usable one, or `stored`
-/// returns the one that another session has made; `before` returns that of the plan with a planid or, if there is none, of the plan
-/// before. Of a known one, the second value is how many changes of
-/// catalogs the session had heard of when its names were last compared. Returns `None` if there is no memory
-/// for it.
+/// returns the one that another session has made; `before` returns that of the plan with a planid or, if
+/// there is none, of the plan before. Of a known one, the second value is how many changes of catalogs the
+/// session had heard of when its names were last compared. Returns `None` if there is no memory for it.
 ///
 /// # Safety
 /// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
@@ -193,7 +194,8 @@ pub unsafe fn description<'a>(
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
-        // Without constants, a description is not made again for other literals. It is made because the setting changed.
+        // Without constants, a description is not made again for other literals. It is made because the
+        // setting changed.
         if guc::keep_constants() {
             let text = text();
             // SAFETY: `query` is started by the caller's promise.
@@ -231,8 +233,8 @@ pub fn is_of_all(description: &LazyDescription) -> bool {
     description.is_normalised() && !guc::keep_constants()
 }
 
-/// Returns whether a description has the names that relations and columns have today. `compared_at` is how many changes of catalogs
-/// the session had heard of when they were last compared.
+/// Returns whether a description has the names that relations and columns have today. `compared_at` is how
+/// many changes of catalogs the session had heard of when they were last compared.
 ///
 /// # Safety
 /// `found` must be the nodes of a started query.
@@ -278,8 +280,9 @@ pub unsafe fn is_of(description: &LazyDescription, query: *mut QueryDesc, text: 
     (!has_parameters || description.generic) && description.is_of(&text.bytes)
 }
 
-/// Returns a description that the store has of this plan, with what is known of its nodes today. Returns `None` if its relations or
-/// columns have other names now, or if the text has other words: names that were changed, aliases, or another statement around the query.
+/// Returns a description that the store has of this plan, with what is known of its nodes today. Returns
+/// `None` if its relations or columns have other names now, or if the text has other words: names that were
+/// changed, aliases, or another statement around the query.
 ///
 /// # Safety
 /// `found` must be the nodes of a started query's plan.
@@ -381,7 +384,8 @@ unsafe fn describe(
     Some(description)
 }
 
-/// Returns the numbers of a plan and of its statement. If a catalog cannot be read, the planid is the number that sessions know the plan by.
+/// Returns the numbers of a plan and of its statement. If a catalog cannot be read, the planid is the number
+/// that sessions know the plan by.
 ///
 /// # Safety
 /// The same as for [`describe`].

@@ -1,9 +1,11 @@
-//! Computes the number that sessions know a plan by. It depends on the plan's nodes, on their relations and indexes, and on how they are
-//! joined and in which order. It does not depend on literals, costs or text. It is stable across executions and restarts of one server.
+//! Computes the number that sessions know a plan by. It depends on the plan's nodes, on their relations and
+//! indexes, and on how they are joined and in which order. It does not depend on literals, costs or text. It
+//! is stable across executions and restarts of one server.
 //!
-//! Each execution computes it, so relations and indexes are told apart by their OIDs. The planid that views show is made of names
-//! (`describe/planid.rs`), once for each of these numbers. Temporary relations get new OIDs each time they are made, so they are told apart
-//! by their names and columns here too. That takes longer, so it is done only in sessions that have temporary tables.
+//! Each execution computes it, so relations and indexes are told apart by their OIDs. The planid that views
+//! show is made of names (`describe/planid.rs`), once for each of these numbers. Temporary relations get new
+//! OIDs each time they are made, so they are told apart by their names and columns here too. That takes
+//! longer, so it is done only in sessions that have temporary tables.
 
 use super::temporary;
 use super::tree::{Found, tag};
@@ -36,8 +38,8 @@ unsafe fn own_id_with_temporary_tables(found: &[Found]) -> i64 {
     unsafe { own_id::<true>(found) }
 }
 
-/// Computes pg_rowsource's number of a plan. If `TEMPORARY`, plans of temporary tables are told apart by the tables' names and
-/// columns.
+/// Computes pg_rowsource's number of a plan. If `TEMPORARY`, plans of temporary tables are told apart by the
+/// tables' names and columns.
 ///
 /// # Safety
 /// `found` must be the nodes of a live, initialised plan state tree.
@@ -46,7 +48,8 @@ unsafe fn own_id<const TEMPORARY: bool>(found: &[Found]) -> i64 {
     let mut hash = 0;
     let mut add = |number| hash = mixed(hash, number);
     for place in found.iter().filter(|place| !place.hidden) {
-        // SAFETY: the plan states are live by the caller's promise, and so each has a plan and an executor state.
+        // SAFETY: the plan states are live by the caller's promise, and so each has a plan and an executor
+        // state.
         unsafe {
             let plan = (*place.plan_state).plan;
             let flags = i64::from(place.by_expression) + 2 * i64::from((*plan).parallel_aware);
@@ -63,8 +66,8 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes a number into a hash.
 ///
-/// It is fast, not strong, because it only has to tell the plans of one statement apart. No library is used, because
-/// equally fast libraries do not promise that their results never change.
+/// It is fast, not strong, because it only has to tell the plans of one statement apart. No library is used,
+/// because equally fast libraries do not promise that their results never change.
 #[inline(always)]
 fn mixed(hash: u64, number: i64) -> u64 {
     (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
@@ -76,8 +79,8 @@ fn mixed(hash: u64, number: i64) -> u64 {
 /// `state` must point to a live, initialised plan state. Its plan node's tag tells the type of both.
 #[inline(always)]
 unsafe fn details<const TEMPORARY: bool>(state: *mut pg_sys::PlanState, add: &mut impl FnMut(i64)) {
-    // SAFETY: the plan state is live by the caller's promise, and so are its plan node and its executor state. They are of the
-    // type that the plan node's tag says.
+    // SAFETY: the plan state is live by the caller's promise, and so are its plan node and its executor
+    // state. They are of the type that the plan node's tag says.
     unsafe {
         let (plan, estate) = ((*state).plan, (*state).state);
         match tag(plan) {
@@ -146,8 +149,8 @@ unsafe fn details<const TEMPORARY: bool>(state: *mut pg_sys::PlanState, add: &mu
     }
 }
 
-/// Returns a number for the relation that a node scans, and for its place in the range table, which tells the two scans apart if a table is
-/// joined with itself.
+/// Returns a number for the relation that a node scans, and for its place in the range table, which tells the
+/// two scans apart if a table is joined with itself.
 ///
 /// # Safety
 /// `plan` must point to a live scan's plan node, and `estate` to the executor state of its query.
@@ -175,15 +178,16 @@ unsafe fn object<const TEMPORARY: bool>(
     temporary.unwrap_or_else(|| i64::from(oid.to_u32()))
 }
 
-/// Returns what [`object`] returns for the relation at a range table index. For an entry that is not a relation, returns a number for its
-/// kind.
+/// Returns what [`object`] returns for the relation at a range table index. For an entry that is not a
+/// relation, returns a number for its kind.
 ///
 /// # Safety
 /// `estate` must point to a live executor state.
 unsafe fn relation<const TEMPORARY: bool>(index: pg_sys::Index, estate: *mut pg_sys::EState) -> i64 {
-    // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of entries. Indexes
-    // count from 1. 0 means a join that a remote server executes. The check of `at` rejects it. The executor's array of
-    // relations is as long as the range table, and has null for relations that are not open.
+    // SAFETY: the executor state is live by the caller's promise, and so is its range table, a list of
+    // entries. Indexes count from 1. 0 means a join that a remote server executes. The check of `at` rejects
+    // it. The executor's array of relations is as long as the range table, and has null for relations that
+    // are not open.
     unsafe {
         let table = (*estate).es_range_table;
         let at = (index as usize).wrapping_sub(1);

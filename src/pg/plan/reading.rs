@@ -1,5 +1,5 @@
-//! Tells how far the nodes of a plan read each other, so that `rowsource_core::plan::may_stop_early` can decide whose rows say
-//! something about the planner's estimates.
+//! Tells how far the nodes of a plan read each other, so that `rowsource_core::plan::may_stop_early` can
+//! decide whose rows say something about the planner's estimates.
 
 use super::tree::{Found, list, tag};
 use pgrx::pg_sys::{self, JoinType, NodeTag, PlanState, SubLinkType};
@@ -109,7 +109,8 @@ unsafe fn link(node: &Found, found: &[Found], subplans: &FxHashMap<usize, Read>)
 /// # Safety
 /// `reader` must point to an initialised plan state, and `input` to an input of it.
 unsafe fn read_by(reader: *mut PlanState, input: *mut PlanState) -> Read {
-    // SAFETY: the plan state is initialised by the caller's promise, so it has its plan. Each cast follows the tag.
+    // SAFETY: the plan state is initialised by the caller's promise, so it has its plan. Each cast follows
+    // the tag.
     unsafe {
         let plan = (*reader).plan;
         let is_inner = (*reader).righttree == input;

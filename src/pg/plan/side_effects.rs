@@ -1,20 +1,21 @@
-//! Decides when the wrapper may check fewer buffer counters, or check them less often, and still charge every block.
+//! Decides when the wrapper may check fewer buffer counters, or check them less often, and still charge every
+//! block.
 //!
-//! A statement that writes nothing, uses no temporary table and calls no volatile function changes only the counters of
-//! shared buffers and work files. If queries inside a function change others, these are charged when the run of those
-//! queries ends.
+//! A statement that writes nothing, uses no temporary table and calls no volatile function changes only the
+//! counters of shared buffers and work files. If queries inside a function change others, these are charged
+//! when the run of those queries ends.
 //!
-//! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot fail between
-//! two calls of the scan below it. So the wrapper does only half the work for each call of the scan, where its cost matters
-//! most. Expressions around the aggregates may only consist of immutable built-in functions on types of fixed length: these
-//! read no catalog, no table and no TOAST.
+//! A plain aggregate that only counts, sums or compares columns of fixed length touches no buffers and cannot
+//! fail between two calls of the scan below it. So the wrapper does only half the work for each call of the
+//! scan, where its cost matters most. Expressions around the aggregates may only consist of immutable
+//! built-in functions on types of fixed length: these read no catalog, no table and no TOAST.
 
 use super::tree::{list, tag};
 use crate::pg::server;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
 
-/// Aggregates that neither fail nor read catalogs: count(any), count(*), and avg, sum, max and min of integers, oids, dates
-/// and timestamps.
+/// Aggregates that neither fail nor read catalogs: count(any), count(*), and avg, sum, max and min of
+/// integers, oids, dates and timestamps.
 const NEVER_FAILING: [u32; 22] = [
     2147, 2803, 2100, 2101, 2102, 2107, 2108, 2109, 2115, 2116, 2117, 2118, 2122, 2126, 2127, 2131, 2132,
     2133, 2134, 2138, 2142, 2143,
@@ -24,8 +25,8 @@ const MIN_CHECKED_COST: f64 = 1000.0;
 /// Objects with smaller OIDs belong to PostgreSQL.
 const FIRST_GENBKI_OBJECT_ID: u32 = 10_000;
 
-/// Returns whether the statement only reads, and reads no temporary tables. Returns false for cheap statements without a
-/// check.
+/// Returns whether the statement only reads, and reads no temporary tables. Returns false for cheap
+/// statements without a check.
 ///
 /// # Safety
 /// `query` must be started, and `nodes` must be all its plan states.
@@ -50,8 +51,8 @@ pub unsafe fn is_read_only(
     }
 }
 
-/// Returns whether no expression of a plan node calls a volatile function. Returns false for node types that are not listed
-/// here.
+/// Returns whether no expression of a plan node calls a volatile function. Returns false for node types that
+/// are not listed here.
 ///
 /// # Safety
 /// * `plan` must point to a live plan node, whose tag tells its type.
@@ -126,17 +127,18 @@ pub unsafe fn reads_to_the_end(ps: *mut PlanState) -> bool {
     }
 }
 
-/// Returns whether a node of a statement that only reads can use work files itself. Returns true for node types that are not
-/// listed here: among them a merge join, which has its inner sort read again what it has read.
+/// Returns whether a node of a statement that only reads can use work files itself. Returns true for node
+/// types that are not listed here: among them a merge join, which has its inner sort read again what it has
+/// read.
 ///
 /// # Safety
 /// `ps` must point to an initialised plan state of a started query.
 pub unsafe fn may_use_files(ps: *mut PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says. Its query is started.
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says. Its
+    // query is started.
     unsafe {
-        // The planner lists the functions of a plan that are not built-in. Built-in ones use work files only to return a set,
-        // or as aggregates that sort.
-        // A parallel worker does not get that list.
+        // The planner lists the functions of a plan that are not built-in. Built-in ones use work files only
+        // to return a set, or as aggregates that sort. A parallel worker does not get that list.
         if server::is_parallel_worker() || !(*(*(*ps).state).es_plannedstmt).invalItems.is_null() {
             return true;
         }
@@ -287,7 +289,8 @@ unsafe fn have_fixed_length(args: *const pg_sys::List) -> bool {
     unsafe { list::<pg_sys::Node>(args).all(|arg| is_fixed_length(pg_sys::exprType(arg))) }
 }
 
-/// Returns whether a type is a built-in base type of fixed length. Functions of enums, domains and records read catalogs.
+/// Returns whether a type is a built-in base type of fixed length. Functions of enums, domains and records
+/// read catalogs.
 fn is_fixed_length(oid: Oid) -> bool {
     // SAFETY: the functions accept any number. For an unknown type the length is 0.
     unsafe {

@@ -1,8 +1,8 @@
-//! Identifies statements on temporary tables by what stays the same when the tables are made again: by the names and columns
-//! of the tables, and by the statement's text.
+//! Identifies statements on temporary tables by what stays the same when the tables are made again: by the
+//! names and columns of the tables, and by the statement's text.
 //!
-//! Otherwise each CREATE TEMPORARY TABLE would make new plans, because a new table has a new OID, and before PostgreSQL 18 also
-//! new queryids.
+//! Otherwise each CREATE TEMPORARY TABLE would make new plans, because a new table has a new OID, and before
+//! PostgreSQL 18 also new queryids.
 
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
@@ -18,7 +18,8 @@ const MAX_COLUMNS: usize = 32;
 /// Returns whether this session has, or had, temporary tables.
 #[inline(always)]
 pub fn session_has_tables() -> bool {
-    // SAFETY: the pointer is null, or points to the process's entry in shared memory, which stays until the process ends.
+    // SAFETY: the pointer is null, or points to the process's entry in shared memory, which stays until the
+    // process ends.
     unsafe { pg_sys::MyProc.as_ref() }.is_some_and(|process| process.tempNamespaceId != pg_sys::InvalidOid)
 }
 
@@ -41,7 +42,8 @@ pub unsafe fn number(relation: *const pg_sys::RelationData) -> Option<i64> {
         hasher.number(columns as u32);
         for column in 0..columns.min(MAX_COLUMNS) {
             let attribute = &*compat::attribute(relation.rd_att, column);
-            // REFRESH CONCURRENTLY makes a column of the row type of another temporary table. Values of row types are aligned to doubles.
+            // REFRESH CONCURRENTLY makes a column of the row type of another temporary table. Values of row
+            // types are aligned to doubles.
             if attribute.attlen == -1 && attribute.attalign == b'd' as std::ffi::c_char {
                 hasher.bytes(name(&attribute.attname));
             } else {
@@ -72,8 +74,9 @@ const REMEMBERED: usize = 64;
 static REPLACED: BackendLocal<[Cell<Replaced>; REMEMBERED]> =
     BackendLocal::new([const { Cell::new(Replaced { by_core: 0, ours: 0 }) }; REMEMBERED]);
 
-/// Returns the queryid of a statement, in a session that has temporary tables. For a statement on such tables, it is made from
-/// the statement's text, if there is one, unless PostgreSQL's own queryid `by_core` does not depend on the tables' OIDs.
+/// Returns the queryid of a statement, in a session that has temporary tables. For a statement on such
+/// tables, it is made from the statement's text, if there is one, unless PostgreSQL's own queryid `by_core`
+/// does not depend on the tables' OIDs.
 ///
 /// # Safety
 /// `estate` must be the live executor state of the statement.
@@ -109,8 +112,8 @@ pub unsafe fn query_id<'a>(
 /// # Safety
 /// `estate` must point to a live executor state.
 unsafe fn uses_temporary_tables(estate: *const pg_sys::EState) -> bool {
-    // SAFETY: the executor state is live by the caller's promise. Its array of relations has this size. It has null for
-    // relations that are not open.
+    // SAFETY: the executor state is live by the caller's promise. Its array of relations has this size. It
+    // has null for relations that are not open.
     unsafe {
         if (*estate).es_relations.is_null() {
             return false;

@@ -1,7 +1,7 @@
 //! Walks plan state trees in EXPLAIN's order: InitPlans, outer, inner, members, subplans.
 //!
-//! Core's planstate_tree_walker visits the same nodes, but does not tell how a child is linked to its parent. This link
-//! decides whether the parent's time and buffers include the child's.
+//! Core's planstate_tree_walker visits the same nodes, but does not tell how a child is linked to its parent.
+//! This link decides whether the parent's time and buffers include the child's.
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
@@ -136,12 +136,14 @@ struct Walk<'a> {
     found: &'a mut Nodes,
     /// A bit per plan id, set if that subplan was visited. Several expressions may share a subplan.
     subplans: SmallVec<[u64; 1]>,
-    /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for it.
+    /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for
+    /// it.
     given_up: bool,
 }
 
-/// Adds all nodes to `found`, which must be empty. They are in pre-order, each once, even if several expressions share a subplan.
-/// Adds no nodes if the tree is too deep for the stack, or if there is no memory.
+/// Adds all nodes to `found`, which must be empty. They are in pre-order, each once, even if several
+/// expressions share a subplan. Adds no nodes if the tree is too deep for the stack, or if there is no
+/// memory.
 ///
 /// # Safety
 /// `root` must be null or an initialised plan state tree.
@@ -187,7 +189,8 @@ unsafe fn walk_inputs(root: Found, found: &mut Nodes) {
     }
 }
 
-/// Adds a node, and all nodes below it. Most short plans are a scan, or a few scans below a join: these need no walk.
+/// Adds a node, and all nodes below it. Most short plans are a scan, or a few scans below a join: these need
+/// no walk.
 ///
 /// # Safety
 /// `place` must have an initialised plan state tree.
@@ -261,7 +264,8 @@ const LEVELS_PER_CHECK: u16 = 64;
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
 unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
     let ps = place.plan_state;
-    // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack per level.
+    // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack
+    // per level.
     // SAFETY: the function has no preconditions, and raises nothing.
     if place.depth % LEVELS_PER_CHECK == LEVELS_PER_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
         walk.given_up = true;
@@ -295,7 +299,8 @@ unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
         return;
     }
     walk.found.push(place);
-    // SAFETY: all nodes below `ps` are initialised by the caller's promise, and its lists do not change meanwhile.
+    // SAFETY: all nodes below `ps` are initialised by the caller's promise, and its lists do not change
+    // meanwhile.
     unsafe {
         for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
             visit_init_plan(sub, init_plan, walk);
@@ -341,7 +346,8 @@ unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
 /// `sub` must point to an initialised subplan state.
 #[inline]
 unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk<'_>) {
-    // SAFETY: the subplan's state is initialised by the caller's promise, so its plan state is initialised or null.
+    // SAFETY: the subplan's state is initialised by the caller's promise, so its plan state is initialised or
+    // null.
     unsafe {
         let plan_state = (*sub).planstate;
         let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
@@ -366,7 +372,8 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     if place.plan_state.is_null() {
         return;
     }
-    // SAFETY: the subplan's state is initialised by the caller's promise, so it has its expression. Plan ids count from 1.
+    // SAFETY: the subplan's state is initialised by the caller's promise, so it has its expression. Plan ids
+    // count from 1.
     let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
     let (word, bit) = (id / 64, 1 << (id % 64));
     if word >= walk.subplans.len() {
@@ -389,8 +396,8 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
 /// # Safety
 /// `ps` must point to an initialised plan state of this `kind`.
 unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
-    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. The count field of each array is its
-    // length.
+    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. The count field of
+    // each array is its length.
     unsafe {
         let (members, count) = match kind {
             NodeTag::T_AppendState => {

@@ -81,8 +81,8 @@ impl Nodes for Collector<'_> {
     fn sample(&self, i: usize) -> NodeSample {
         let node = self.nodes.get(i);
         let plan_state = node.plan_state();
-        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that.
-        // Its instrumentation is null or lives as long as it.
+        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new`
+        // requires that. Its instrumentation is null or lives as long as it.
         let (instr, processes) = unsafe { ((*plan_state).instrument.as_ref(), processes(plan_state)) };
         let usage = node.usage();
         let (mut buffers, mut wal) = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
@@ -119,8 +119,8 @@ impl Nodes for Collector<'_> {
         called.map_or(Called::default(), |(buffers, wal)| Called::of(&buffers, &wal))
     }
 
-    /// An Append runs its asynchronous scans without their wrappers. The first one calls what they all need, and core has measured its time
-    /// with that.
+    /// An Append runs its asynchronous scans without their wrappers. The first one calls what they all need,
+    /// and core has measured its time with that.
     fn last_caller(&self, i: usize) -> Caller {
         let caller = self.nodes.last_caller(i);
         let Caller::Node(append) = caller else {
@@ -162,7 +162,8 @@ impl Nodes for Collector<'_> {
     #[inline(always)]
     fn simple(&self, i: usize) -> Option<SimpleSample> {
         let node = self.nodes.get(i);
-        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives as long as it.
+        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives
+        // as long as it.
         let instr = unsafe { (*node.plan_state()).instrument.as_ref()? };
         let used = node.used();
         if node.by_core() || node.interrupted().is_some() || used.has_more {
@@ -203,8 +204,8 @@ impl Nodes for Collector<'_> {
     #[inline(always)]
     fn facts(&self, i: usize) -> NodeFacts {
         let plan_state = self.nodes.get(i).plan_state();
-        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new` requires that. Its
-        // instrumentation is null or lives as long as it.
+        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new`
+        // requires that. Its instrumentation is null or lives as long as it.
         unsafe { facts::read(plan_state, (*plan_state).instrument.as_ref(), self.core_alive) }
     }
 
@@ -220,8 +221,8 @@ impl Nodes for Collector<'_> {
     fn core(&self, i: usize) -> CoreSample {
         let node = self.nodes.get(i);
         let plan_state = node.plan_state();
-        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives as long as it,
-        // and this is the only reference to it.
+        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives
+        // as long as it, and this is the only reference to it.
         let Some(instr) = (unsafe { (*plan_state).instrument.as_mut() }) else {
             return CoreSample::default();
         };
@@ -229,7 +230,8 @@ impl Nodes for Collector<'_> {
         let base = compat::common_instrumentation(instr);
         let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
         let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
-        // If core alone measures, EXPLAIN does not show what an interrupted call used, so it is not added here either.
+        // If core alone measures, EXPLAIN does not show what an interrupted call used, so it is not added
+        // here either.
         if interrupted_ns.is_some()
             && self.timed.is_some()
             && let (Some(buffers), Some(wal)) = (&mut buffers, &mut wal)
@@ -328,8 +330,8 @@ unsafe fn processes(ps: *mut pg_sys::PlanState) -> f64 {
 /// # Safety
 /// `ps` must point to an initialised plan state.
 unsafe fn worker_loops(ps: *mut pg_sys::PlanState) -> f64 {
-    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, if there is one, lives as long as
-    // it and has `num_workers` entries.
+    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, if there is one,
+    // lives as long as it and has `num_workers` entries.
     unsafe {
         let Some(workers) = (*ps).worker_instrument.as_ref() else {
             return 0.0;

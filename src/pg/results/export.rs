@@ -14,15 +14,15 @@ pub unsafe fn to_core(nodes: &NodeTable, scratch: &Scratch) {
     let keeps_times = server::is_parallel_worker() || server::core_times_io();
     for node in scratch.totals() {
         let plan_state = nodes.get(node.index).plan_state();
-        // SAFETY: the plan state is live by the caller's promise. Only nodes that have instrumentation are among the
-        // totals, and this is the only reference to it.
+        // SAFETY: the plan state is live by the caller's promise. Only nodes that have instrumentation are
+        // among the totals, and this is the only reference to it.
         let instr = unsafe { &mut *(*plan_state).instrument };
         write(instr, &node, keeps_times);
     }
 }
 
-/// Writes the totals of one node. The buffers have I/O times only if `keeps_times`: if core itself times I/O. A worker always keeps
-/// its times, because it sends them to its leader.
+/// Writes the totals of one node. The buffers have I/O times only if `keeps_times`: if core itself times I/O.
+/// A worker always keeps its times, because it sends them to its leader.
 pub fn write(instr: &mut NodeInstrumentation, node: &Totals, keeps_times: bool) {
     let (estimate, stats) = (node.estimate, node.stats);
     compat::set_core_totals(

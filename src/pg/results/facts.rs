@@ -1,8 +1,8 @@
-//! Reads what PostgreSQL knows of a node besides rows, time and blocks, when a statement has ended. The table in
-//! `rowsource_core::model::facts` says which slot holds what.
+//! Reads what PostgreSQL knows of a node besides rows, time and blocks, when a statement has ended. The table
+//! in `rowsource_core::model::facts` says which slot holds what.
 //!
-//! The parts of parallel workers are added to the leader's. Many facts lie in the node's own state. Others lie in memory that
-//! may already be freed after an error: they are read only if `core_alive`.
+//! The parts of parallel workers are added to the leader's. Many facts lie in the node's own state. Others
+//! lie in memory that may already be freed after an error: they are read only if `core_alive`.
 
 use super::workarea::{self, Whose};
 use crate::pg::compat::{self, NodeInstrumentation};
@@ -56,7 +56,8 @@ pub unsafe fn read_simple(
 /// The same as for [`read`].
 #[inline(always)]
 unsafe fn frequent(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bool) -> Option<SimpleFacts> {
-    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the caller's promise.
+    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the
+    // caller's promise.
     Some(unsafe {
         match tree::tag(ps) {
             NodeTag::T_IndexScanState => index_scan(ps, NodeKind::IndexScan, instr, core_alive),
@@ -83,7 +84,8 @@ fn count(value: f64) -> u64 {
     value as i64 as u64
 }
 
-/// Returns the facts of a node that has no others. `removed` are the rows removed by a filter, and by a join filter or recheck.
+/// Returns the facts of a node that has no others. `removed` are the rows removed by a filter, and by a join
+/// filter or recheck.
 #[inline(always)]
 fn simple(kind: NodeKind, removed: [f64; 2], heap_fetches: f64, searches: u64) -> SimpleFacts {
     let mut sums = [0; SIMPLE_SUMS];
@@ -142,8 +144,8 @@ fn sums<const N: usize>(kind: NodeKind, values: [u64; N]) -> NodeFacts {
 #[inline(never)]
 unsafe fn others(ps: *mut PlanState, instr: &NodeInstrumentation, core_alive: bool) -> NodeFacts {
     let filter = filter(instr).into();
-    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the caller's promise. Each
-    // cast follows the tag.
+    // SAFETY: the plan state is initialised, and with `core_alive` its memory contexts are live, by the
+    // caller's promise. Each cast follows the tag.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_BitmapIndexScanState => bitmap_index_scan(ps, core_alive).into(),
@@ -301,12 +303,14 @@ unsafe fn add_scan_io(ps: *mut PlanState, facts: &mut NodeFacts, whose: Whose) {
     }
 }
 
-/// Returns the facts of a node that EXPLAIN shows of each process by itself, for one of them. There are none of other nodes.
+/// Returns the facts of a node that EXPLAIN shows of each process by itself, for one of them. There are none
+/// of other nodes.
 ///
 /// # Safety
 /// `ps` must be an initialised plan state, whose memory contexts are live.
 pub(super) unsafe fn of_process(ps: *mut PlanState, whose: Whose) -> NodeFacts {
-    // SAFETY: the plan state and its memory contexts are live by the caller's promise. Each cast follows the tag.
+    // SAFETY: the plan state and its memory contexts are live by the caller's promise. Each cast follows the
+    // tag.
     unsafe {
         match tree::tag(ps) {
             NodeTag::T_SortState => workarea::sort(ps.cast(), whose),
@@ -348,7 +352,8 @@ unsafe fn append(all: *const pg_sys::List, left: i32) -> NodeFacts {
     )
 }
 
-/// Returns what a node changed. PostgreSQL counts changed rows only for the node that the statement's result is about.
+/// Returns what a node changed. PostgreSQL counts changed rows only for the node that the statement's result
+/// is about.
 ///
 /// # Safety
 /// `state` must be an initialised plan state of this type.

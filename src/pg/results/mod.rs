@@ -2,23 +2,28 @@
 //!
 //! 1. A hook sees that a statement has ended, also after an error.
 //! 2. `Statement::record` changes its phase, so that it is recorded only once.
-//! 3. `parts` takes what workers did of a parallel statement that has failed. `Statement::note_unwrapped` corrects what core measured instead of a wrapper below a Gather.
+//! 3. `parts` takes what workers did of a parallel statement that has failed. `Statement::note_unwrapped`
+//!    corrects what core measured instead of a wrapper below a Gather.
 //! 4. [`with_scratch`] provides memory for the statistics, which is kept between statements.
 //! 5. [`Collector`] copies the data that PostgreSQL and the wrappers have of each node into plain structs.
-//! 6. `rowsource_core::results` takes counts from them, if that is all that there is to record. Else it computes the statistics.
+//! 6. `rowsource_core::results` takes counts from them, if that is all that there is to record. Else it
+//!    computes the statistics.
 //! 7. `export` writes the totals to core's struct if others will read it.
 //! 8. The hidden root is removed.
 //! 9. [`histograms`] adds the workers' histograms.
 //! 10. In a parallel worker, `parallel::report` sends everything to the leader. This is a worker's last step.
-//! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or adds it to the
-//!     session's own statistics.
-//! 12. It also keeps the execution as the session's last statement. Of a parallel plan, `workers` reads what each process did.
+//! 11. `session::record` has `store::record` add the execution to the plan's statistics in shared memory, or
+//!     adds it to the session's own statistics.
+//! 12. It also keeps the execution as the session's last statement. Of a parallel plan, `workers` reads what
+//!     each process did.
 //!
-//! With counts, steps 3 and 7 to 10 have nothing to do. `session::record_counts` has `store::record_counts` add them to the session's
-//! buffer (`PlanSum`). The statistics are computed from the sums when the buffer is flushed.
+//! With counts, steps 3 and 7 to 10 have nothing to do. `session::record_counts` has `store::record_counts`
+//! add them to the session's buffer (`PlanSum`). The statistics are computed from the sums when the buffer is
+//! flushed.
 //!
-//! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a short statement
-//! about 120 instructions. Only where times are estimated are the samples copied into a list first.
+//! Steps 5 and 6 go node by node: each sample is used where it is collected. A list of samples would cost a
+//! short statement about 120 instructions. Only where times are estimated are the samples copied into a list
+//! first.
 
 mod collect;
 mod export;
@@ -57,16 +62,16 @@ pub fn with_scratch<R>(body: impl FnOnce(&mut Scratch) -> R) -> R {
     result
 }
 
-/// Computes the statistics of a statement's nodes, and exports them if its mode requires that. Returns false if there is no
-/// memory.
+/// Computes the statistics of a statement's nodes, and exports them if its mode requires that. Returns false
+/// if there is no memory.
 #[inline(never)]
 pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut Scratch) -> bool {
     if assemble(collector, statement, scratch).is_none() {
         return false;
     }
     if statement.mode == Mode::AlsoForCore && collector.core_alive {
-        // SAFETY: the collector's plan states are live, because `Collector::new` requires that. The statistics have just
-        // been computed from them.
+        // SAFETY: the collector's plan states are live, because `Collector::new` requires that. The
+        // statistics have just been computed from them.
         unsafe { export::to_core(collector.nodes, scratch) };
     }
     // If there is no memory to compare them, the estimates count as they are.
@@ -75,8 +80,8 @@ pub fn compute(collector: &Collector, statement: &StatementSample, scratch: &mut
     true
 }
 
-/// Makes the estimates of nodes whose rows parallel processes share comparable with those rows. Returns `None` if there is no
-/// memory.
+/// Makes the estimates of nodes whose rows parallel processes share comparable with those rows. Returns
+/// `None` if there is no memory.
 fn scale_shared_estimates(collector: &Collector, scratch: &mut Scratch) -> Option<()> {
     let nodes = collector.nodes;
     if !nodes.iter().any(|node| node.under_gather()) {
@@ -91,14 +96,15 @@ fn scale_shared_estimates(collector: &Collector, scratch: &mut Scratch) -> Optio
     shares.try_reserve_exact(nodes.count()).ok()?;
     shares.extend(nodes.iter().map(|node| Share {
         input_of: node.place().input_of(),
-        // SAFETY: the plan states are live, because `Collector::new` requires that. With `core_alive`, so are their plans.
+        // SAFETY: the plan states are live, because `Collector::new` requires that. With `core_alive`, so are
+        // their plans.
         sharing: unsafe { collect::sharing(node.plan_state()) },
     }));
     results::scale_shared_estimates(&shares, &mut scratch.stats)
 }
 
-/// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns false if there is
-/// no memory.
+/// Collects the histograms of the nodes that EXPLAIN shows, and adds the workers' calls to them. Returns
+/// false if there is no memory.
 ///
 /// # Safety
 /// * The executor must not call the nodes while the result is used.
@@ -119,14 +125,15 @@ pub unsafe fn histograms<'a>(
         {
             node.add_to_histogram(&workers);
         }
-        // SAFETY: the executor does not call the node, by the caller's promise. Each node is visited once, so its histogram
-        // is written above before this reference to it exists.
+        // SAFETY: the executor does not call the node, by the caller's promise. Each node is visited once, so
+        // its histogram is written above before this reference to it exists.
         histograms.push(unsafe { node.histogram() });
     }
     true
 }
 
-/// Returns what was charged to each node, to all inputs below it, and to the InitPlans and subplans that it called. Returns `None` if there is no memory.
+/// Returns what was charged to each node, to all inputs below it, and to the InitPlans and subplans that it
+/// called. Returns `None` if there is no memory.
 pub fn charged_below(nodes: &NodeTable) -> Option<Vec<(Buffers, Wal)>> {
     let mut used: Vec<(Buffers, Wal)> = Vec::new();
     used.try_reserve_exact(nodes.count()).ok()?;

@@ -8,7 +8,8 @@ impl Node {
     /// Returns the first nodes of the memory in their initial state, as many as are needed. Allocates if the
     /// memory is too small. Returns `None` if there is none.
     ///
-    /// The counts of histograms are many, so no execution clears them. They are initialised when the memory is allocated.
+    /// The counts of histograms are many, so no execution clears them. They are initialised when the memory
+    /// is allocated.
     pub fn fresh(memory: &mut NodeMemory, need: Need) -> Option<*mut Node> {
         let (nodes, is_new) = memory.get(need)?;
         if is_new {

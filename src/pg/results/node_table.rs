@@ -1,7 +1,7 @@
 //! A safe table of the nodes of one statement.
 //!
-//! The wrappers write to the nodes through their own pointers, whenever the executor calls them. So no other code keeps a
-//! reference to a node: a [`NodeRef`] copies a field out or writes one, as a `Cell` does.
+//! The wrappers write to the nodes through their own pointers, whenever the executor calls them. So no other
+//! code keeps a reference to a node: a [`NodeRef`] copies a field out or writes one, as a `Cell` does.
 
 use super::node::Node;
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
@@ -99,7 +99,8 @@ impl NodeTable {
     pub fn list_by_core(&self) {
         for (i, node) in self.iter().enumerate().filter(|(_, node)| node.by_core()) {
             if let Some(user) = self.of_account(node.caller()) {
-                // SAFETY: both nodes are live as long as the table is borrowed, and only this thread uses them.
+                // SAFETY: both nodes are live as long as the table is borrowed, and only this thread uses
+                // them.
                 unsafe {
                     (*node.node).previous_by_core = (*user.node).last_by_core;
                     (*user.node).last_by_core = i as u32;
@@ -162,8 +163,8 @@ macro_rules! getters {
             $(
                 #[inline(always)]
                 pub fn $field(self) -> $type {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and no
-                    // mutable reference to it exists during this call.
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to
+                    // it, and no mutable reference to it exists during this call.
                     unsafe { (*self.node).$field }
                 }
             )+
@@ -178,8 +179,9 @@ macro_rules! setters {
             $(
                 #[inline(always)]
                 pub fn $name(self, value: $type) {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it, and no reference
-                    // to this field exists, because the table hands out references to histograms only.
+                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it,
+                    // and no reference to this field exists, because the table hands out references to
+                    // histograms only.
                     unsafe { (*self.node).$field = value }
                 }
             )+
@@ -258,8 +260,8 @@ impl<'a> NodeRef<'a> {
 
     /// Charges the caller of a subplan whose call an error has ended with what it used.
     pub fn charge_caller(self) {
-        // SAFETY: the node and its caller's account are live as long as the table is borrowed, and only this thread uses them. No reference
-        // to them exists.
+        // SAFETY: the node and its caller's account are live as long as the table is borrowed, and only this
+        // thread uses them. No reference to them exists.
         unsafe { called::charge_caller(self.node) }
     }
 
@@ -301,27 +303,28 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Clears what an execution counted, and starts the timer for the next one. If `times_first_calls`, it times all of the first calls.
+    /// Clears what an execution counted, and starts the timer for the next one. If `times_first_calls`, it
+    /// times all of the first calls.
     #[inline(always)]
     pub fn reset(self, times_first_calls: bool) {
-        // SAFETY: `Node::fresh` made the table's memory. No reference to the histogram is in use, because the callers of
-        // `histogram` promise that nothing writes to it while they use theirs.
+        // SAFETY: `Node::fresh` made the table's memory. No reference to the histogram is in use, because the
+        // callers of `histogram` promise that nothing writes to it while they use theirs.
         unsafe { Node::reset_for_reexecution(self.node, times_first_calls) }
     }
 
     /// Makes the timer time the first call.
     #[inline(always)]
     pub fn start_timer(self) {
-        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no reference to
-        // it exists during this call.
+        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no
+        // reference to it exists during this call.
         unsafe { (*self.node).timer.start() }
     }
 
     /// Returns which calls its timer has timed.
     #[inline(always)]
     pub fn timed_calls(self) -> TimedCalls {
-        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no mutable reference to
-        // it exists during this call.
+        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no
+        // mutable reference to it exists during this call.
         TimedCalls::of(unsafe { &(*self.node).timer })
     }
 
@@ -342,19 +345,20 @@ impl<'a> NodeRef<'a> {
     /// Adds the parallel workers' histogram to its own.
     #[inline(always)]
     pub fn add_to_histogram(self, workers: &Histogram) {
-        // SAFETY: the node is live as long as its table is borrowed. No reference to the histogram is in use, because the
-        // callers of `histogram` promise that nothing writes to it while they use theirs.
+        // SAFETY: the node is live as long as its table is borrowed. No reference to the histogram is in use,
+        // because the callers of `histogram` promise that nothing writes to it while they use theirs.
         unsafe { (*self.node).histogram.add(workers) }
     }
 
     /// Returns the histogram of its calls.
     ///
     /// # Safety
-    /// While the reference is used, the executor must not call the node, and nothing else may write to its histogram.
+    /// While the reference is used, the executor must not call the node, and nothing else may write to its
+    /// histogram.
     #[inline(always)]
     pub unsafe fn histogram(self) -> &'a Histogram {
-        // SAFETY: the node is live as long as its table is borrowed, and nothing writes to the histogram, by the caller's
-        // promise.
+        // SAFETY: the node is live as long as its table is borrowed, and nothing writes to the histogram, by
+        // the caller's promise.
         unsafe { &(*self.node).histogram }
     }
 }

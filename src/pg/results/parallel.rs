@@ -1,10 +1,11 @@
-//! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error, histograms and
-//! waits. If the statement fails, core sends nothing, and the rest comes from here too (`parts`).
+//! Sends what parallel workers report in addition to core's instrumentation: sampling counts, sampling error,
+//! histograms and waits. If the statement fails, core sends nothing, and the rest comes from here too
+//! (`parts`).
 //!
-//! Core's struct carries rows, loops, times and buffers. A small shared memory segment of the leader carries the rest.
-//! Workers get its handle from a setting (`pg_rowsource.worker_channel`), because a leader's settings are all that
-//! PostgreSQL passes to its workers for extensions. Only the leader's own announcement can set it. Each plan node id has a
-//! slot, and workers add to it atomically.
+//! Core's struct carries rows, loops, times and buffers. A small shared memory segment of the leader carries
+//! the rest. Workers get its handle from a setting (`pg_rowsource.worker_channel`), because a leader's
+//! settings are all that PostgreSQL passes to its workers for extensions. Only the leader's own announcement
+//! can set it. Each plan node id has a slot, and workers add to it atomically.
 
 use super::node_table::NodeTable;
 use crate::guc;
@@ -24,7 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0004;
 
-/// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared memory.
+/// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared
+/// memory.
 const MAX_SLOTS: usize = 2000;
 /// With more parts of workers, there is no room for any of them, for the same reason.
 const MAX_PARTS: usize = 4000;
@@ -37,7 +39,8 @@ struct Header {
     slots: u32,
     /// How many workers of a Gather have parts.
     workers: u32,
-    /// The leader's statement and plan. PostgreSQL tells its workers the queryid of what the client sent, also of a statement in a function.
+    /// The leader's statement and plan. PostgreSQL tells its workers the queryid of what the client sent,
+    /// also of a statement in a function.
     key: PlanKey,
     /// The workers' waits, by plan node id.
     waits: TeamWaits,
@@ -57,16 +60,17 @@ struct Slot {
     reading: SharedCounts<BUCKETS>,
 }
 
-/// What the workers of one number did of a node. Zero bytes are nothing. Core starts the workers of a Gather again only when those
-/// before have ended.
+/// What the workers of one number did of a node. Zero bytes are nothing. Core starts the workers of a Gather
+/// again only when those before have ended.
 #[repr(C)]
 pub struct Part {
-    /// Who counts the worker that runs. It is used in the part of the node at the top of what the worker runs.
+    /// Who counts the worker that runs. It is used in the part of the node at the top of what the worker
+    /// runs.
     pub gate: Gate,
     /// The sums of all workers that have ended.
     pub instr: NodeInstrumentation,
-    /// The part of the blocks and the WAL that core has added to the leader's: that of the workers before the last one. It is used where
-    /// the gate is.
+    /// The part of the blocks and the WAL that core has added to the leader's: that of the workers before the
+    /// last one. It is used where the gate is.
     pub in_leader: (pg_sys::BufferUsage, pg_sys::WalUsage),
 }
 
@@ -90,9 +94,9 @@ impl Part {
 #[derive(Clone, Copy)]
 struct Mapped(*mut Header);
 
-/// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also of a subtransaction,
-/// unmaps it, although the statement may still be live. So each segment has a number, which is in a list while the segment
-/// is mapped.
+/// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also of a
+/// subtransaction, unmaps it, although the statement may still be live. So each segment has a number, which
+/// is in a list while the segment is mapped.
 #[derive(Clone, Copy)]
 pub struct Channel {
     number: u64,
@@ -163,8 +167,9 @@ impl Channel {
         }
     }
 
-    /// Opens the channel for a plan with `count` nodes and so many workers of each Gather, and tells future workers of it. If there is
-    /// no shared memory, or the plan is very large, the workers' sampling counts are missing, and what they did if it fails.
+    /// Opens the channel for a plan with `count` nodes and so many workers of each Gather, and tells future
+    /// workers of it. If there is no shared memory, or the plan is very large, the workers' sampling counts
+    /// are missing, and what they did if it fails.
     ///
     /// # Safety
     /// The caller must be in ExecutorRun, and the plan must not have started its workers yet.
@@ -175,7 +180,8 @@ impl Channel {
         guc::announce_worker_channel(handle.unwrap_or(0));
     }
 
-    /// Tells future workers of the outer statement's channel again, when a run that is nested in it has ended. It does not raise.
+    /// Tells future workers of the outer statement's channel again, when a run that is nested in it has
+    /// ended. It does not raise.
     pub fn withdraw(&self) {
         if let Some(outer) = self.outer {
             guc::announce_worker_channel(outer);
@@ -191,8 +197,8 @@ impl Channel {
             return None;
         }
         let workers = if count * workers > MAX_PARTS { 0 } else { workers };
-        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment has at least
-        // the requested size, and no other process knows it yet.
+        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment
+        // has at least the requested size, and no other process knows it yet.
         unsafe {
             if !self.is_mapped() {
                 let size = Mapped::size(count, workers);
@@ -307,7 +313,8 @@ impl Channel {
     /// Unmaps the segment. This is called if the statement ends without an error.
     pub fn close(self) {
         if self.is_mapped() {
-            // SAFETY: `announce` mapped the segment, and it is still mapped, because its number is in the list.
+            // SAFETY: `announce` mapped the segment, and it is still mapped, because its number is in the
+            // list.
             unsafe { pg_sys::dsm_detach(self.segment) }
         }
     }
@@ -330,8 +337,8 @@ pub unsafe fn find_leader() -> Option<PlanKey> {
 /// This process must be a parallel worker, in ExecutorStart.
 unsafe fn leaders_channel() -> Option<Mapped> {
     let handle = Some(guc::worker_channel()).filter(|handle| *handle != 0)?;
-    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else is used, the segment
-    // is checked to be the leader's channel, and large enough.
+    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else
+    // is used, the segment is checked to be the leader's channel, and large enough.
     unsafe {
         let attached = contained(Unlocked::promised(), || {
             let segment = match pg_sys::dsm_find_mapping(handle) {
@@ -357,15 +364,18 @@ unsafe fn leaders_channel() -> Option<Mapped> {
     }
 }
 
-/// Begins the worker's part, if [`find_leader`] found its leader. `is_seen` says that others can see what its nodes count.
+/// Begins the worker's part, if [`find_leader`] found its leader. `is_seen` says that others can see what its
+/// nodes count.
 ///
 /// # Safety
-/// This process must be a parallel worker, in ExecutorStart. The nodes must be those of the statement that it starts.
+/// This process must be a parallel worker, in ExecutorStart. The nodes must be those of the statement that it
+/// starts.
 pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
     let (Some(joined), Some(top)) = (JOINED.get(), nodes.iter().next()) else {
         return;
     };
-    // SAFETY: the segment is the leader's channel, and stays mapped. The node is live by the caller's promise.
+    // SAFETY: the segment is the leader's channel, and stays mapped. The node is live by the caller's
+    // promise.
     unsafe {
         if let Some(top) = joined.part(pg_sys::ParallelWorkerNumber as usize, top.plan_node_id()) {
             let core = compat::common_instrumentation(&mut (*top).instr);
@@ -375,8 +385,9 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
     }
 }
 
-/// Adds a worker's statistics to the leader's channel, unless its leader has. What the worker waited outside of its nodes, to send rows
-/// to the leader say, stays outside of them. Core's counts of the nodes must have been written before.
+/// Adds a worker's statistics to the leader's channel, unless its leader has. What the worker waited outside
+/// of its nodes, to send rows to the leader say, stays outside of them. Core's counts of the nodes must have
+/// been written before.
 ///
 /// # Safety
 /// This process must be a parallel worker, and these its nodes. Their plan states must be live.
@@ -390,8 +401,8 @@ pub unsafe fn report(
     let (Some(joined), Some(first)) = (JOINED.take(), nodes.iter().next()) else {
         return;
     };
-    // SAFETY: this is a parallel worker, so it has a number. The segment is mapped until the worker ends. The plan states are live by the
-    // caller's promise.
+    // SAFETY: this is a parallel worker, so it has a number. The segment is mapped until the worker ends. The
+    // plan states are live by the caller's promise.
     unsafe {
         let part = |id| joined.part(pg_sys::ParallelWorkerNumber as usize, id);
         let top = part(first.plan_node_id());

@@ -1,5 +1,5 @@
-//! Returns what sorts, hashes, aggregates and memoize nodes did with their memory, as far as PostgreSQL knows it. Memory is the
-//! largest peak of any process, disk is the sum over all processes; both in kB.
+//! Returns what sorts, hashes, aggregates and memoize nodes did with their memory, as far as PostgreSQL knows
+//! it. Memory is the largest peak of any process, disk is the sum over all processes; both in kB.
 
 use pgrx::pg_sys;
 use rowsource_core::model::facts::{PEAKS, SUMS};
@@ -57,7 +57,8 @@ impl Whose {
         !matches!(self, Whose::Worker(_))
     }
 
-    /// Passes what each of these parallel workers reported to `add`. `of` returns the workers' reports and their number.
+    /// Passes what each of these parallel workers reported to `add`. `of` returns the workers' reports and
+    /// their number.
     ///
     /// # Safety
     /// `shared` must be null or live, and have as many reports as `of` says.
@@ -103,8 +104,8 @@ pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFa
             all.memory(kb);
         }
     };
-    // SAFETY: the state is live by the caller's promise. With sort_Done, tuplesortstate is null or a live sort. shared_info
-    // has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. With sort_Done, tuplesortstate is null or a live
+    // sort. shared_info has num_workers entries.
     unsafe {
         if whose.has_leader() && (*state).sort_Done && !(*state).tuplesortstate.is_null() {
             let mut stats = pg_sys::TuplesortInstrumentation::default();
@@ -126,7 +127,8 @@ pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFa
 /// Returns the facts of an incremental sort.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
+/// live.
 pub(super) unsafe fn incremental_sort(
     state: *mut pg_sys::IncrementalSortState,
     core_alive: bool,
@@ -155,7 +157,8 @@ pub(super) unsafe fn incremental_sort(
             methods |= group.sortMethods << (8 * which);
         }
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
+    // num_workers entries.
     unsafe {
         if whose.has_leader() {
             add(&(*state).incsort_info);
@@ -196,8 +199,8 @@ pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
             hash.nbatch_original,
         ]
     };
-    // SAFETY: the state is live by the caller's promise. hinstrument and hashtable are null or valid. shared_info has
-    // num_workers entries.
+    // SAFETY: the state is live by the caller's promise. hinstrument and hashtable are null or valid.
+    // shared_info has num_workers entries.
     unsafe {
         if let Some(own) = (*state).hinstrument.as_ref() {
             add(of(own), own.space_peak);
@@ -226,7 +229,8 @@ pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
 /// Returns the facts of an aggregate. `filter` are those of one that does not hash.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
+/// live.
 pub(super) unsafe fn aggregate(
     state: *mut pg_sys::AggState,
     filter: NodeFacts,
@@ -244,7 +248,8 @@ pub(super) unsafe fn aggregate(
         }
         peaks[1] = peaks[1].max(u32::try_from(batches).unwrap_or(0));
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
+    // num_workers entries.
     unsafe {
         if !matches!(
             (*state).aggstrategy,
@@ -284,7 +289,8 @@ pub(super) unsafe fn aggregate(
 /// Returns the facts of a cache.
 ///
 /// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be live.
+/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
+/// live.
 pub(super) unsafe fn memoize(state: *mut pg_sys::MemoizeState, core_alive: bool, whose: Whose) -> NodeFacts {
     let mut all = Participants::default();
     let mut sums = [0; SUMS];
@@ -301,10 +307,12 @@ pub(super) unsafe fn memoize(state: *mut pg_sys::MemoizeState, core_alive: bool,
         ];
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has num_workers entries.
+    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
+    // num_workers entries.
     unsafe {
         let stats = &(*state).stats;
-        // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the peak.
+        // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the
+        // peak.
         if whose.has_leader() {
             add(stats, stats.mem_peak.max((*state).mem_used));
         }

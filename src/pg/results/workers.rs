@@ -7,8 +7,8 @@ use crate::pg::compat;
 use pgrx::pg_sys;
 use rowsource_core::model::{Jit, NodeStats, Time, WorkerPart, Workers};
 
-/// Returns what each process did of the nodes that EXPLAIN shows. `read_jit` returns what a worker compiled. Returns `None` if no
-/// workers may have run any node, or if that is too much to keep.
+/// Returns what each process did of the nodes that EXPLAIN shows. `read_jit` returns what a worker compiled.
+/// Returns `None` if no workers may have run any node, or if that is too much to keep.
 ///
 /// # Safety
 /// The plan states of the nodes and their memory contexts must be live.
@@ -37,8 +37,8 @@ unsafe fn add_node(
     read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
 ) -> Option<()> {
     let ps = node.plan_state();
-    // SAFETY: the plan state is live by the caller's promise. The workers' arrays are null or live as long, and have as many
-    // entries as they say.
+    // SAFETY: the plan state is live by the caller's promise. The workers' arrays are null or live as long,
+    // and have as many entries as they say.
     unsafe {
         let Some(all) = (*ps).worker_instrument.as_ref() else {
             return Some(());

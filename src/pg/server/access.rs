@@ -8,19 +8,22 @@ use std::ffi::{CStr, CString, c_char};
 
 /// Returns whether a database with this OID exists.
 pub fn database_exists(oid: u32) -> bool {
-    // SAFETY: the function accepts any number. The name is allocated in the current memory context, which frees it.
+    // SAFETY: the function accepts any number. The name is allocated in the current memory context, which
+    // frees it.
     unsafe { !pg_sys::get_database_name(pg_sys::Oid::from(oid)).is_null() }
 }
 
 /// Returns the name of a database; `None` if it does not exist any more.
 pub fn database_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
+    // context frees.
     unsafe { owned(pg_sys::get_database_name(pg_sys::Oid::from(oid))) }
 }
 
 /// Returns the name of a role; `None` if it does not exist any more.
 pub fn user_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
+    // context frees.
     unsafe { owned(pg_sys::GetUserNameFromId(pg_sys::Oid::from(oid), true)) }
 }
 
@@ -40,14 +43,16 @@ pub fn database_oid(name: &str) -> Option<u32> {
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
-/// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is none. Reads the whole catalog:
-/// a process that is connected to no database may have no index of it, and no cache.
+/// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is
+/// none. Reads the whole catalog: a process that is connected to no database may have no index of it, and no
+/// cache.
 ///
 /// # Safety
 /// The caller must be in a transaction.
 pub unsafe fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
     let lock = pg_sys::AccessShareLock as i32;
-    // SAFETY: the caller is in a transaction. The rows of the catalog begin with these two columns, and a row stays until the next is read.
+    // SAFETY: the caller is in a transaction. The rows of the catalog begin with these two columns, and a row
+    // stays until the next is read.
     unsafe {
         let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
         let (none, null) = (pg_sys::InvalidOid, std::ptr::null_mut());
@@ -76,7 +81,8 @@ unsafe fn owned(name: *const c_char) -> Option<String> {
 
 /// Returns the name of a schema; `None` if it does not exist any more.
 pub fn schema_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory context frees.
+    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
+    // context frees.
     unsafe { owned(pg_sys::get_namespace_name(pg_sys::Oid::from(oid))) }
 }
 
@@ -99,7 +105,8 @@ pub fn user_id() -> u32 {
     unsafe { unguarded::GetUserId() }.to_u32()
 }
 
-/// Returns the user of the session's statements: the current user, if no function with other rights is running.
+/// Returns the user of the session's statements: the current user, if no function with other rights is
+/// running.
 pub fn session_user_id() -> u32 {
     // SAFETY: the function takes no arguments and returns a global.
     unsafe { unguarded::GetOuterUserId() }.to_u32()
@@ -121,8 +128,8 @@ pub fn may_see(userid: u32) -> bool {
     }
 }
 
-/// Returns whether the current user may see what a session of another user does, as in pg_stat_activity. `None` is a session about
-/// which only those know who may see all.
+/// Returns whether the current user may see what a session of another user does, as in pg_stat_activity.
+/// `None` is a session about which only those know who may see all.
 pub fn may_see_activity(userid: Option<u32>) -> bool {
     // SAFETY: the function takes no pointers.
     unsafe {
@@ -132,31 +139,34 @@ pub fn may_see_activity(userid: Option<u32>) -> bool {
     }
 }
 
-/// Returns whether the current user may see a statement that a process runs for a user. He may not if the process belongs to another
-/// role that he may not see: with SET ROLE and in functions, a session runs statements as another user.
+/// Returns whether the current user may see a statement that a process runs for a user. He may not if the
+/// process belongs to another role that he may not see: with SET ROLE and in functions, a session runs
+/// statements as another user.
 pub fn may_see_running(pid: i32, userid: u32) -> bool {
     may_see(userid) && may_see_activity(role_of_process(pid))
 }
 
 /// Returns the role that a process's session logged in as; `None` if there is no such process.
 fn role_of_process(pid: i32) -> Option<u32> {
-    // SAFETY: only SQL functions call this. They hold no lock, and the function takes and releases one. The result is null or an
-    // entry of the list of processes, which stays mapped. Its process may end meanwhile, so the field is read as one word.
+    // SAFETY: only SQL functions call this. They hold no lock, and the function takes and releases one. The
+    // result is null or an entry of the list of processes, which stays mapped. Its process may end meanwhile,
+    // so the field is read as one word.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid).cast_const();
         (!process.is_null()).then(|| load(&raw const (*process).roleId).to_u32())
     }
 }
 
-/// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only an SQL function may
-/// call this.
+/// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only
+/// an SQL function may call this.
 pub fn trigger_name(oid: u32) -> Option<String> {
     let address = pg_sys::ObjectAddress {
         classId: pg_sys::TriggerRelationId,
         objectId: pg_sys::Oid::from(oid),
         objectSubId: 0,
     };
-    // SAFETY: SQL functions may read the catalogue. The result is null or a C string, which the current memory context frees.
+    // SAFETY: SQL functions may read the catalogue. The result is null or a C string, which the current
+    // memory context frees.
     unsafe { owned(pg_sys::getObjectIdentity(&address, true)) }
 }
 
@@ -170,11 +180,12 @@ pub struct TriggerNames {
     pub relation: Option<String>,
 }
 
-/// Returns the names of a trigger of this database; `None` if it was dropped. Only an SQL function may call this.
+/// Returns the names of a trigger of this database; `None` if it was dropped. Only an SQL function may call
+/// this.
 pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: SQL functions may read the catalogue. The scan returns null or a row of pg_trigger, which stays valid until the
-    // scan ends. The names are copied before that.
+    // SAFETY: SQL functions may read the catalogue. The scan returns null or a row of pg_trigger, which stays
+    // valid until the scan ends. The names are copied before that.
     unsafe {
         pg_sys::ScanKeyInit(
             &mut key,
@@ -214,8 +225,8 @@ pub fn quoted_identifier(name: &str) -> String {
     let Ok(name) = CString::new(bytes) else {
         return String::new();
     };
-    // SAFETY: the function takes a C string in the database's encoding. It returns that string, or one in the current memory
-    // context, which frees it.
+    // SAFETY: the function takes a C string in the database's encoding. It returns that string, or one in the
+    // current memory context, which frees it.
     unsafe { owned(pg_sys::quote_identifier(name.as_ptr())) }.unwrap_or_default()
 }
 
@@ -237,8 +248,8 @@ pub fn relation_name(oid: u32) -> Option<String> {
     })
 }
 
-/// Returns the name of a relation of this database as psql shows it: with its schema, unless that is in the search path. Without a
-/// relation, it is the number.
+/// Returns the name of a relation of this database as psql shows it: with its schema, unless that is in the
+/// search path. Without a relation, it is the number.
 pub fn shown_relation(oid: u32) -> String {
     let arguments = [pg_sys::Oid::from(oid).into_datum()];
     // SAFETY: the function takes an OID, and returns a C string in the current memory context.
@@ -250,7 +261,8 @@ pub fn shown_relation(oid: u32) -> String {
     }
 }
 
-/// Returns the name of a mode of heavyweight locks, such as AccessShareLock; `None` for a number that is none.
+/// Returns the name of a mode of heavyweight locks, such as AccessShareLock; `None` for a number that is
+/// none.
 pub fn lock_mode_name(mode: u8) -> Option<String> {
     // SAFETY: the function returns a static C string for each mode of the method, which are these.
     (1..=pg_sys::AccessExclusiveLock as u8)
@@ -264,7 +276,8 @@ pub fn lock_mode_name(mode: u8) -> Option<String> {
 
 /// Returns the name of a kind of command, such as ALTER TABLE; `None` for 0, which is unknown.
 pub fn command_name(number: u32) -> Option<String> {
-    // SAFETY: the function returns a static C string for each number that PostgreSQL gives a command; all others come from it.
+    // SAFETY: the function returns a static C string for each number that PostgreSQL gives a command; all
+    // others come from it.
     (number != pg_sys::CommandTag::CMDTAG_UNKNOWN).then(|| unsafe {
         CStr::from_ptr(pg_sys::GetCommandTagName(number))
             .to_string_lossy()

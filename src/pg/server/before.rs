@@ -62,8 +62,8 @@ impl Before {
     /// again.
     ///
     /// # Safety
-    /// The body must not run any more. If it raised an error that is not raised again, the error's record must have been removed. May
-    /// raise.
+    /// The body must not run any more. If it raised an error that is not raised again, the error's record
+    /// must have been removed. May raise.
     pub unsafe fn roll_back(&self) {
         // SAFETY: the innermost subtransaction was opened by the body, and the body does not run any more.
         unsafe {
@@ -75,8 +75,8 @@ impl Before {
     }
 
     /// Restores the state after an error, except what the resource owner has. Returns false if that is not
-    /// possible without the abort of a transaction: something was written, a portal or a connection of SPI was
-    /// opened, whose queries leave their level of triggers, or parallel mode was entered.
+    /// possible without the abort of a transaction: something was written, a portal or a connection of SPI
+    /// was opened, whose queries leave their level of triggers, or parallel mode was entered.
     ///
     /// # Safety
     /// An error must have been caught just before. No lightweight lock may have been held before. May raise.
@@ -104,7 +104,8 @@ impl Before {
 struct Written {
     transaction: pg_sys::TransactionId,
     command: pg_sys::CommandId,
-    /// Where its last WAL record ends. Only if it had a number already: reading may write a record, too, that of a pruned page.
+    /// Where its last WAL record ends. Only if it had a number already: reading may write a record, too, that
+    /// of a pruned page.
     record: Option<pg_sys::XLogRecPtr>,
 }
 

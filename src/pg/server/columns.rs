@@ -1,4 +1,5 @@
-//! The columns of the rows that SQL functions return. Each is declared once: its name, its type, what it means, and its value.
+//! The columns of the rows that SQL functions return. Each is declared once: its name, its type, what it
+//! means, and its value.
 
 use super::sql_types::SqlType;
 use super::srf::{Rows, Value};

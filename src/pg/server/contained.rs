@@ -1,8 +1,9 @@
-//! Runs work of the extension that must not fail the user's statement. Catches its errors and cleans up after them.
+//! Runs work of the extension that must not fail the user's statement. Catches its errors and cleans up after
+//! them.
 //!
-//! After a caught error, locks are still held, and resources are still registered with the statement's resource owner. At
-//! commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the work gets its own resource owner,
-//! which is released if the work fails.
+//! After a caught error, locks are still held, and resources are still registered with the statement's
+//! resource owner. At commit PostgreSQL would warn the client of each ("dynamic shared memory leak"). So the
+//! work gets its own resource owner, which is released if the work fails.
 
 use super::before::Before;
 use super::pg_try::is_request;
@@ -34,13 +35,13 @@ impl Unlocked {
     }
 }
 
-/// Runs a body that may raise an error while it holds lightweight locks. On an error, releases all locks, which are those
-/// of the body, and all of its resources, and returns the error's message.
+/// Runs a body that may raise an error while it holds lightweight locks. On an error, releases all locks,
+/// which are those of the body, and all of its resources, and returns the error's message.
 ///
 /// The body must leave no resources with its owner: it must pin shared memory that stays mapped.
 pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> {
-    // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner is current
-    // again before this one is released, whether the body succeeds or fails.
+    // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner
+    // is current again before this one is released, whether the body succeeds or fails.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let context = pg_sys::CurrentMemoryContext;
@@ -119,9 +120,9 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// Runs a body that may also call functions of other extensions, those of types and foreign data wrappers, if
 /// `runs_others`.
 ///
-/// An error is raised again also if the body left something that only the abort of a transaction takes away, for
-/// example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is reported as
-/// committed.
+/// An error is raised again also if the body left something that only the abort of a transaction takes away,
+/// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
+/// reported as committed.
 ///
 /// # Safety
 /// The same as for [`contained_or_cancelled`].
@@ -138,11 +139,12 @@ pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() ->
     }
 }
 
-/// Runs a body in a subtransaction, and rolls that back also if the body succeeds. Only an SQL function that is not parallel safe may call
-/// this.
+/// Runs a body in a subtransaction, and rolls that back also if the body succeeds. Only an SQL function that
+/// is not parallel safe may call this.
 pub fn rolled_back<T>(body: impl FnOnce() -> T) -> T {
-    // SAFETY: an SQL function runs in a transaction and holds no lightweight lock. The subtransaction ends here whether the body succeeds
-    // or fails, as in PL/pgSQL, and the context and the owner that were current are so again.
+    // SAFETY: an SQL function runs in a transaction and holds no lightweight lock. The subtransaction ends
+    // here whether the body succeeds or fails, as in PL/pgSQL, and the context and the owner that were
+    // current are so again.
     unsafe {
         let (before, owner) = (Before::now(false), pg_sys::CurrentResourceOwner);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
@@ -159,9 +161,9 @@ pub fn rolled_back<T>(body: impl FnOnce() -> T) -> T {
 /// # Safety
 /// The same as for [`contained_or_cancelled`]. `before` must be the current state.
 unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its release. If the
-    // body succeeds, its locks pass to the outer owner. If it fails, everything is released that the abort of a
-    // subtransaction releases.
+    // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its
+    // release. If the body succeeds, its locks pass to the outer owner. If it fails, everything is released
+    // that the abort of a subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
@@ -223,8 +225,8 @@ unsafe fn copy_error(before: &Before) -> *mut pg_sys::ErrorData {
     }
 }
 
-/// Releases a resource owner and deletes it. If the release fails, the remaining resources stay with the process, because
-/// nothing else can release them.
+/// Releases a resource owner and deletes it. If the release fails, the remaining resources stay with the
+/// process, because nothing else can release them.
 ///
 /// # Safety
 /// Nothing may use the owner afterwards.

@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub fn caught<T>(body: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     let held = HeldInterrupts::now();
     catch_unwind(AssertUnwindSafe(body)).inspect_err(|error| {
-        // SAFETY: the panic has a copy of the error, so PostgreSQL's own record of it is not needed. It must be removed,
-        // because its stack of records has room for only a few.
+        // SAFETY: the panic has a copy of the error, so PostgreSQL's own record of it is not needed. It must
+        // be removed, because its stack of records has room for only a few.
         unsafe { pg_sys::FlushErrorState() }
         held.restore();
         note_panic(&**error);
@@ -73,9 +73,9 @@ pub fn note_panic(error: &(dyn Any + Send)) {
     }
 }
 
-/// How often interrupts are held off. An error resets this count, which is right if the error ends a transaction. If the
-/// error is caught, callers that hold interrupts off would decrement the count below zero, and the session would never
-/// handle an interrupt again.
+/// How often interrupts are held off. An error resets this count, which is right if the error ends a
+/// transaction. If the error is caught, callers that hold interrupts off would decrement the count below
+/// zero, and the session would never handle an interrupt again.
 pub struct HeldInterrupts {
     interrupts: u32,
     cancels: u32,
@@ -95,7 +95,8 @@ impl HeldInterrupts {
 
     /// Restores the count after an error was caught. The caller must hold no lightweight lock.
     pub fn restore(&self) {
-        // SAFETY: these are globals of plain types. The functions that held interrupts off at that time still run.
+        // SAFETY: these are globals of plain types. The functions that held interrupts off at that time still
+        // run.
         unsafe {
             pg_sys::InterruptHoldoffCount = self.interrupts;
             pg_sys::QueryCancelHoldoffCount = self.cancels;
@@ -116,8 +117,8 @@ pub fn message(error: &(dyn Any + Send)) -> String {
 
 /// Writes a message to the server's log, without the user's unrelated statement.
 pub fn log_alone(message: &str) {
-    // SAFETY: these are globals of plain types, which are restored at once. A LOG line raises no error while interrupts are
-    // held off, because cancel requests wait.
+    // SAFETY: these are globals of plain types, which are restored at once. A LOG line raises no error while
+    // interrupts are held off, because cancel requests wait.
     unsafe {
         let statement = pg_sys::debug_query_string;
         pg_sys::debug_query_string = std::ptr::null();
@@ -128,7 +129,8 @@ pub fn log_alone(message: &str) {
     }
 }
 
-/// Returns whether the user cancelled the statement, or the session must end, or something else waits to be handled.
+/// Returns whether the user cancelled the statement, or the session must end, or something else waits to be
+/// handled.
 pub fn is_interrupted() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times. A signal handler writes it.
     unsafe { (&raw const pg_sys::InterruptPending).read_volatile() != 0 }

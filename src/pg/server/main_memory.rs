@@ -1,4 +1,5 @@
-//! Main shared memory, if the server preloads the library: PostgreSQL's hooks for it, installed once for all parts of the extension.
+//! Main shared memory, if the server preloads the library: PostgreSQL's hooks for it, installed once for all
+//! parts of the extension.
 
 use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -10,7 +11,8 @@ use std::cell::{Cell, RefCell};
 pub struct MainMemory {
     /// Returns how many bytes it needs.
     pub size: fn() -> usize,
-    /// Finds or makes its structures, when PostgreSQL sets up shared memory. Raises an error if there is no memory.
+    /// Finds or makes its structures, when PostgreSQL sets up shared memory. Raises an error if there is no
+    /// memory.
     pub set_up: unsafe fn(),
 }
 
@@ -21,13 +23,14 @@ static PREV_SHMEM_REQUEST: BackendLocal<Cell<pg_sys::shmem_request_hook_type>> =
 static PREV_SHMEM_STARTUP: BackendLocal<Cell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(Cell::new(None));
 
-/// Makes the server request and set up a part's memory, after that of the parts before. Only `_PG_init` may call this, while the server
-/// preloads the library.
+/// Makes the server request and set up a part's memory, after that of the parts before. Only `_PG_init` may
+/// call this, while the server preloads the library.
 pub fn use_main_memory(part: MainMemory) {
     let is_first = PARTS.borrow().is_empty();
     PARTS.borrow_mut().push(part);
     if is_first {
-        // SAFETY: this runs once, in the postmaster's `_PG_init`, when there is one thread. The hooks have the right types.
+        // SAFETY: this runs once, in the postmaster's `_PG_init`, when there is one thread. The hooks have
+        // the right types.
         unsafe {
             PREV_SHMEM_REQUEST.set(pg_sys::shmem_request_hook);
             pg_sys::shmem_request_hook = Some(shmem_request);
@@ -53,7 +56,8 @@ fn parts() -> impl Iterator<Item = MainMemory> {
 #[pg_guard]
 #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe extern "C-unwind" fn shmem_request() {
-    // SAFETY: PostgreSQL calls this hook when libraries may request shared memory. The previous hook expects the same.
+    // SAFETY: PostgreSQL calls this hook when libraries may request shared memory. The previous hook expects
+    // the same.
     unsafe {
         if let Some(previous) = PREV_SHMEM_REQUEST.get() {
             pg_guard_ffi_boundary(|| previous());

@@ -1,18 +1,21 @@
 //! Rust's allocator: a separate heap with a reserve.
 //!
-//! The heap is separate because the C library returns memory to the system only from the top of its own heap. Data that
-//! Rust keeps for a long time (descriptions, a session's last statement) would lie there above the freed memory of
-//! PostgreSQL's statements, and a few bytes could keep hundreds of megabytes from being returned.
+//! The heap is separate because the C library returns memory to the system only from the top of its own heap.
+//! Data that Rust keeps for a long time (descriptions, a session's last statement) would lie there above the
+//! freed memory of PostgreSQL's statements, and a few bytes could keep hundreds of megabytes from being
+//! returned.
 //!
-//! The reserve exists because Rust aborts the process when an allocation fails. PostgreSQL restarts the whole server when
-//! a backend aborts. Therefore:
+//! The reserve exists because Rust aborts the process when an allocation fails. PostgreSQL restarts the whole
+//! server when a backend aborts. Therefore:
 //!
 //! * Memory whose size depends on data belongs to PostgreSQL or is allocated with `try_reserve`.
-//! * All other allocations are small and bounded: descriptions, rows, error messages. When the system has no memory for
-//!   them, they come from the reserve. It is a static, which the kernel backs with memory only when it is used.
-//! * Code checks for memory before it allocates. If [`is_short`] at the start of a statement or [`has_headroom`] before the
-//!   description of a plan finds none, the statement runs unmeasured. [`ensure_headroom`] before the display of a plan and
-//!   [`ensure`] for each plan of a view raise PostgreSQL's "out of memory".
+//! * All other allocations are small and bounded: descriptions, rows, error messages. When the system has no
+//!   memory for them, they come from the reserve. It is a static, which the kernel backs with memory only
+//!   when it is used.
+//! * Code checks for memory before it allocates. If [`is_short`] at the start of a statement or
+//!   [`has_headroom`] before the description of a plan finds none, the statement runs unmeasured.
+//!   [`ensure_headroom`] before the display of a plan and [`ensure`] for each plan of a view raise
+//!   PostgreSQL's "out of memory".
 //!
 //! The reserve is larger than everything that is allocated between two of these checks.
 
@@ -45,8 +48,8 @@ static FIRST: Reserve = Reserve {
     memory: UnsafeCell::new([0; RESERVE]),
     _after: [0; PAGE],
 };
-/// The reserve: the static one, or a mapping that replaced it after memory became available again. Null while the heap uses
-/// it.
+/// The reserve: the static one, or a mapping that replaced it after memory became available again. Null while
+/// the heap uses it.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RESERVED: BackendLocal<Cell<*mut u8>> = BackendLocal::new(Cell::new(FIRST.memory.get().cast()));
 
@@ -58,8 +61,8 @@ static ALLOCATOR: Heap = Heap;
 
 struct Heap;
 
-// SAFETY: dlmalloc fulfils the contract of an allocator. One thread uses the heap, the heap does not call itself through
-// [`System`], and signal handlers do not allocate.
+// SAFETY: dlmalloc fulfils the contract of an allocator. One thread uses the heap, the heap does not call
+// itself through [`System`], and signal handlers do not allocate.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -155,8 +158,8 @@ pub fn can_map(bytes: usize) -> bool {
     map(bytes).is_some_and(|region| unsafe { libc::munmap(region.cast(), bytes) == 0 })
 }
 
-/// Returns whether this process is short of memory: the heap uses the reserve, and the system gives no new one. Costs one
-/// comparison while the reserve is unused.
+/// Returns whether this process is short of memory: the heap uses the reserve, and the system gives no new
+/// one. Costs one comparison while the reserve is unused.
 #[inline(always)]
 pub fn is_short() -> bool {
     RESERVED.get().is_null() && !replace_reserve()
@@ -170,12 +173,13 @@ fn replace_reserve() -> bool {
     !RESERVED.get().is_null()
 }
 
-/// How much memory the process could map last, and until when that counts, in nanoseconds of the monotonic clock.
+/// How much memory the process could map last, and until when that counts, in nanoseconds of the monotonic
+/// clock.
 static FOUND: BackendLocal<Cell<(usize, u64)>> = BackendLocal::new(Cell::new((0, 0)));
 
-/// Returns whether there is memory to describe this many nodes of a plan, including memory for PostgreSQL's functions. If there is, that
-/// counts for 10 ms: to map memory takes longer than to describe a short plan. If memory has become short meanwhile, PostgreSQL's
-/// functions raise an error, and the heap has its reserve.
+/// Returns whether there is memory to describe this many nodes of a plan, including memory for PostgreSQL's
+/// functions. If there is, that counts for 10 ms: to map memory takes longer than to describe a short plan.
+/// If memory has become short meanwhile, PostgreSQL's functions raise an error, and the heap has its reserve.
 pub fn has_headroom(nodes: usize) -> bool {
     const COUNTS_NS: u64 = 10_000_000;
     if is_short() {

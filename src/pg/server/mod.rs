@@ -3,11 +3,12 @@
 //! * `pg_try` is PG_TRY for plain frames; `contained` runs work that must not fail the user's statement,
 //!   and `before` makes all as it was when that fails;
 //! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
-//!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile` reads and writes statistics files;
+//!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile`
+//!   reads and writes statistics files;
 //! * `memory` is Rust's allocator, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
-//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time` what time it is,
-//!   `stop` whether the server stops;
+//! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time`
+//!   what time it is, `stop` whether the server stops;
 //! * `error` catches errors, `user_error` raises those of SQL functions, and sends notices;
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 

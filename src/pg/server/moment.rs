@@ -5,8 +5,8 @@ use super::{fail, from_database, now, to_database};
 use pgrx::{PgSqlErrorCode, direct_function_call_as_datum, pg_sys};
 use std::ffi::{CStr, CString};
 
-/// Returns the moment that a text means, in microseconds since 2000-01-01 UTC: a timestamp, a time of today, or an interval ago. Raises
-/// an error if it is none of these. The session's time zone counts.
+/// Returns the moment that a text means, in microseconds since 2000-01-01 UTC: a timestamp, a time of today,
+/// or an interval ago. Raises an error if it is none of these. The session's time zone counts.
 pub fn moment(text: &str) -> i64 {
     let timestamp = |text: &str| Some(read(pg_sys::timestamptz_in, text)?.value() as i64);
     let moment = if is_time_of_day(text) {

@@ -1,5 +1,5 @@
-//! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and does not
-//! change the error.
+//! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and
+//! does not change the error.
 
 use crate::pg::border::unguarded;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
@@ -12,9 +12,9 @@ use std::ffi::CStr;
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
 /// `afterwards` gets the outcome of the statement that the error ends.
 ///
-/// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of memory", because
-/// there is no memory for the copy. A failed copy would raise an error within the error, and PostgreSQL ends the server at
-/// the fifth of those.
+/// While `afterwards` runs, the error is kept in a copy. `afterwards` does not run after an error "out of
+/// memory", because there is no memory for the copy. A failed copy would raise an error within the error, and
+/// PostgreSQL ends the server at the fifth of those.
 ///
 /// # Safety
 /// * The frames of the caller and of the body must be plain, because an error crosses them.
@@ -23,8 +23,8 @@ use std::ffi::CStr;
 #[inline(always)]
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
-    // SAFETY: the exception stack points to this buffer only while the body runs. The values that are restored were read
-    // before the jump buffer was made, and have not changed since.
+    // SAFETY: the exception stack points to this buffer only while the body runs. The values that are
+    // restored were read before the jump buffer was made, and have not changed since.
     unsafe {
         let exception_stack = pg_sys::PG_exception_stack;
         let context_stack = pg_sys::error_context_stack;
@@ -65,9 +65,9 @@ unsafe fn outcome(error: &pg_sys::ErrorData) -> Outcome {
     }
 }
 
-/// Returns whether an error with this code ends a statement from outside: a cancel or shutdown request, or on a standby a
-/// conflict with recovery. On a standby, statements themselves cause errors with these codes only by deadlocks of advisory
-/// locks.
+/// Returns whether an error with this code ends a statement from outside: a cancel or shutdown request, or on
+/// a standby a conflict with recovery. On a standby, statements themselves cause errors with these codes only
+/// by deadlocks of advisory locks.
 fn is_cancel(sqlerrcode: i32) -> bool {
     const REQUESTS: [PgSqlErrorCode; 4] = [
         PgSqlErrorCode::ERRCODE_QUERY_CANCELED,

@@ -15,15 +15,16 @@ pub fn is_parallel_mode() -> bool {
     unsafe { pg_sys::IsInParallelMode() }
 }
 
-/// Returns whether a statement that starts now can be at top level: a client's portal is running, or this is a background
-/// worker, which needs no portal. Deferred triggers at commit run their queries without a portal.
+/// Returns whether a statement that starts now can be at top level: a client's portal is running, or this is
+/// a background worker, which needs no portal. Deferred triggers at commit run their queries without a
+/// portal.
 pub fn portal_or_background() -> bool {
     // SAFETY: these are globals of plain types, which are valid at all times.
     unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
 }
 
-/// Returns how many messages about changes of catalogs and relations the session has received. Those of its own transaction come when
-/// that is committed.
+/// Returns how many messages about changes of catalogs and relations the session has received. Those of its
+/// own transaction come when that is committed.
 #[inline(always)]
 pub fn catalog_changes() -> u64 {
     // SAFETY: this is a global of a plain type, which is valid at all times.
@@ -86,7 +87,8 @@ pub fn pid() -> i32 {
     unsafe { pg_sys::MyProcPid }
 }
 
-/// Returns whether this process is exiting. Then an error is fatal: it is not caught, and PostgreSQL's own clean-up stops.
+/// Returns whether this process is exiting. Then an error is fatal: it is not caught, and PostgreSQL's own
+/// clean-up stops.
 pub fn is_exiting() -> bool {
     // SAFETY: this is a global of a plain type, which is valid at all times.
     unsafe { pg_sys::proc_exit_inprogress }

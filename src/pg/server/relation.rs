@@ -15,14 +15,15 @@ pub struct HeapSize {
     pub rows_per_block: Option<f64>,
 }
 
-/// The bytes of a row in its block, besides its data: the header without a bitmap of nulls, and the pointer to the row.
+/// The bytes of a row in its block, besides its data: the header without a bitmap of nulls, and the pointer
+/// to the row.
 const HEADER: u32 = 24;
 const POINTER: u32 = 4;
 /// The bytes of a block's own header.
 const BLOCK_HEADER: u32 = 24;
 
-/// Returns the size of a table of this database. Returns `None` if there is no such table, if its rows do not lie in blocks, or if
-/// somebody waits to change it: this never waits.
+/// Returns the size of a table of this database. Returns `None` if there is no such table, if its rows do not
+/// lie in blocks, or if somebody waits to change it: this never waits.
 ///
 /// # Errors
 /// Raises PostgreSQL's errors. Only SQL functions may call this.

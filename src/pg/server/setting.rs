@@ -1,7 +1,7 @@
 //! Defines settings whose values are checked by functions, and settings whose values are words.
 //!
-//! Checks are safe Rust functions. PostgreSQL needs a hook for each of them. Each hook is one instance of a generic
-//! function of this file.
+//! Checks are safe Rust functions. PostgreSQL needs a hook for each of them. Each hook is one instance of a
+//! generic function of this file.
 
 use crate::pg::{compat, server};
 use pgrx::guc::{GucCheckError, GucEnum, GucValue};
@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 /// Returns a setting's value as PostgreSQL last assigned it. Unlike [`GucSetting::get`], this has no guard.
 #[inline(always)]
 pub fn value<T: GucValue>(setting: &GucSetting<T>) -> T {
-    // SAFETY: `setting` owns the value, which only this thread writes. PostgreSQL checked it before it assigned it.
+    // SAFETY: `setting` owns the value, which only this thread writes. PostgreSQL checked it before it
+    // assigned it.
     unsafe { T::from_raw(setting.as_ptr().read()) }
 }
 
@@ -42,7 +43,8 @@ impl Origin {
         self.0 == pg_sys::GucSource::PGC_S_DEFAULT
     }
 
-    /// Returns whether the value was set in the configuration file, for a database or role, or in the session.
+    /// Returns whether the value was set in the configuration file, for a database or role, or in the
+    /// session.
     pub fn is_explicit(self) -> bool {
         self.0 > pg_sys::GucSource::PGC_S_DYNAMIC_DEFAULT
     }
@@ -80,7 +82,8 @@ pub struct About {
     pub flags: GucFlags,
 }
 
-/// Defines an integer setting. `check` may refuse a value; it must be a function, or a closure that captures nothing.
+/// Defines an integer setting. `check` may refuse a value; it must be a function, or a closure that captures
+/// nothing.
 pub fn define_checked_int<C>(
     setting: &'static GucSetting<i32>,
     about: About,
@@ -96,8 +99,8 @@ pub fn define_checked_int<C>(
     }
 }
 
-/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when PostgreSQL assigns a value; it must
-/// be a function, or a closure that captures nothing.
+/// Defines an integer setting as [`define_checked_int`] does. `assign` is called when PostgreSQL assigns a
+/// value; it must be a function, or a closure that captures nothing.
 pub fn define_assigned_int<C, A>(
     setting: &'static GucSetting<i32>,
     about: About,
@@ -109,8 +112,8 @@ pub fn define_assigned_int<C, A>(
     A: Fn(i32, Origin) + Copy + 'static,
 {
     let _ = (check, assign);
-    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the extra data that
-    // `check_hook` stored.
+    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the
+    // extra data that `check_hook` stored.
     unsafe {
         define_int(
             setting,
@@ -174,8 +177,8 @@ unsafe fn define_int(
     }
 }
 
-/// Defines a setting whose values are words. `check` may refuse a word; it must be a function, or a closure that captures
-/// nothing.
+/// Defines a setting whose values are words. `check` may refuse a word; it must be a function, or a closure
+/// that captures nothing.
 pub fn define_checked_enum<T, C>(setting: &'static GucSetting<T>, about: About, check: C)
 where
     T: GucEnum,
@@ -198,8 +201,8 @@ where
     }
 }
 
-/// Defines a setting whose values are words. `check` may refuse a word, and `assign` is called when PostgreSQL assigns one; both must
-/// be functions, or closures that capture nothing.
+/// Defines a setting whose values are words. `check` may refuse a word, and `assign` is called when
+/// PostgreSQL assigns one; both must be functions, or closures that capture nothing.
 pub fn define_assigned_enum<T, C, A>(setting: &'static GucSetting<T>, about: About, check: C, assign: A)
 where
     T: GucEnum,
@@ -207,8 +210,8 @@ where
     A: Fn(T, Origin) + Copy + 'static,
 {
     let _ = (check, assign);
-    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the extra data that
-    // `check_hook` stored.
+    // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the
+    // extra data that `check_hook` stored.
     unsafe {
         GucRegistry::define_enum_guc_with_hooks(
             about.name,
@@ -234,12 +237,13 @@ impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C
 /// A value of the type must have existed before.
 unsafe fn instance<F: Copy + 'static>() -> F {
     const { assert!(size_of::<F>() == 0, "a check must not capture anything") };
-    // SAFETY: the type has no bytes, so any aligned address is valid for it. It has a value, by the caller's promise.
+    // SAFETY: the type has no bytes, so any aligned address is valid for it. It has a value, by the caller's
+    // promise.
     unsafe { NonNull::<F>::dangling().read() }
 }
 
-/// Calls a check, and stores its refusal for PostgreSQL's error. If `STORE_ORIGIN` is set, it also stores the value's
-/// origin for [`assign_hook`].
+/// Calls a check, and stores its refusal for PostgreSQL's error. If `STORE_ORIGIN` is set, it also stores the
+/// value's origin for [`assign_hook`].
 ///
 /// # Safety
 /// * Only PostgreSQL may call this, as the check hook of a setting of type `T`.
@@ -253,8 +257,8 @@ where
     T: GucValue<Raw = i32>,
     C: Check<T>,
 {
-    // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the extra data,
-    // which it frees. The guard turns a panic or error of the check into PostgreSQL's error.
+    // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the
+    // extra data, which it frees. The guard turns a panic or error of the check into PostgreSQL's error.
     unsafe {
         pgrx_extern_c_guard(|| {
             let check = instance::<C>();
@@ -313,8 +317,9 @@ unsafe extern "C-unwind" fn assign_bool_hook<A: Fn(bool) + Copy + 'static>(new: 
     unsafe { pgrx_extern_c_guard(|| instance::<A>()(new)) }
 }
 
-/// Sets an integer setting with a source that users cannot use. A rollback does not undo this. In parallel mode, PostgreSQL refuses to
-/// set any: then the value is just replaced, which parallel workers see if it was set before.
+/// Sets an integer setting with a source that users cannot use. A rollback does not undo this. In parallel
+/// mode, PostgreSQL refuses to set any: then the value is just replaced, which parallel workers see if it was
+/// set before.
 pub fn override_int(name: &CStr, setting: &'static GucSetting<i32>, value: i32) {
     if server::is_parallel_mode() {
         // SAFETY: `setting` owns the value, which only this thread uses.

@@ -1,4 +1,5 @@
-//! Types of PostgreSQL, under PostgreSQL's names: how arguments are read, and what values of columns are made of.
+//! Types of PostgreSQL, under PostgreSQL's names: how arguments are read, and what values of columns are made
+//! of.
 
 #![allow(non_camel_case_types, reason = "SQL's names")]
 
@@ -43,7 +44,8 @@ impl<T: SqlType, M: Make<T>> Make<T> for Option<M> {
     }
 }
 
-/// Declares types: the name, in PostgreSQL if that is no name of Rust; what arguments are read as; and what values are made of.
+/// Declares types: the name, in PostgreSQL if that is no name of Rust; what arguments are read as; and what
+/// values are made of.
 macro_rules! sql_types {
     ($(
         $(#[doc = $doc:literal])+

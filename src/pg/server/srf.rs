@@ -1,7 +1,7 @@
 //! Exports SQL functions, reads their arguments and returns their rows.
 //!
-//! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in memory, and
-//! writes more to a file.
+//! Each row is put into PostgreSQL's tuplestore at once. The tuplestore keeps up to `work_mem` of rows in
+//! memory, and writes more to a file.
 
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::moment::{self, interval_us};
@@ -53,7 +53,8 @@ pub fn text(text: &str) -> Value {
 /// Returns an array of texts.
 pub fn texts(texts: &[String]) -> Value {
     let mut texts: Vec<pg_sys::Datum> = texts.iter().filter_map(|it| text(it)).collect();
-    // SAFETY: the elements are texts, of which these are the length, the way they are passed, and the alignment. They are copied.
+    // SAFETY: the elements are texts, of which these are the length, the way they are passed, and the
+    // alignment. They are copied.
     let array = unsafe {
         pg_sys::construct_array(
             texts.as_mut_ptr(),
@@ -123,8 +124,8 @@ impl Rows {
     /// # Safety
     /// `fcinfo` must be the current call.
     unsafe fn begin(fcinfo: pg_sys::FunctionCallInfo, flags: u32) -> Self {
-        // SAFETY: InitMaterializedSRF checks the caller and sets up the tuplestore and its descriptor. The context is a
-        // child of the current one, so it is freed with it at the latest.
+        // SAFETY: InitMaterializedSRF checks the caller and sets up the tuplestore and its descriptor. The
+        // context is a child of the current one, so it is freed with it at the latest.
         unsafe {
             pg_sys::InitMaterializedSRF(fcinfo, flags);
             let result = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
@@ -205,11 +206,13 @@ impl Call {
 
     /// Returns an argument that is passed by value; `None` is NULL.
     pub fn argument<T: ByValue>(&self, n: usize) -> Option<T> {
-        // SAFETY: the call is in progress by the promise of `new`, and every bit pattern is a value of the type.
+        // SAFETY: the call is in progress by the promise of `new`, and every bit pattern is a value of the
+        // type.
         unsafe { pgrx::pg_getarg(self.0, n) }
     }
 
-    /// Returns an argument of type text, in UTF-8. Raises an error if it has more than `max` bytes, without copying it.
+    /// Returns an argument of type text, in UTF-8. Raises an error if it has more than `max` bytes, without
+    /// copying it.
     pub fn text(&self, n: usize, max: usize) -> Option<String> {
         // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
         unsafe {
@@ -247,7 +250,8 @@ impl Call {
 
     /// Returns the moment that an argument of any type means. Raises an error if it means none.
     pub fn moment(&self, n: usize) -> Option<i64> {
-        // SAFETY: the call is in progress by the promise of `new`. What follows reads a value of the type that it has.
+        // SAFETY: the call is in progress by the promise of `new`. What follows reads a value of the type
+        // that it has.
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
             let of = pg_sys::get_fn_expr_argtype((*self.0).flinfo, n as i32);
@@ -268,10 +272,11 @@ impl Call {
         }
     }
 
-    /// Returns an argument of type bytea. Raises an error if it has more than `max` bytes, without copying it.
+    /// Returns an argument of type bytea. Raises an error if it has more than `max` bytes, without copying
+    /// it.
     pub fn bytes(&self, n: usize, max: usize) -> Option<Vec<u8>> {
-        // SAFETY: the call is in progress, and its argument is a bytea, by the promise of `new`. The detoasted copy lives at
-        // least as long as the call.
+        // SAFETY: the call is in progress, and its argument is a bytea, by the promise of `new`. The
+        // detoasted copy lives at least as long as the call.
         unsafe {
             let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
             ensure_size(datum, max);
@@ -283,12 +288,14 @@ impl Call {
         }
     }
 
-    /// Returns an argument of an array type; empty for NULL. Raises an error if it has more than `max` elements.
+    /// Returns an argument of an array type; empty for NULL. Raises an error if it has more than `max`
+    /// elements.
     pub fn array<T>(&self, n: usize, max: usize) -> Vec<Option<T>>
     where
         T: ByValue + for<'a> pgrx::datum::UnboxDatum<As<'a> = T> + 'static,
     {
-        // SAFETY: the call is in progress, and its argument is an array of this type, by the promise of `new`.
+        // SAFETY: the call is in progress, and its argument is an array of this type, by the promise of
+        // `new`.
         let array = unsafe { pgrx::pg_getarg::<pgrx::Array<T>>(self.0, n) };
         let Some(array) = array else {
             return Vec::new();
@@ -309,7 +316,8 @@ impl Call {
             Shape::Rows => 0,
             Shape::Values => pg_sys::MAT_SRF_USE_EXPECTED_DESC,
         };
-        // SAFETY: the call is in progress by the promise of `new`. The context is the one that was current before.
+        // SAFETY: the call is in progress by the promise of `new`. The context is the one that was current
+        // before.
         unsafe {
             let context = pg_sys::CurrentMemoryContext;
             CALLED.set((*(*self.0).flinfo).fn_oid.to_u32());
@@ -359,8 +367,8 @@ macro_rules! export {
             /// Only PostgreSQL may call this, with the current call of the SQL function of this name.
             #[unsafe(export_name = $symbol)]
             unsafe extern "C-unwind" fn call(fcinfo: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum {
-                // SAFETY: PostgreSQL passes the current call, with arguments of the types that the SQL function
-                // declares. The guard turns panics into PostgreSQL's errors.
+                // SAFETY: PostgreSQL passes the current call, with arguments of the types that the SQL
+                // function declares. The guard turns panics into PostgreSQL's errors.
                 unsafe {
                     let call = $crate::pg::server::srf::Call::new(fcinfo);
                     pgrx::pg_sys::panic::pgrx_extern_c_guard(|| ($body)(&call))

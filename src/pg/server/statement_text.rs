@@ -8,16 +8,16 @@ use rowsource_core::model::PlanDescription;
 use rowsource_core::normalise::{Text, trimmed};
 use std::ffi::c_char;
 
-/// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run thousands of times a
-/// second.
+/// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run
+/// thousands of times a second.
 const MAX_TEXT: usize = 64 * 1024;
 
 /// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
 pub const MAX_SHOWN_TEXT: usize = 16 * 1024;
 
-/// Returns the text of one statement in its query string, in the server's encoding, without spaces at its ends, and where it
-/// begins. At most [`MAX_TEXT`] bytes are read. From 18 on, PostgreSQL leaves out the comments before it. `location` and
-/// `length` are those that PostgreSQL gave the statement.
+/// Returns the text of one statement in its query string, in the server's encoding, without spaces at its
+/// ends, and where it begins. At most [`MAX_TEXT`] bytes are read. From 18 on, PostgreSQL leaves out the
+/// comments before it. `location` and `length` are those that PostgreSQL gave the statement.
 ///
 /// # Safety
 /// `source` must be null or a valid C string, and the location and length those of a statement in it.
@@ -57,15 +57,18 @@ unsafe fn text_up_to<'a>(source: *const c_char, location: i32, length: i32, max:
     (text, location + spaces)
 }
 
-/// Returns at most the first `max` bytes of a text that begins with spaces, and how many spaces there are. They do not count among
-/// these bytes, so that a text that is shorter was not cut. At most [`MAX_TEXT`] spaces are skipped.
+/// Returns at most the first `max` bytes of a text that begins with spaces, and how many spaces there are.
+/// They do not count among these bytes, so that a text that is shorter was not cut. At most [`MAX_TEXT`]
+/// spaces are skipped.
 ///
 /// # Safety
-/// `start` must be a C string that stays valid while the result is used, and have `length` bytes unless it ends before.
+/// `start` must be a C string that stays valid while the result is used, and have `length` bytes unless it
+/// ends before.
 #[cold]
 #[inline(never)]
 unsafe fn text_after_spaces<'a>(start: *const c_char, length: usize, max: usize) -> (&'a [u8], usize) {
-    // SAFETY: the string is valid by the caller's promise. The spaces are part of it, so it goes on after them.
+    // SAFETY: the string is valid by the caller's promise. The spaces are part of it, so it goes on after
+    // them.
     unsafe {
         let (_, spaces) = trimmed(beginning(start, length.min(MAX_TEXT)));
         let text = beginning(start.add(spaces), (length - spaces).min(max));
@@ -73,8 +76,8 @@ unsafe fn text_after_spaces<'a>(start: *const c_char, length: usize, max: usize)
     }
 }
 
-/// Returns the text and the comments before it, as far as they are searched for a hint. Only comments and spaces are
-/// between a statement and the previous one.
+/// Returns the text and the comments before it, as far as they are searched for a hint. Only comments and
+/// spaces are between a statement and the previous one.
 ///
 /// # Safety
 /// `source` must be a valid C string, or null, and `statement` a valid planned statement made from it.
@@ -82,8 +85,8 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
     if source.is_null() {
         return &[];
     }
-    // SAFETY: the string and the statement are valid by the caller's promise. `location` is a place in the string, so the
-    // bytes before it are part of the string.
+    // SAFETY: the string and the statement are valid by the caller's promise. `location` is a place in the
+    // string, so the bytes before it are part of the string.
     unsafe {
         let (location, length) = place(source, (*statement).stmt_location, (*statement).stmt_len);
         let start = source.add(location);
@@ -95,8 +98,8 @@ pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys
     }
 }
 
-/// Returns where in its query string a statement begins, and its maximal length. The cost does not depend on the length of
-/// the string, which may contain tens of thousands of statements.
+/// Returns where in its query string a statement begins, and its maximal length. The cost does not depend on
+/// the length of the string, which may contain tens of thousands of statements.
 fn place(source: *const c_char, location: i32, length: i32) -> (usize, usize) {
     // The query of a rule or a function has a length, but is not in this string.
     match (usize::try_from(location), usize::try_from(length)) {
@@ -129,7 +132,8 @@ pub fn with_text(description: &PlanDescription, text: &[u8]) -> PlanDescription 
     described
 }
 
-/// Returns a session's description of a plan with the literals of an execution, whose statement had this text.
+/// Returns a session's description of a plan with the literals of an execution, whose statement had this
+/// text.
 pub fn with_literals(description: &PlanDescription, text: &[u8]) -> PlanDescription {
     let shown = first_bytes(text, MAX_SHOWN_TEXT);
     let text = Text {

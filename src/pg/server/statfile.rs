@@ -4,8 +4,8 @@
 //! name, and removed when it is read. A file that is truncated, corrupt or from another version is ignored
 //! with one LOG line. Who reads it must know that the stop was clean.
 //!
-//! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum of all these.
-//! It is written and read record by record, so only one record is in memory.
+//! A file is a header (magic, major version), records (length, bytes), a record of length 0, and a checksum
+//! of all these. It is written and read record by record, so only one record is in memory.
 
 use crate::pg::{compat, server};
 use crc32fast::Hasher;
@@ -117,8 +117,8 @@ pub struct Reader {
     record: Vec<u8>,
 }
 
-/// Opens a file, if there is one of at most `max_bytes`, and removes its name. If it cannot be used, logs the reason and
-/// returns `None`.
+/// Opens a file, if there is one of at most `max_bytes`, and removes its name. If it cannot be used, logs the
+/// reason and returns `None`.
 pub fn take(name: &str, max_bytes: u64) -> Option<Reader> {
     let (found, file) = match open(name, max_bytes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -168,7 +168,8 @@ fn open(name: &str, max_bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads the whole file to check that pg_rowsource wrote it and that it is intact. Returns it at its first record.
+/// Reads the whole file to check that pg_rowsource wrote it and that it is intact. Returns it at its first
+/// record.
 fn check(mut file: File) -> io::Result<BufReader<File>> {
     const CHECKSUM: u64 = 4;
     let truncated = || io::Error::other("it is truncated");

@@ -131,8 +131,8 @@ pub fn passes_on() -> bool {
     !is_on() && is_off_for_message(message_time())
 }
 
-/// Calls what a hook passes on. It is no part of the hook, whose other path would cost more then. An error may
-/// cross this frame.
+/// Calls what a hook passes on. It is no part of the hook, whose other path would cost more then. An error
+/// may cross this frame.
 #[cold]
 #[inline(never)]
 pub fn pass_on<T>(call: impl FnOnce() -> T) -> T {

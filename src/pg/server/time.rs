@@ -38,8 +38,8 @@ pub fn shown_time(at: i64) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Returns the current time, as [`now`] does. It asks the system at most ten times a second, and computes the time from a
-/// clock in between.
+/// Returns the current time, as [`now`] does. It asks the system at most ten times a second, and computes the
+/// time from a clock in between.
 #[inline(always)]
 pub fn time_of_day(source: Source, ns_per_tick: f64) -> i64 {
     let reading = source.read();

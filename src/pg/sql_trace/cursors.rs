@@ -1,4 +1,5 @@
-//! The cursors of the session's trace file: which statements have a number in it, and whose nodes it describes.
+//! The cursors of the session's trace file: which statements have a number in it, and whose nodes it
+//! describes.
 
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server;
@@ -38,8 +39,8 @@ static CURSORS: BackendLocal<Cursors> = BackendLocal::new(Cursors {
     losses: Cell::new(0),
 });
 
-/// Returns a number that changes when cursors must be described again: another file has begun, or their descriptions may be among
-/// lines that were lost.
+/// Returns a number that changes when cursors must be described again: another file has begun, or their
+/// descriptions may be among lines that were lost.
 pub fn generation() -> u64 {
     if CURSORS.losses.replace(hot::losses()) != hot::losses() {
         forget();

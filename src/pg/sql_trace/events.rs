@@ -6,7 +6,8 @@ use crate::pg::waits::names;
 
 /// Returns the names of the server's own events, in the order of their numbers.
 pub fn names() -> Vec<hot::Name> {
-    /// Those of the server itself: lightweight locks, locks, buffers, activity, clients, processes, timeouts and files.
+    /// Those of the server itself: lightweight locks, locks, buffers, activity, clients, processes, timeouts
+    /// and files.
     const CLASSES: [u32; 8] = [1, 3, 4, 5, 6, 8, 9, 10];
     const MOST: u32 = 250;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! The folder of the trace files. Files are named after their process: `pid_start_part.trc`, where `start` is when the process
-//! began, in seconds since 1970.
+//! The folder of the trace files. Files are named after their process: `pid_start_part.trc`, where `start` is
+//! when the process began, in seconds since 1970.
 
 use crate::pg::server;
 use pgrx::pg_sys;
@@ -8,8 +8,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// The folder, in the data directory, which is the working directory of all processes of a server. Base backups leave out what
-/// is called `pgsql_tmp...`. The server deletes what is called that in `base` and in tablespaces only.
+/// The folder, in the data directory, which is the working directory of all processes of a server. Base
+/// backups leave out what is called `pgsql_tmp...`. The server deletes what is called that in `base` and in
+/// tablespaces only.
 pub const FOLDER: &str = "pgsql_tmp_rowsource_trace";
 /// More entries of the folder are not looked at.
 const MAX_LISTED: usize = 10_000;
@@ -123,8 +124,8 @@ impl Listed {
     }
 }
 
-/// Returns the files, in the order of their processes' beginnings. Returns no files if there is no folder. `go_on` is called again and
-/// again; if it returns false, the result is `None`.
+/// Returns the files, in the order of their processes' beginnings. Returns no files if there is no folder.
+/// `go_on` is called again and again; if it returns false, the result is `None`.
 pub fn list(go_on: impl Fn() -> bool) -> Option<Vec<Listed>> {
     let mut files = Vec::new();
     let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();

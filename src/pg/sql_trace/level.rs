@@ -1,4 +1,5 @@
-//! What the session writes into its trace: what its own setting says, and what targets say that other sessions have set.
+//! What the session writes into its trace: what its own setting says, and what targets say that other
+//! sessions have set.
 
 use crate::guc::Trace;
 use crate::pg::hot::{sql_trace as hot, waits};
@@ -83,7 +84,8 @@ struct State {
     count: Cell<usize>,
     /// What is written of all statements.
     all: Cell<Level>,
-    /// What targets of single statements say of the call in progress: such a target means what the statement calls, too.
+    /// What targets of single statements say of the call in progress: such a target means what the statement
+    /// calls, too.
     inherited: Cell<Level>,
 }
 
@@ -96,11 +98,13 @@ static STATE: BackendLocal<State> = BackendLocal::new(State {
     inherited: Cell::new(Level::OFF),
 });
 
-/// Whether anything may be written: 1 or 0. A hook of an untraced statement compares it, and does nothing else for the trace.
+/// Whether anything may be written: 1 or 0. A hook of an untraced statement compares it, and does nothing
+/// else for the trace.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static ON: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
-/// Returns whether statements of this session may have to be written. This runs in plain frames, so it cannot panic.
+/// Returns whether statements of this session may have to be written. This runs in plain frames, so it cannot
+/// panic.
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.get() != 0
@@ -186,7 +190,8 @@ fn find(queryid: i64) -> Level {
         .fold(inherited(), |level, (_, more)| level.or(more))
 }
 
-/// Begins with a call, of which [`named`] has returned this. Returns what [`leave`] needs. The depth must be the call's already.
+/// Begins with a call, of which [`named`] has returned this. Returns what [`leave`] needs. The depth must be
+/// the call's already.
 pub fn enter(named: Level) -> Level {
     let outer = STATE.inherited.replace(named);
     list_waits();
@@ -199,8 +204,8 @@ pub fn leave(outer: Level) {
     list_waits();
 }
 
-/// Lists waits from now on if they are written of the call in progress, or of all statements between calls. Must also be called when
-/// a file was opened.
+/// Lists waits from now on if they are written of the call in progress, or of all statements between calls.
+/// Must also be called when a file was opened.
 pub fn list_waits() {
     let wanted = current().waits && hot::is_open();
     if wanted != hot::lists_waits() {

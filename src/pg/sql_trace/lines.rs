@@ -110,7 +110,8 @@ impl Statement<'_> {
     }
 }
 
-/// Returns the number of a statement's cursor. Raises nothing: returns 0 if the cursor is new and cannot be described.
+/// Returns the number of a statement's cursor. Raises nothing: returns 0 if the cursor is new and cannot be
+/// described.
 #[inline(always)]
 fn cursor_or_none(statement: &Statement) -> u64 {
     match cursors::recent(statement.queryid) {
@@ -151,7 +152,8 @@ fn describe(cursor: u64, statement: &Statement) {
     });
 }
 
-/// Returns the beginning of a text in the database's encoding as UTF-8: at most `max` bytes, and only whole characters.
+/// Returns the beginning of a text in the database's encoding as UTF-8: at most `max` bytes, and only whole
+/// characters.
 fn beginning(text: &[u8], max: usize) -> String {
     let mut shown = from_database(first_bytes(text, max));
     if text.len() > max {
@@ -163,7 +165,8 @@ fn beginning(text: &[u8], max: usize) -> String {
     shown
 }
 
-/// Notes that a call begins. Returns `None` if it is not to be written, or if there is no file. Raises nothing.
+/// Notes that a call begins. Returns `None` if it is not to be written, or if there is no file. Raises
+/// nothing.
 pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     let queryid = statement.map_or(0, |statement| statement.queryid);
     let named = level::named(queryid);
@@ -199,7 +202,8 @@ pub fn begin(phase: Phase, statement: Option<&Statement>) -> Option<Began> {
     })
 }
 
-/// Notes that statements follow of which nothing is written. So what they use is not that of the next call that is written.
+/// Notes that statements follow of which nothing is written. So what they use is not that of the next call
+/// that is written.
 pub fn pause() {
     used::set_last(None);
     session::pause();
@@ -229,8 +233,9 @@ fn flush_failed(depth: u64) {
     }
 }
 
-/// Writes the line of a call that has ended. If another file has begun meanwhile, the statement is described there. Raises nothing.
-/// After an error, the transaction is not yet rolled back: then this only adds to the buffer.
+/// Writes the line of a call that has ended. If another file has begun meanwhile, the statement is described
+/// there. Raises nothing. After an error, the transaction is not yet rolled back: then this only adds to the
+/// buffer.
 pub fn end(began: &Began, statement: Option<&Statement>, ended: Ended) {
     let used = Used::now();
     let depth = began.depth;
@@ -305,15 +310,16 @@ fn line(phase: Phase, cursor: u64, depth: u64, before: Option<&Used>, after: &Us
     });
 }
 
-/// Writes the buffer to the file if a statement of the client has ended or if the buffer fills. Only the former may begin another
-/// file, so that the lines of a statement are in the file of its text.
+/// Writes the buffer to the file if a statement of the client has ended or if the buffer fills. Only the
+/// former may begin another file, so that the lines of a statement are in the file of its text.
 fn flush_if_due(has_ended: bool) {
     if has_ended || hot::with_buffer(|buffer| buffer.room() < buffer.size() / 2) == Some(true) {
         server::attempt("write the trace file", || session::flush(has_ended));
     }
 }
 
-/// Writes the line of a statement that was parsed now. It is known only for a statement of the client when that began.
+/// Writes the line of a statement that was parsed now. It is known only for a statement of the client when
+/// that began.
 pub fn parsed(statement: &Statement) {
     if !statement.is_written() || !session::ready() {
         return;
@@ -341,9 +347,10 @@ pub fn parsed(statement: &Statement) {
     }
 }
 
-/// Writes the line of what the server has done for the client's message until now, before it plans a statement or starts its query:
-/// it has bound values to the parameters of a prepared statement. Does nothing if the statement's text was in the message, and was
-/// parsed. Another statement may have been closed meanwhile: that of the client's last unnamed portal.
+/// Writes the line of what the server has done for the client's message until now, before it plans a
+/// statement or starts its query: it has bound values to the parameters of a prepared statement. Does nothing
+/// if the statement's text was in the message, and was parsed. Another statement may have been closed
+/// meanwhile: that of the client's last unnamed portal.
 pub fn bound(statement: &Statement) {
     if statement.depth() > 0 || level::is_selective() || !statement.is_written() || !session::ready() {
         return;
@@ -399,8 +406,8 @@ pub fn bind(statement: &Statement, number: usize, of: u32, value: Value) {
     flush_if_due(false);
 }
 
-/// Writes what the nodes of a plan did in an execution that has ended. If an error ended it, its transaction may not be rolled
-/// back yet: then `statement` is `None`, and this only adds to the buffer.
+/// Writes what the nodes of a plan did in an execution that has ended. If an error ended it, its transaction
+/// may not be rolled back yet: then `statement` is `None`, and this only adds to the buffer.
 pub fn stats(
     queryid: i64,
     statement: Option<&Statement>,
@@ -441,8 +448,8 @@ pub fn stats(
     }
 }
 
-/// Returns a number that changes when the nodes must be described again: they are those of another plan, the planner expects
-/// something else, or a table has another name.
+/// Returns a number that changes when the nodes must be described again: they are those of another plan, the
+/// planner expects something else, or a table has another name.
 fn fingerprint(planid: i64, nodes: &[PlanNode]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write_i64(planid);
@@ -501,7 +508,8 @@ fn stat(cursor: u64, depth: u64, node: &PlanNode, stats: &NodeStats) {
     });
 }
 
-/// Writes that an error goes to the client. `text` is what the client has sent. Allocates nothing, because memory may be short.
+/// Writes that an error goes to the client. `text` is what the client has sent. Allocates nothing, because
+/// memory may be short.
 pub fn error(sqlstate: i32, text: &CStr) {
     let mut code = [b'0'; 5];
     for (place, at) in code.iter_mut().zip(0..) {

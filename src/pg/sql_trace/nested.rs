@@ -1,5 +1,6 @@
-//! The queries that the client has not sent: a call of one that is written may run inside none of its client's statements. Such are those
-//! of triggers that fire when the transaction ends, and those in statements that a trace of a single statement leaves out.
+//! The queries that the client has not sent: a call of one that is written may run inside none of its
+//! client's statements. Such are those of triggers that fire when the transaction ends, and those in
+//! statements that a trace of a single statement leaves out.
 
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys::QueryDesc;

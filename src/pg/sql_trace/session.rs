@@ -1,7 +1,7 @@
 //! The trace file of this session.
 //!
-//! A file that has reached its maximal size ends, and another one continues it. The session keeps its last two files, so that
-//! a trace that nobody stops does not fill the disk.
+//! A file that has reached its maximal size ends, and another one continues it. The session keeps its last
+//! two files, so that a trace that nobody stops does not fill the disk.
 
 use super::files::{Listed, Name};
 use super::used::{self, Used};
@@ -22,7 +22,8 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 const BUFFER: usize = 64 << 10;
 /// The room that a line may take.
 pub const LONGEST_LINE: usize = 34 << 10;
-/// How many bytes a session may write before it looks again how many all files have, if there is room for a multiple.
+/// How many bytes a session may write before it looks again how many all files have, if there is room for a
+/// multiple.
 const MIN_ALLOWED: u64 = 8 << 20;
 /// A file needs room for more than its first line.
 const MIN_ROOM: u64 = 8 << 10;
@@ -82,8 +83,8 @@ fn open() -> bool {
     SESSION.failed_at.set(0);
     // What may raise comes before the file is there.
     if !SESSION.has_callbacks.get() {
-        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument. The first one raises before it
-        // registers, and the others ignore a session without a file.
+        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument. The first one
+        // raises before it registers, and the others ignore a session without a file.
         unsafe {
             pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
             SESSION.has_callbacks.set(true);
@@ -153,16 +154,18 @@ fn log(reason: &str) {
     }
 }
 
-/// Writes the buffer to the file. While a statement runs, the file stays within its limit, and what does not fit is lost. If
-/// `has_ended`, a statement of the client has ended: then its last lines may exceed that limit, and if the file is full, it ends
-/// and another one begins. Must not be called during a wait, nor after an error before the transaction is rolled back.
+/// Writes the buffer to the file. While a statement runs, the file stays within its limit, and what does not
+/// fit is lost. If `has_ended`, a statement of the client has ended: then its last lines may exceed that
+/// limit, and if the file is full, it ends and another one begins. Must not be called during a wait, nor
+/// after an error before the transaction is rolled back.
 pub fn flush(has_ended: bool) {
     if write(has_ended) && has_ended {
         begin_next_if_full();
     }
 }
 
-/// Writes the buffer to the file, which exceeds its limit only if that is allowed. Returns whether the file could be written.
+/// Writes the buffer to the file, which exceeds its limit only if that is allowed. Returns whether the file
+/// could be written.
 fn write(may_exceed: bool) -> bool {
     if hot::failure() != 0 {
         retry();
@@ -203,8 +206,8 @@ fn begin_next_if_full() {
     }
 }
 
-/// Notes how many more bytes all files may have. That is looked at again when a call ends, but not when a wait does: so sessions
-/// with many waits in a call may write more together until then.
+/// Notes how many more bytes all files may have. That is looked at again when a call ends, but not when a
+/// wait does: so sessions with many waits in a call may write more together until then.
 fn set_room(room: u64) {
     let (written, most) = (hot::written(), MIN_ALLOWED.max(room / 8));
     SESSION.allowed.set(written.saturating_add(room.min(most)));
@@ -398,8 +401,8 @@ pub fn own_files() -> impl Iterator<Item = Listed> {
     parts.filter_map(|part| Name::mine(part).listed())
 }
 
-/// Writes what is in the buffer, so that the file can be read. Then the file may exceed its limit, but only once in a statement: a statement
-/// may read it in a loop.
+/// Writes what is in the buffer, so that the file can be read. Then the file may exceed its limit, but only
+/// once in a statement: a statement may read it in a loop.
 pub fn flush_if_open() {
     if hot::is_open() {
         let is_full = hot::written() > guc::trace_max_file_size();
@@ -413,8 +416,8 @@ pub fn lost() -> u64 {
     SESSION.lost.get().saturating_add(in_buffer)
 }
 
-/// Counts what was written, before shared memory is unmapped. The last lines are written after that, and are counted when the folder
-/// is listed.
+/// Counts what was written, before shared memory is unmapped. The last lines are written after that, and are
+/// counted when the folder is listed.
 ///
 /// # Safety
 /// Only PostgreSQL may call this.

@@ -1,8 +1,9 @@
 //! The targets of the trace that mean this session. Any session may set them, for this one and others.
 //!
-//! All sessions share the list of targets, and a number that changes with it. A session compares the number when a statement begins.
-//! Only if it has changed, the session looks at the list, which takes a lock. So it does if a target has expired, or if a target has a
-//! condition that may hold later: then the session also looks whether its role or its application's name has changed.
+//! All sessions share the list of targets, and a number that changes with it. A session compares the number
+//! when a statement begins. Only if it has changed, the session looks at the list, which takes a lock. So it
+//! does if a target has expired, or if a target has a condition that may hold later: then the session also
+//! looks whether its role or its application's name has changed.
 
 use super::level::{self, Level, OfTargets};
 use super::{lines, session};
@@ -23,7 +24,8 @@ static NO_LIST: AtomicU64 = AtomicU64::new(0);
 /// The number of the list.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static GENERATION: BackendLocal<Cell<*const AtomicU64>> = BackendLocal::new(Cell::new(&raw const NO_LIST));
-/// The number that the list had when the session last looked at it. [`NEVER`] if the session is traced, or has more to look at.
+/// The number that the list had when the session last looked at it. [`NEVER`] if the session is traced, or
+/// has more to look at.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static SEEN: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(NEVER));
 /// No list has this number.
@@ -60,8 +62,8 @@ static STATE: BackendLocal<State> = BackendLocal::new(State {
     }),
 });
 
-/// Notes that a statement begins, and looks at the targets if that is needed. Returns whether the statement may have to be written.
-/// Raises nothing. This runs in plain frames, so it cannot panic.
+/// Notes that a statement begins, and looks at the targets if that is needed. Returns whether the statement
+/// may have to be written. Raises nothing. This runs in plain frames, so it cannot panic.
 #[inline(always)]
 pub fn begins() -> bool {
     // SAFETY: the pointer is that of a static, or of shared memory that stays mapped.
@@ -100,7 +102,8 @@ fn attach() {
 
 /// Returns whether the targets must be compared with the session again.
 fn is_stale(generation: u64) -> bool {
-    // A statement may run for long, and call others. Only a traced one needs to know the time at each of them.
+    // A statement may run for long, and call others. Only a traced one needs to know the time at each of
+    // them.
     let now = || match level::is_on() {
         true => server::now(),
         false => server::message_time(),
@@ -115,7 +118,8 @@ fn changing() -> Changing {
     // SAFETY: the functions take no pointers, and the name is null or a C string.
     unsafe {
         let name = pg_sys::application_name;
-        // pg_stat_activity shows as much of it. From 16 on it may be longer, because other characters than those of ASCII are escaped.
+        // pg_stat_activity shows as much of it. From 16 on it may be longer, because other characters than
+        // those of ASCII are escaped.
         let name = if name.is_null() {
             Name::NONE
         } else {

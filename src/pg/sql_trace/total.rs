@@ -1,8 +1,9 @@
 //! How many trace files there are, and how many bytes they have.
 //!
-//! All sessions keep the two sums in shared memory. So the folder is listed only if no process has done so since the server
-//! started, and when a sum comes near its limit, at most once per second in all sessions together. The listing corrects the sums,
-//! because others may have deleted files. Without shared memory, each session has sums of its own, and lists the folder more often.
+//! All sessions keep the two sums in shared memory. So the folder is listed only if no process has done so
+//! since the server started, and when a sum comes near its limit, at most once per second in all sessions
+//! together. The listing corrects the sums, because others may have deleted files. Without shared memory,
+//! each session has sums of its own, and lists the folder more often.
 
 use super::files::{self, Listed};
 use crate::guc;
@@ -73,8 +74,8 @@ pub fn remove(file: &Listed) {
     }
 }
 
-/// Returns how many more bytes all files may have; `None` if these are fewer than are needed. Removes the oldest files of processes
-/// that have ended if a limit is near.
+/// Returns how many more bytes all files may have; `None` if these are fewer than are needed. Removes the
+/// oldest files of processes that have ended if a limit is near.
 pub fn room(needed: u64) -> Option<u64> {
     let (total, most) = (TOTAL.get(), guc::trace_max_total_size());
     let listed_at = total.listed_at.load(Relaxed);
@@ -109,8 +110,8 @@ fn near(most: u64, needed: u64) -> u64 {
     needed.saturating_add(most / 16)
 }
 
-/// Lists the folder, and removes the oldest files of processes that have ended until there is room. Returns false if an interrupt
-/// came first.
+/// Lists the folder, and removes the oldest files of processes that have ended until there is room. Returns
+/// false if an interrupt came first.
 fn make_room(total: &SharedTrace, most: u64, needed: u64) -> bool {
     let go_on = || !server::is_interrupted();
     let Some(found) = files::list(go_on) else {

@@ -1,4 +1,5 @@
-//! What the process has used: elapsed and processor time, and blocks; and what it had used when the last call ended.
+//! What the process has used: elapsed and processor time, and blocks; and what it had used when the last call
+//! ended.
 
 use crate::pg::compat;
 use crate::pg::hot::sql_trace as hot;
@@ -30,8 +31,8 @@ pub fn last() -> Option<Used> {
     LAST.get()
 }
 
-/// Notes that a call or a transaction has ended. `None` if what follows is not written, so that it is not taken for a part of the next
-/// call that is.
+/// Notes that a call or a transaction has ended. `None` if what follows is not written, so that it is not
+/// taken for a part of the next call that is.
 pub fn set_last(used: Option<Used>) {
     LAST.set(used);
 }
@@ -58,8 +59,8 @@ impl Used {
         self.at_us.saturating_sub(since).max(hot::client_until())
     }
 
-    /// Returns what the process had used when it began what it now does for its client: when the last call ended, or, if it was later,
-    /// when the client's message `came`. Returns `None` if that is not known.
+    /// Returns what the process had used when it began what it now does for its client: when the last call
+    /// ended, or, if it was later, when the client's message `came`. Returns `None` if that is not known.
     pub fn before(&self, came: u64) -> Option<Used> {
         let last = last()?;
         let at_us = last.at_us.max(came).min(self.at_us);
@@ -105,9 +106,9 @@ static PROCESSOR: BackendLocal<Cell<Processor>> = BackendLocal::new(Cell::new(Pr
 
 /// Returns the processor time of the process in microseconds, at a time of the file's clock.
 ///
-/// To read that clock is a system call, which takes as long as a phase of a short statement. So it is read if a wait was listed since,
-/// and else every 50 us. In between, the process is taken to run. What it did not run then is missing from the next calls, so no error
-/// adds up.
+/// To read that clock is a system call, which takes as long as a phase of a short statement. So it is read if
+/// a wait was listed since, and else every 50 us. In between, the process is taken to run. What it did not
+/// run then is missing from the next calls, so no error adds up.
 fn cpu_us(at_us: u64) -> u64 {
     const FRESH_US: u64 = 50;
     let mut processor = PROCESSOR.get();
@@ -130,7 +131,8 @@ fn read_cpu_us() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a live local of the required type. The clock exists on Linux; else the time stays zero.
+    // SAFETY: `time` is a live local of the required type. The clock exists on Linux; else the time stays
+    // zero.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }

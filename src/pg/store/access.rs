@@ -43,7 +43,8 @@ pub(super) fn store() -> Option<Store> {
 /// Returns whether this backend has attached to the store.
 #[inline(always)]
 pub(super) fn is_attached() -> bool {
-    // SAFETY: a backend has one thread that uses the cell. Nothing writes the cell before the reference ends, in this line.
+    // SAFETY: a backend has one thread that uses the cell. Nothing writes the cell before the reference ends,
+    // in this line.
     unsafe { (*STORE.as_ptr()).is_some() }
 }
 
@@ -67,8 +68,8 @@ pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body:
     } else {
         pg_sys::LWLockMode::LW_SHARED
     };
-    // SAFETY: the caller ensures that `lock` is a lock, that this process does not hold it, and that `body` does not raise. So
-    // the lock is always released.
+    // SAFETY: the caller ensures that `lock` is a lock, that this process does not hold it, and that `body`
+    // does not raise. So the lock is always released.
     unsafe {
         unguarded::LWLockAcquire(lock, mode);
         let result = body();
@@ -81,10 +82,11 @@ pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body:
 ///
 /// # Safety
 /// * This process must not hold the control lock, nor a lock that is taken after it.
-/// * The caller must be inside [`contained`](crate::pg::server::contained::contained), which releases the lock after an error.
+/// * The caller must be inside [`contained`](crate::pg::server::contained::contained), which releases the
+///   lock after an error.
 pub(super) unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
-    // SAFETY: the lock lies in the control block, which stays valid. The caller ensures that this process does not hold it.
-    // After an error of the body, `contained` releases it.
+    // SAFETY: the lock lies in the control block, which stays valid. The caller ensures that this process
+    // does not hold it. After an error of the body, `contained` releases it.
     unsafe {
         let lock = &raw mut (*store.control).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);

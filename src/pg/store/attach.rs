@@ -15,9 +15,10 @@ use std::ffi::CString;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-/// Attaches this backend to the store. Makes and loads the store first if no backend has done so. The caller must allow
-/// memory allocation until the end of the process, and cancellation: the start of a statement, or an SQL function. If the
-/// backend cannot attach (there is no shared memory left), it tries again after a minute.
+/// Attaches this backend to the store. Makes and loads the store first if no backend has done so. The caller
+/// must allow memory allocation until the end of the process, and cancellation: the start of a statement, or
+/// an SQL function. If the backend cannot attach (there is no shared memory left), it tries again after a
+/// minute.
 #[inline(always)]
 pub fn attach() {
     if !access::is_attached() {
@@ -54,8 +55,8 @@ pub(super) fn attach_worker(control: &Control) {
     }
 }
 
-/// Makes the store and loads the file of the last run, if there is one that nobody has needed yet. Only the background worker may
-/// call this.
+/// Makes the store and loads the file of the last run, if there is one that nobody has needed yet. Only the
+/// background worker may call this.
 pub fn attach_for_file() {
     // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
     let Some(control) = (unsafe { control::preloaded().as_ref() }) else {
@@ -70,8 +71,8 @@ pub fn attach_for_file() {
 /// Attaches now as a session, or as the worker, which records nothing.
 fn attach_as(is_worker: bool) {
     const RETRY_AFTER_US: i64 = 60_000_000;
-    /// How long a statement waits for the backend that makes the store. Usually, that takes some milliseconds. It takes longer
-    /// if that backend is stopped.
+    /// How long a statement waits for the backend that makes the store. Usually, that takes some
+    /// milliseconds. It takes longer if that backend is stopped.
     const MAX_WAIT: Duration = Duration::from_secs(2);
     static FAILED_AT: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
     let failed_lately = || {
@@ -84,8 +85,8 @@ fn attach_as(is_worker: bool) {
     }
     let began = Instant::now();
     loop {
-        // SAFETY: callers hold no lock, and `contained` catches errors. PostgreSQL's own data about the mapped memory goes to
-        // `TopMemoryContext`, so it stays valid as long as the mapping.
+        // SAFETY: callers hold no lock, and `contained` catches errors. PostgreSQL's own data about the
+        // mapped memory goes to `TopMemoryContext`, so it stays valid as long as the mapping.
         let attached = unsafe {
             let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
             let attached = contained(Unlocked::promised(), || {
@@ -110,15 +111,16 @@ fn attach_as(is_worker: bool) {
     }
 }
 
-/// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings and new areas are pinned
-/// last: an error before that releases them.
+/// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings and new areas
+/// are pinned last: an error before that releases them.
 ///
 /// # Safety
 /// * `control` must point to the store's control block.
-/// * The caller must be inside `contained`, outside of any FFI boundary, and hold no lock. Raises if there is no memory.
+/// * The caller must be inside `contained`, outside of any FFI boundary, and hold no lock. Raises if there is
+///   no memory.
 unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
-    // SAFETY: the caller ensures that `control` is valid. Only the maker, one process at a time, writes the handles, and only
-    // before it sets `made`. Other processes read them only after they see `made`.
+    // SAFETY: the caller ensures that `control` is valid. Only the maker, one process at a time, writes the
+    // handles, and only before it sets `made`. Other processes read them only after they see `made`.
     unsafe {
         compat::register_tranche((*control).tranche, control::TRANCHE);
         let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
@@ -190,8 +192,8 @@ unsafe fn load_and_take_buffer(store: &Store, is_worker: bool) {
     }
 }
 
-/// Returns the registry's name for the control block. The name differs if the layout does: if the library is replaced while
-/// the server runs, the new one must not use the old one's memory.
+/// Returns the registry's name for the control block. The name differs if the layout does: if the library is
+/// replaced while the server runs, the new one must not use the old one's memory.
 pub(super) fn registered_name() -> CString {
     let layout = [
         control::size(),

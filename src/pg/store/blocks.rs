@@ -1,8 +1,8 @@
 //! The memory of a plan in the store: chains of small blocks.
 //!
-//! A plan's statistics can take a megabyte, but no block is larger than 8 kB. Blocks have few sizes, so each plan can reuse
-//! the free blocks of any other plan. With large objects of many sizes, fragmentation would waste the memory: PostgreSQL's
-//! allocator returns a segment to the system only when the segment is empty.
+//! A plan's statistics can take a megabyte, but no block is larger than 8 kB. Blocks have few sizes, so each
+//! plan can reuse the free blocks of any other plan. With large objects of many sizes, fragmentation would
+//! waste the memory: PostgreSQL's allocator returns a segment to the system only when the segment is empty.
 
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::unguarded;
@@ -51,9 +51,9 @@ pub(super) unsafe fn make<T: Stored>(
     for values in values.chunks(T::MAX_VALUES).rev() {
         let size = HEADER + size_of_val(values);
         let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
-        // SAFETY: the caller ensures that `area` is attached and that no lock is held. A new block has `size` bytes, room for
-        // the header and the values, and nobody else knows it yet. `contained` catches errors. Then the
-        // blocks made so far are freed, and nobody else knows them.
+        // SAFETY: the caller ensures that `area` is attached and that no lock is held. A new block has `size`
+        // bytes, room for the header and the values, and nobody else knows it yet. `contained` catches
+        // errors. Then the blocks made so far are freed, and nobody else knows them.
         unsafe {
             let made = contained(Unlocked::promised(), || {
                 let made = pg_sys::dsa_allocate_extended(area, size, flags);
@@ -112,8 +112,8 @@ pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointe
 pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     let mut at = first;
     while at != 0 {
-        // SAFETY: the caller ensures that this is a chain and that nobody else knows it. So each block is valid until it is
-        // freed here, after its `next` was read.
+        // SAFETY: the caller ensures that this is a chain and that nobody else knows it. So each block is
+        // valid until it is freed here, after its `next` was read.
         unsafe {
             let next = (*pg_sys::dsa_get_address(area, at).cast::<Header>()).next;
             pg_sys::dsa_free(area, at);
@@ -139,8 +139,8 @@ pub(super) unsafe fn each<T: Stored>(
 ) {
     let (mut at, mut index) = (first, 0);
     while at != 0 {
-        // SAFETY: the caller ensures that the chain stays and that nobody else changes its values. `make` wrote `count` values
-        // of this type behind the header.
+        // SAFETY: the caller ensures that the chain stays and that nobody else changes its values. `make`
+        // wrote `count` values of this type behind the header.
         unsafe {
             let block: *mut Header = unguarded::dsa_get_address(area, at).cast();
             let count = (*block).count;

@@ -81,12 +81,14 @@ pub(super) struct SharedLive {
     pub room: Room,
 }
 
-/// What processes know of the active session history. Zero bytes are that of a server that has not sampled yet.
+/// What processes know of the active session history. Zero bytes are that of a server that has not sampled
+/// yet.
 #[repr(C)]
 pub struct SharedHistory {
     /// The process that samples the sessions.
     pub worker: Owner,
-    /// The dynamic segment that has the samples; 0 if they are in main shared memory, or if there are none yet.
+    /// The dynamic segment that has the samples; 0 if they are in main shared memory, or if there are none
+    /// yet.
     pub segment: AtomicU32,
     /// The worker makes beats too, and sleeps while no session needs any.
     pub sleep: Sleep,
@@ -96,7 +98,8 @@ pub struct SharedHistory {
     pub snapshots_removed: AtomicU64,
 }
 
-/// What processes know of the snapshots that the server takes. Zero bytes are that of a server that has taken none.
+/// What processes know of the snapshots that the server takes. Zero bytes are that of a server that has taken
+/// none.
 #[repr(C)]
 pub struct SharedSnapshots {
     /// The process that takes one.
@@ -122,13 +125,15 @@ pub struct SharedSnapshots {
 pub struct SharedStops {
     /// How many there are.
     pub sessions: AtomicU32,
-    /// When the last one stopped, its pid, and what measuring cost in thousandths of the executor's time; 0 if it failed.
+    /// When the last one stopped, its pid, and what measuring cost in thousandths of the executor's time; 0
+    /// if it failed.
     pub last_at: AtomicI64,
     pub last_pid: AtomicU32,
     pub last_cost: AtomicU32,
 }
 
-/// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has not looked yet.
+/// How many trace files there are, and how many bytes they have. Zero bytes are those of a server that has
+/// not looked yet.
 #[repr(C)]
 pub struct SharedTrace {
     pub bytes: AtomicU64,
@@ -148,8 +153,8 @@ pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 /// # Safety
 /// Only PostgreSQL's `shmem_startup_hook` may call this.
 pub(super) unsafe fn find_or_make_preloaded() {
-    // SAFETY: the caller is the hook in which PostgreSQL allows `ShmemInitStruct`. No other process can see a new block
-    // before the hook returns. A block that was found has been initialized.
+    // SAFETY: the caller is the hook in which PostgreSQL allows `ShmemInitStruct`. No other process can see a
+    // new block before the hook returns. A block that was found has been initialized.
     unsafe {
         let mut found = false;
         let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size(), &mut found).cast();
@@ -172,8 +177,8 @@ pub(super) fn size() -> usize {
 /// # Safety
 /// `control` must point to the store's control block.
 pub(super) unsafe fn planids(control: *const Control) -> &'static [planids::Bucket] {
-    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which were zeroed. It stays mapped
-    // until the process ends. The setting does not change while the server runs.
+    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which
+    // were zeroed. It stays mapped until the process ends. The setting does not change while the server runs.
     unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
 }
 
@@ -182,7 +187,8 @@ pub(super) unsafe fn planids(control: *const Control) -> &'static [planids::Buck
 /// # Safety
 /// `control` must point to room for a control block that no other process can see yet.
 unsafe fn initialize(control: *mut Control) {
-    // SAFETY: the caller ensures that there is room, and that no other process sees it. Zero bytes are valid for all fields.
+    // SAFETY: the caller ensures that there is room, and that no other process sees it. Zero bytes are valid
+    // for all fields.
     unsafe {
         control.cast::<u8>().write_bytes(0, size());
         (*control).tranche = compat::new_tranche(TRANCHE);
@@ -204,12 +210,12 @@ unsafe fn initialize(control: *mut Control) {
 #[pg_guard]
 unsafe extern "C-unwind" fn initialize_registered(block: *mut std::ffi::c_void) {
     let control: *mut Control = block.cast();
-    // SAFETY: the registry made the block with the size that `find_or_make` requested, and shows it to no other process
-    // before this returns.
+    // SAFETY: the registry made the block with the size that `find_or_make` requested, and shows it to no
+    // other process before this returns.
     unsafe {
         initialize(control);
-        // A store in the registry is never saved, so it loads no file either. A file would be from an earlier preloaded
-        // store.
+        // A store in the registry is never saved, so it loads no file either. A file would be from an earlier
+        // preloaded store.
         (*control).loaded.store(true, Relaxed);
     }
 }
@@ -232,14 +238,16 @@ pub fn may_exist() -> bool {
     !known().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
-/// Returns the control block. If the library was not preloaded, finds or makes it in PostgreSQL's registry under this name.
+/// Returns the control block. If the library was not preloaded, finds or makes it in PostgreSQL's registry
+/// under this name.
 ///
 /// # Safety
-/// The caller must be in a backend, outside of any FFI boundary, with a current memory context that lives as long as the
-/// process. Raises if there is no shared memory.
+/// The caller must be in a backend, outside of any FFI boundary, with a current memory context that lives as
+/// long as the process. Raises if there is no shared memory.
 pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
-    // SAFETY: the caller is in a backend and outside of any boundary, as the registry requires. `initialize_registered` accepts a block of this size. Every process
-    // requests the same size, because the name contains it.
+    // SAFETY: the caller is in a backend and outside of any boundary, as the registry requires.
+    // `initialize_registered` accepts a block of this size. Every process requests the same size, because the
+    // name contains it.
     unsafe {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size(), initialize_registered);
@@ -285,8 +293,8 @@ pub(super) fn is_being_made() -> bool {
 }
 
 impl Control {
-    /// Lets this process make the store or load the file, until the guard is dropped. Returns `None` while another process
-    /// does so.
+    /// Lets this process make the store or load the file, until the guard is dropped. Returns `None` while
+    /// another process does so.
     pub fn become_maker(&self) -> Option<OwnerGuard<'_>> {
         self.maker.hold_or_inherit(server::pid(), server::is_alive)
     }
@@ -316,8 +324,9 @@ impl Control {
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Sets the limits of the plans' area and of the sessions' to those of today. For a minute after the system had no
-    /// memory, sets them to 0 instead, so that they do not grow: each failed request would make and remove a file.
+    /// Sets the limits of the plans' area and of the sessions' to those of today. For a minute after the
+    /// system had no memory, sets them to 0 instead, so that they do not grow: each failed request would make
+    /// and remove a file.
     ///
     /// # Safety
     /// These must be the two areas, and this process must have attached to them.
@@ -331,7 +340,8 @@ impl Control {
         if self.limit.swap(wanted, Relaxed) != wanted {
             let limit = wanted as usize;
             let of_sessions = if limit == 0 { 0 } else { room::of_sessions(limit) };
-            // SAFETY: the caller ensures that these are the two areas and that this process has attached to them.
+            // SAFETY: the caller ensures that these are the two areas and that this process has attached to
+            // them.
             unsafe {
                 pg_sys::dsa_set_size_limit(plans, limit);
                 pg_sys::dsa_set_size_limit(sessions, of_sessions);

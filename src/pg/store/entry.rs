@@ -1,5 +1,5 @@
-//! The entries of the shared store: one per plan. The statistics of the nodes, the description and the executions that are kept
-//! whole lie in separate memory.
+//! The entries of the shared store: one per plan. The statistics of the nodes, the description and the
+//! executions that are kept whole lie in separate memory.
 
 mod chains;
 pub(super) mod description;
@@ -21,15 +21,16 @@ use rowsource_core::model::{
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// A plan in the table. It begins with its key, which the table compares byte by byte: a [`PlanKey`] has no padding.
+/// A plan in the table. It begins with its key, which the table compares byte by byte: a [`PlanKey`] has no
+/// padding.
 #[repr(C)]
 pub(super) struct Entry {
     key: PlanKey,
     /// Guards everything below but `worth` and `observed`.
     lock: pg_sys::LWLock,
     worth: Worth,
-    /// The query has several plans, so its executions are also added to the table of plan changes. It can be read without the
-    /// lock.
+    /// The query has several plans, so its executions are also added to the table of plan changes. It can be
+    /// read without the lock.
     observed: AtomicBool,
     stats: PlanStats,
     memory: Memory,
@@ -77,8 +78,8 @@ impl Worth {
     }
 }
 
-/// The memory of a plan. The blocks stay the same as long as the entry is in the table; only those of the kept executions are
-/// replaced, by a process that holds the partition lock exclusively.
+/// The memory of a plan. The blocks stay the same as long as the entry is in the table; only those of the
+/// kept executions are replaced, by a process that holds the partition lock exclusively.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Memory {
@@ -133,8 +134,8 @@ impl Memory {
         description: &[u8],
         truncated: bool,
     ) -> Result<Memory, NoMemory> {
-        // SAFETY: the caller holds no LWLock and is outside of any boundary. `store` is attached. Only this function knows the
-        // chain that it frees, because it has just made it.
+        // SAFETY: the caller holds no LWLock and is outside of any boundary. `store` is attached. Only this
+        // function knows the chain that it frees, because it has just made it.
         unsafe {
             let chain = blocks::make(store.plans, nodes)?;
             let text =
@@ -164,8 +165,8 @@ impl Memory {
     }
 }
 
-/// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns the milliseconds that an execution must
-/// exceed to be kept as the slowest one, or `None` if there is no entry.
+/// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns the milliseconds
+/// that an execution must exceed to be kept as the slowest one, or `None` if there is no entry.
 ///
 /// # Safety
 /// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
@@ -174,8 +175,8 @@ impl Memory {
     reason = "the caller is inside of a boundary, and the frames up to it are plain"
 )]
 pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
-    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are changed only
-    // under the entry's own lock, which `locked` takes.
+    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics
+    // are changed only under the entry's own lock, which `locked` takes.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
@@ -222,7 +223,8 @@ pub(super) struct NewPlan {
 }
 
 impl NewPlan {
-    /// Makes the content from the plan's first executions. Returns `None` if the plan is too large, or there is no memory.
+    /// Makes the content from the plan's first executions. Returns `None` if the plan is too large, or there
+    /// is no memory.
     pub(super) fn of(description: &LazyDescription, batch: &Batch) -> Option<Self> {
         let count = batch.node_count();
         if count > MAX_NODES {
@@ -253,8 +255,8 @@ pub(super) enum NoRoom {
     Entry(String),
 }
 
-/// Makes an entry for a new plan. If another session has already made the entry, adds the batch to it as [`update`] does.
-/// Returns whether the plan has an entry now.
+/// Makes an entry for a new plan. If another session has already made the entry, adds the batch to it as
+/// [`update`] does. Returns whether the plan has an entry now.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
@@ -264,8 +266,8 @@ pub(super) unsafe fn insert_or_update(
     new: &NewPlan,
     batch: &Batch,
 ) -> Result<bool, NoRoom> {
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors, and then releases the
-    // locks that were taken here. The memory is freed only if `taken` says that no entry has it.
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors, and then
+    // releases the locks that were taken here. The memory is freed only if `taken` says that no entry has it.
     unsafe {
         let memory =
             Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
@@ -293,8 +295,8 @@ pub(super) unsafe fn insert_or_update(
 /// * The caller must be outside of any FFI boundary. Raises if there is no memory for the entry.
 /// * `memory` must be of this plan. It belongs to the entry if this returns true.
 unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory) -> bool {
-    // SAFETY: the table returns the entry with its partition locked exclusively, so nobody else sees it until all of its
-    // fields are written.
+    // SAFETY: the table returns the entry with its partition locked exclusively, so nobody else sees it until
+    // all of its fields are written.
     unsafe {
         let mut found = false;
         let key: *const PlanKey = key;
@@ -313,18 +315,19 @@ unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory
     }
 }
 
-/// From now on, adds the executions of a plan also to the table of plan changes. Returns its executions so far, or `None` if
-/// there is no entry.
+/// From now on, adds the executions of a plan also to the table of plan changes. Returns its executions so
+/// far, or `None` if there is no entry.
 ///
 /// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
+/// mapped.
 #[allow(
     ffi_unwind_calls,
     reason = "it is inside of a boundary, and the frames up to it are plain"
 )]
 pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
-    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics are read under
-    // the entry's own lock.
+    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics
+    // are read under the entry's own lock.
     unsafe {
         pg_guard_ffi_boundary(|| {
             let key: *const PlanKey = key;
@@ -345,10 +348,11 @@ pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions>
 /// Deletes a plan, unless it has been used since `last_used`. Returns its statistics if it was deleted.
 ///
 /// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
+/// mapped.
 pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> Option<PlanTotals> {
-    // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or deleted. So nobody
-    // else uses the entry.
+    // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or
+    // deleted. So nobody else uses the entry.
     unsafe {
         let key: *const PlanKey = key;
         let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), true).cast();
@@ -392,7 +396,8 @@ unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> S
 /// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some.
 ///
 /// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
+/// mapped.
 pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) -> bool {
     let mut has_deleted = false;
     // SAFETY: with `exclusive`, `each` holds the entry's partition lock exclusively during the closure.
@@ -415,8 +420,8 @@ pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> boo
 /// * This process must hold the entry's partition lock exclusively.
 /// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn free_memory(store: &Store, entry: *mut Entry) {
-    // SAFETY: the caller's exclusive lock ensures that nobody else uses the entry. The entry loses its memory first: if an
-    // error interrupts this, the entry stays, but refers to no freed block.
+    // SAFETY: the caller's exclusive lock ensures that nobody else uses the entry. The entry loses its memory
+    // first: if an error interrupts this, the entry stays, but refers to no freed block.
     unsafe {
         let memory = std::mem::replace(&mut (*entry).memory, Memory::EMPTY);
         (*store.control).count(memory.bytes(), memory.truncated, false);
@@ -430,12 +435,12 @@ unsafe fn free_memory(store: &Store, entry: *mut Entry) {
 ///
 /// # Safety
 /// * This process must hold no partition lock of the table, and be outside of any FFI boundary.
-/// * `visit` must not keep the pointer to an entry, nor take a partition lock. Unless `exclusive`, it may write only atomics
-///   of an entry.
+/// * `visit` must not keep the pointer to an entry, nor take a partition lock. Unless `exclusive`, it may
+///   write only atomics of an entry.
 /// * Raises if memory cannot be mapped, or if `visit` raises. The abort then releases the partition lock.
 unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry) -> bool) {
-    // SAFETY: the sequential scan holds the partition lock of the entry that it returns, so the entry stays during `visit`. It
-    // is deleted only if that lock is exclusive.
+    // SAFETY: the sequential scan holds the partition lock of the entry that it returns, so the entry stays
+    // during `visit`. It is deleted only if that lock is exclusive.
     unsafe {
         let mut status = std::mem::zeroed::<pg_sys::dshash_seq_status>();
         pg_sys::dshash_seq_init(&mut status, store.table, exclusive);
@@ -455,10 +460,11 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
 /// Lists all plans and what each is worth. Lists only as many plans as the vector has room for.
 ///
 /// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
+/// mapped.
 pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
-    // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which never changes, and
-    // atomics.
+    // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which
+    // never changes, and atomics.
     unsafe {
         each(store, false, |entry| {
             if plans.len() < plans.capacity() {
@@ -474,8 +480,8 @@ pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
 /// # Safety
 /// The caller must be an SQL function, outside of any FFI boundary, and hold no lock. Raises "out of memory".
 pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
-    // SAFETY: the partition lock keeps the entry and its chains until it is released. The statistics are copied under the
-    // entry's own lock. After an error, the abort releases both locks.
+    // SAFETY: the partition lock keeps the entry and its chains until it is released. The statistics are
+    // copied under the entry's own lock. After an error, the abort releases both locks.
     unsafe {
         let key_pointer: *const PlanKey = key;
         let entry: *mut Entry = pg_sys::dshash_find(store.table, key_pointer.cast(), false).cast();

@@ -7,15 +7,16 @@ use rowsource_core::eviction::{Candidate, least_valuable};
 use rowsource_core::model::{Batch, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Evicts the plans of the least value: one in `part`, and at least one. With `only_if_full`, does nothing if another session
-/// has made room in the meantime. Returns the selected plans; some of them may have been used again and stayed.
+/// Evicts the plans of the least value: one in `part`, and at least one. With `only_if_full`, does nothing if
+/// another session has made room in the meantime. Returns the selected plans; some of them may have been used
+/// again and stayed.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
 pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Vec<Candidate<PlanKey>> {
     let mut plans = Vec::new();
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and releases the locks. The
-    // control block stays mapped until the process ends.
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and
+    // releases the locks. The control block stays mapped until the process ends.
     unsafe {
         let control = &*store.control;
         let _ = contained(Unlocked::promised(), || {
@@ -51,7 +52,8 @@ pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Ve
 #[inline(never)]
 pub(super) unsafe fn add_to_others(store: &Store, key: &PlanKey, batch: &Batch) {
     let totals = batch.totals();
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and releases the lock.
+    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and
+    // releases the lock.
     unsafe {
         let evicted = &(*store.control).evicted;
         let _ = contained(Unlocked::promised(), || {

@@ -1,5 +1,5 @@
-//! What the store knows of executions that are not stored with their plan: how many plans were evicted and executions refused,
-//! their sums, and the keys of evicted plans for a while.
+//! What the store knows of executions that are not stored with their plan: how many plans were evicted and
+//! executions refused, their sums, and the keys of evicted plans for a while.
 
 use crate::pg::server;
 use rowsource_core::eviction::Doorkeeper;
@@ -193,8 +193,8 @@ impl Evicted {
         }
     }
 
-    /// Writes to the server's log that plans are evicted: once for each limit, until that changes. The caller must
-    /// hold no lock.
+    /// Writes to the server's log that plans are evicted: once for each limit, until that changes. The caller
+    /// must hold no lock.
     #[inline(always)]
     pub fn log_first(&self) {
         let reached = self.reached.load(Relaxed);

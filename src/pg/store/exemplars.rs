@@ -1,7 +1,8 @@
 //! Keeps executions whole: of each plan the slowest one, and the last ones that failed and were cancelled.
 //!
-//! A session remembers for each plan how slow the kept execution is, so most statements cost two comparisons. The executions do
-//! not pass through the session's buffer. If there is no memory for an execution, it is not kept.
+//! A session remembers for each plan how slow the kept execution is, so most statements cost two comparisons.
+//! The executions do not pass through the session's buffer. If there is no memory for an execution, it is not
+//! kept.
 
 use super::access::{self, Store};
 use super::entry::exemplars;
@@ -35,8 +36,8 @@ pub(super) fn keep(
     nodes: &[NodeStats],
 ) {
     let Some(store) = access::store() else { return };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
-    // places where the session holds no lock and is outside of any boundary.
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
+    // are recorded at places where the session holds no lock and is outside of any boundary.
     unsafe {
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return;

@@ -87,15 +87,16 @@ pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Resul
     file.finish()
 }
 
-/// Reads the file into the store, if there is one, and removes it: once while the server runs. If a plan already has an entry,
-/// its statistics are added. Plans that do not fit count as evicted.
+/// Reads the file into the store, if there is one, and removes it: once while the server runs. If a plan
+/// already has an entry, its statistics are added. Plans that do not fit count as evicted.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock.
 pub(super) unsafe fn load(store: &Store) {
     /// The memory that the largest record needs while it is read.
     const MAX_RECORD_MEMORY: usize = 16 << 20;
-    // SAFETY: the caller holds no lock and is outside of any boundary. The control block stays mapped until the process ends.
+    // SAFETY: the caller holds no lock and is outside of any boundary. The control block stays mapped until
+    // the process ends.
     unsafe {
         let control: &Control = &*store.control;
         if control.loaded.load(Relaxed) {
@@ -110,8 +111,8 @@ pub(super) unsafe fn load(store: &Store) {
         if !guc::save() {
             return remove();
         }
-        // This limit rejects files that no store can have written. A store that was larger than this one is accepted, and the
-        // plans that do not fit are skipped.
+        // This limit rejects files that no store can have written. A store that was larger than this one is
+        // accepted, and the plans that do not fit are skipped.
         let max_bytes = (4 * guc::max_memory()).max(256 << 20) as u64;
         let Some(mut file) = statfile::take(NAME, max_bytes) else {
             return;

@@ -1,7 +1,7 @@
 //! The table of plan changes in the control block. `rowsource_core::flips` detects them.
 //!
-//! Its lock is taken last, and only for a query that has several plans: when executions are added to the store, not for each
-//! execution.
+//! Its lock is taken last, and only for a query that has several plans: when executions are added to the
+//! store, not for each execution.
 
 use crate::pg::server::unguarded;
 use pgrx::pg_sys;

@@ -32,8 +32,8 @@ pub(super) unsafe fn new_plan(store: &Store, key: &PlanKey, batch: &Batch) {
     };
 }
 
-/// Notes a plan that was loaded from the file. The plan that ran last is the current one of its query, unless the file says
-/// otherwise.
+/// Notes a plan that was loaded from the file. The plan that ran last is the current one of its query, unless
+/// the file says otherwise.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.

@@ -1,13 +1,15 @@
-//! The sessions' buffers in shared memory. They hold the executions of short plans that are not in the store yet. The protocol
-//! is in `rowsource_core::pending`.
+//! The sessions' buffers in shared memory. They hold the executions of short plans that are not in the store
+//! yet. The protocol is in `rowsource_core::pending`.
 //!
-//! The buffers hide nothing: readers flush the slots of all sessions before they read the store. The session itself flushes a
-//! slot after a second, when another plan needs the slot, when it runs another plan of the same query, and when it ends.
+//! The buffers hide nothing: readers flush the slots of all sessions before they read the store. The session
+//! itself flushes a slot after a second, when another plan needs the slot, when it runs another plan of the
+//! same query, and when it ends.
 //!
-//! The memory for a slot's sum is allocated when the session first uses the slot, and belongs to the slot from then on.
+//! The memory for a slot's sum is allocated when the session first uses the slot, and belongs to the slot
+//! from then on.
 //!
-//! Each slot is guarded by an atomic owner pid instead of an LWLock, because acquiring an LWLock costs a short statement as
-//! much as adding to its statistics. A process that waits for a slot holds no LWLock.
+//! Each slot is guarded by an atomic owner pid instead of an LWLock, because acquiring an LWLock costs a
+//! short statement as much as adding to its statistics. A process that waits for a slot holds no LWLock.
 
 use super::access::Store;
 use super::slot_wait::SlotWait;
@@ -33,17 +35,19 @@ use std::rc::Rc;
 const SLOTS: usize = 8;
 /// Microseconds until a slot is flushed.
 const FLUSH_AFTER_US: i64 = 1_000_000;
-/// How often in that time a session flushes a slot because it runs another plan of the same query. So plans that it uses in turn
-/// cost no more than others.
+/// How often in that time a session flushes a slot because it runs another plan of the same query. So plans
+/// that it uses in turn cost no more than others.
 const MAX_TURNS: u32 = 4;
 
 /// What a session knows of a plan in the store.
 pub struct PlanSlot {
-    /// The number of the slot that the plan last had in the session's buffer. Another plan may have the slot by now.
+    /// The number of the slot that the plan last had in the session's buffer. Another plan may have the slot
+    /// by now.
     at: Cell<usize>,
     /// The session has recorded an execution of it. Many plans run once.
     pub(super) has_run: Cell<bool>,
-    /// The milliseconds that an execution must exceed to be kept as the slowest one, when the session last looked.
+    /// The milliseconds that an execution must exceed to be kept as the slowest one, when the session last
+    /// looked.
     pub(super) slowest_ms: Cell<f64>,
 }
 
@@ -98,8 +102,8 @@ fn tag(plan: &PlanKey) -> u64 {
     FxBuildHasher.hash_one(plan)
 }
 
-/// The address of a slot's sum in the store's area; 0 if it has no memory yet. A slot that is kept for a plan has some. The sum belongs
-/// to the holder of the slot.
+/// The address of a slot's sum in the store's area; 0 if it has no memory yet. A slot that is kept for a plan
+/// has some. The sum belongs to the holder of the slot.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 struct SumAddress(u64);
@@ -109,7 +113,8 @@ type Adding<'a> = pending::Adding<'a, SlotKey, SumAddress>;
 type Buffer = pending::Buffer<SlotKey, SumAddress, SLOTS>;
 type OwnBuffer = pending::OwnBuffer<'static, SlotKey, SumAddress, SLOTS>;
 
-/// PostgreSQL's allocator places pieces of this size at multiples of it. So no two sessions share a cache line.
+/// PostgreSQL's allocator places pieces of this size at multiples of it. So no two sessions share a cache
+/// line.
 const BUFFER_SIZE: usize = 1024;
 const SUM_SIZE: usize = size_of::<PlanSum>();
 /// What the layout of the buffers depends on.
@@ -148,8 +153,8 @@ static OWN: BackendLocal<Own> = BackendLocal::new(Own {
 /// The caller must not use the reference after a call of [`attach_backend`] or [`release_buffer`].
 #[inline(always)]
 unsafe fn own() -> Option<&'static OwnBuffer> {
-    // SAFETY: a backend has one thread that uses the cell. Only `attach_backend` and `release_buffer` change it, and the
-    // caller does not use the reference after them.
+    // SAFETY: a backend has one thread that uses the cell. Only `attach_backend` and `release_buffer` change
+    // it, and the caller does not use the reference after them.
     unsafe { (*OWN.buffer.as_ptr()).as_ref() }
 }
 
@@ -158,8 +163,9 @@ unsafe fn own() -> Option<&'static OwnBuffer> {
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
 pub(super) unsafe fn attach_backend(store: &Store) -> bool {
-    // SAFETY: the store stays mapped until the process ends, and buffers are never freed. The list contains only addresses of
-    // buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero bytes are valid keys and addresses.
+    // SAFETY: the store stays mapped until the process ends, and buffers are never freed. The list contains
+    // only addresses of buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero
+    // bytes are valid keys and addresses.
     unsafe {
         let own = (*store.control).buffers.attach(
             server::pid(),
@@ -185,8 +191,8 @@ unsafe fn allocate(store: &Store, size: usize) -> u64 {
     unsafe { pg_sys::dsa_allocate_extended(store.pending, size, flags) }
 }
 
-/// Adds an execution to the slot of its plan. Returns false if the plan has no slot, the slot must be flushed, or a reader
-/// holds it. Raises nothing.
+/// Adds an execution to the slot of its plan. Returns false if the plan has no slot, the slot must be
+/// flushed, or a reader holds it. Raises nothing.
 #[inline(always)]
 pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
@@ -208,8 +214,8 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     true
 }
 
-/// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet, and the commit of the execution
-/// before, if it is given.
+/// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet, and
+/// the commit of the execution before, if it is given.
 #[inline(always)]
 pub(super) fn add_counts<'h>(
     plan: PlanRef<'_>,
@@ -260,8 +266,8 @@ impl Held {
     /// Returns the sum, of a plan with so many nodes. That of an empty slot is an old one, which is cleared.
     #[inline(always)]
     fn sum(&mut self, nodes: usize) -> &mut PlanSum {
-        // SAFETY: the memory belongs to the slot, is never freed, and is a valid sum. Whoever uses the sum holds the slot: this session
-        // does as long as the reference lives.
+        // SAFETY: the memory belongs to the slot, is never freed, and is a valid sum. Whoever uses the sum
+        // holds the slot: this session does as long as the reference lives.
         let sum = unsafe { &mut *self.sum };
         if self.slot.is_empty() {
             sum.clear(nodes);
@@ -270,8 +276,9 @@ impl Held {
     }
 }
 
-/// Adds what came after the end of an execution, which ended at this time, to the slot of its plan. Returns false if the plan has no slot, the slot
-/// must be flushed, or a reader holds it. Also returns false if the slot is empty: then the store has the execution. Raises nothing.
+/// Adds what came after the end of an execution, which ended at this time, to the slot of its plan. Returns
+/// false if the plan has no slot, the slot must be flushed, or a reader holds it. Also returns false if the
+/// slot is empty: then the store has the execution. Raises nothing.
 #[inline(always)]
 pub(super) fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>) -> bool {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
@@ -298,10 +305,11 @@ pub(super) fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>)
     true
 }
 
-/// Keeps a slot for a plan from now on, if one is free, or can be flushed to `sink`, and if there is memory for its sum.
+/// Keeps a slot for a plan from now on, if one is free, or can be flushed to `sink`, and if there is memory
+/// for its sum.
 ///
-/// `sink` gets a plan's key, its description if this session has one, and the statistics. It is called while the slot is
-/// held, and must not raise.
+/// `sink` gets a plan's key, its description if this session has one, and the statistics. It is called while
+/// the slot is held, and must not raise.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
@@ -342,7 +350,8 @@ pub(super) unsafe fn claim_slot(
     }
 }
 
-/// Notes where the sum of this session's slot `at` is. Allocates it if the slot was never used. Returns false if there is no memory.
+/// Notes where the sum of this session's slot `at` is. Allocates it if the slot was never used. Returns false
+/// if there is no memory.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except the slot. Raises nothing.
@@ -350,8 +359,8 @@ unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
     if !OWN.sums[at].get().is_null() {
         return true;
     }
-    // SAFETY: the caller is outside of any boundary, and `contained` catches errors. The address is that of a sum, which stays mapped
-    // until the process ends.
+    // SAFETY: the caller is outside of any boundary, and `contained` catches errors. The address is that of a
+    // sum, which stays mapped until the process ends.
     let found = unsafe {
         contained(Unlocked::promised(), || {
             if sum.0 == 0 {
@@ -368,8 +377,9 @@ unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
     !found.is_null()
 }
 
-/// Flushes the slots of other plans of the same query to `sink`, see [`claim_slot`], and frees them. So the store knows in which
-/// order the session ran the plans. It does nothing if that happens too often, or if a reader holds the slot.
+/// Flushes the slots of other plans of the same query to `sink`, see [`claim_slot`], and frees them. So the
+/// store knows in which order the session ran the plans. It does nothing if that happens too often, or if a
+/// reader holds the slot.
 pub(super) fn flush_other_plans(
     plan: &PlanKey,
     now: i64,
@@ -402,8 +412,8 @@ fn may_take_turns(now: i64) -> bool {
     turns < MAX_TURNS
 }
 
-/// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total. Other processes
-/// can later flush the slots that a reader still holds then.
+/// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total.
+/// Other processes can later flush the slots that a reader still holds then.
 pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>, &Batch)) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
@@ -421,7 +431,8 @@ pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>,
 /// Passes the content of this session's slot `at`, which it holds and has used, to a sink.
 fn pass_to(sink: impl FnOnce(&PlanKey, Option<&LazyDescription>, &Batch), at: usize, key: &SlotKey) {
     let description = OWN.descriptions[at].borrow();
-    // SAFETY: the pointer is null, or that of the slot's sum, which is never freed. Whoever uses the sum holds the slot.
+    // SAFETY: the pointer is null, or that of the slot's sum, which is never freed. Whoever uses the sum
+    // holds the slot.
     let Some(sum) = (unsafe { OWN.sums[at].get().as_ref() }) else {
         return;
     };
@@ -434,8 +445,8 @@ pub(super) fn release_buffer() {
     OWN.buffer.set(None);
 }
 
-/// Flushes the slots of all sessions. Executions of evicted plans are added to the sums of their databases, because only
-/// their sessions can describe them.
+/// Flushes the slots of all sessions. Executions of evicted plans are added to the sums of their databases,
+/// because only their sessions can describe them.
 ///
 /// # Safety
 /// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
@@ -465,11 +476,12 @@ pub(super) unsafe fn flush_free(store: &Store) {
 /// Flushes the slots of all sessions. If a plan is given, flushes only its slots.
 ///
 /// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises if memory cannot be mapped.
+/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises if memory cannot be
+/// mapped.
 unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
     let tag = plan.map(tag);
-    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its own, as it requires. A slot
-    // that is filled has a sum, which is never freed, and belongs to its holder.
+    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its
+    // own, as it requires. A slot that is filled has a sum, which is never freed, and belongs to its holder.
     unsafe {
         each_slot(store, |slot| {
             if slot.seems_filled(tag)
@@ -492,7 +504,8 @@ unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
     }
 }
 
-/// Discards the unflushed executions of the plans that `is_unwanted` selects. Later executions make new entries.
+/// Discards the unflushed executions of the plans that `is_unwanted` selects. Later executions make new
+/// entries.
 ///
 /// # Safety
 /// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
@@ -527,7 +540,8 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
         tags.extend(evicted.iter().map(|plan| tag(&plan.key)));
         tags.sort_unstable();
     }
-    // Without memory for the tags, this is true for each plan. An unnecessary lookup only costs its session a little time.
+    // Without memory for the tags, this is true for each plan. An unnecessary lookup only costs its session a
+    // little time.
     let may_be_evicted = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
     // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
     let _ = unsafe {
@@ -542,7 +556,8 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
 /// # Safety
 /// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
-    // SAFETY: the control block stays mapped until the process ends, and the list contains only addresses of buffers.
+    // SAFETY: the control block stays mapped until the process ends, and the list contains only addresses of
+    // buffers.
     unsafe {
         let list = &(*store.control).buffers;
         list.each_slot(|address| buffer_at(store, address), visit);
@@ -555,7 +570,7 @@ unsafe fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
 /// * `address` must be the address of a buffer in the store's area.
 /// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
 unsafe fn buffer_at(store: &Store, address: u64) -> &'static Buffer {
-    // SAFETY: the caller ensures that there is a buffer. Buffers are never freed, and the area stays mapped until the process
-    // ends.
+    // SAFETY: the caller ensures that there is a buffer. Buffers are never freed, and the area stays mapped
+    // until the process ends.
     unsafe { &*pg_sys::dsa_get_address(store.pending, address).cast::<Buffer>() }
 }

@@ -45,7 +45,8 @@ pub fn keys() -> Option<Vec<PlanKey>> {
     })
 }
 
-/// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no shared store.
+/// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no
+/// shared store.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -74,7 +75,8 @@ pub fn flips() -> Option<Vec<Event>> {
     Some(events)
 }
 
-/// Returns the planid of the plan that sessions know by this key, if this session is attached, and some session has described the plan.
+/// Returns the planid of the plan that sessions know by this key, if this session is attached, and some
+/// session has described the plan.
 pub fn planid(by_oids: &PlanKey) -> Option<i64> {
     let store = access::store()?;
     // SAFETY: the control block stays mapped until the process ends.
@@ -89,23 +91,25 @@ pub fn note_planid(by_oids: &PlanKey, planid: i64) {
     }
 }
 
-/// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does not have the plan, or
-/// if there is no memory. Raises nothing. A statement that is set up calls this too.
+/// Returns a copy of a plan's description. Returns `None` if this session is not attached, if the store does
+/// not have the plan, or if there is no memory. Raises nothing. A statement that is set up calls this too.
 pub fn description(key: &PlanKey) -> Option<LazyDescription> {
     if !access::is_attached() {
         return None;
     }
     let store = access::store()?;
-    // SAFETY: statements are set up at a place where the session holds no lock and is outside of any boundary.
+    // SAFETY: statements are set up at a place where the session holds no lock and is outside of any
+    // boundary.
     unsafe { entry::description::read(&store, key) }
 }
 
-/// Returns a copy of a plan's description or, if the store does not have the plan, of the one with which its query ran before. The rest
-/// is as for [`description`].
+/// Returns a copy of a plan's description or, if the store does not have the plan, of the one with which its
+/// query ran before. The rest is as for [`description`].
 pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let store = access::store().filter(|_| access::is_attached())?;
-        // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary, as for `description`.
+        // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary,
+        // as for `description`.
         let before = unsafe {
             contained(Unlocked::promised(), || {
                 (*store.control).flips.with_table(|table| table.last_plan(key))
@@ -128,7 +132,8 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
     }
 }
 
-/// Returns a copy of one plan, with the executions that sessions have not flushed yet. Flushes only this plan's slots.
+/// Returns a copy of one plan, with the executions that sessions have not flushed yet. Flushes only this
+/// plan's slots.
 ///
 /// # Errors
 /// Raises "out of memory".

@@ -1,4 +1,5 @@
-//! Adds an execution to the store: to the session's buffer, or directly to its plan's entry. Makes the entry if needed.
+//! Adds an execution to the store: to the session's buffer, or directly to its plan's entry. Makes the entry
+//! if needed.
 
 use super::access::{self, Store};
 use super::blocks::NoMemory;
@@ -45,8 +46,8 @@ pub fn tell(key: &PlanKey, execution: ExecutionStats<'_>) {
     }
 }
 
-/// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false if there is no
-/// store or no memory, or if the plan is too large.
+/// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false
+/// if there is no store or no memory, or if the plan is too large.
 #[inline(always)]
 pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     let (run, outside) = (execution.run, execution.outside);
@@ -68,8 +69,8 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
     is_kept
 }
 
-/// Adds an execution whose statistics are not computed yet to the session's buffer, and the commit of the execution before, if it is
-/// given. Raises nothing: returns false if the statistics must be computed first.
+/// Adds an execution whose statistics are not computed yet to the session's buffer, and the commit of the
+/// execution before, if it is given. Raises nothing: returns false if the statistics must be computed first.
 #[inline(always)]
 pub fn record_counts<'h>(
     plan: PlanRef<'_>,
@@ -98,8 +99,8 @@ fn keep_counted(plan: PlanRef<'_>, run: &Run, outside: Option<&Outside<'_>>, cou
     }
 }
 
-/// Adds an execution directly to its plan's entry. The arguments are separate, so that the caller does not write them to
-/// memory unless it calls this.
+/// Adds an execution directly to its plan's entry. The arguments are separate, so that the caller does not
+/// write them to memory unless it calls this.
 #[inline(never)]
 fn record_at_once(
     key: &PlanKey,
@@ -124,8 +125,8 @@ fn record_at_once(
         nodes,
         histograms,
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
-    // places where the session holds no lock and is outside of any boundary.
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
+    // are recorded at places where the session holds no lock and is outside of any boundary.
     unsafe {
         // In a process that ends, an error is fatal. So this first checks that there is enough memory.
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
@@ -158,8 +159,8 @@ fn record_at_once(
     }
 }
 
-/// Counts an execution by EXPLAIN (ANALYZE) of a plan with so many nodes. Makes an entry for a new plan. Raises nothing: returns
-/// false if there is no store or no memory, or if the plan is too large.
+/// Counts an execution by EXPLAIN (ANALYZE) of a plan with so many nodes. Makes an entry for a new plan.
+/// Raises nothing: returns false if there is no store or no memory, or if the plan is too large.
 pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
     if !access::is_attached() {
         return false;
@@ -167,8 +168,8 @@ pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions are recorded at
-    // places where the session holds no lock and is outside of any boundary.
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
+    // are recorded at places where the session holds no lock and is outside of any boundary.
     unsafe {
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
@@ -183,8 +184,8 @@ pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
     }
 }
 
-/// Adds what came after the end of an execution, which ended at this time, of a plan with so many nodes. Raises nothing: returns false
-/// if there is no store, or if the plan is not in it.
+/// Adds what came after the end of an execution, which ended at this time, of a plan with so many nodes.
+/// Raises nothing: returns false if there is no store, or if the plan is not in it.
 #[inline(always)]
 pub fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>) -> bool {
     if !access::is_attached() {
@@ -200,8 +201,8 @@ fn update_late(key: &PlanKey, batch: &Batch<'_>) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. At the end of a transaction the
-    // session is outside of any boundary, and holds no lock of the store.
+    // SAFETY: this session has attached to the store, which stays mapped until the process ends. At the end
+    // of a transaction the session is outside of any boundary, and holds no lock of the store.
     unsafe {
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return false;
@@ -233,9 +234,11 @@ pub(super) fn flush_at_exit() {
         (listener.leave)();
     }
     let Some(store) = access::store() else { return };
-    // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any boundary.
+    // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any
+    // boundary.
     unsafe {
-        // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes flush the buffer.
+        // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes
+        // flush the buffer.
         if memory::can_map((*store.control).mapped_bytes()) {
             pending::flush_own(|key, description, batch| {
                 add_or_insert(&store, key, description, batch);
@@ -245,9 +248,9 @@ pub(super) fn flush_at_exit() {
     pending::release_buffer();
 }
 
-/// Adds a batch to a plan's entry, or makes an entry if there is a description. Returns the milliseconds that an execution must
-/// exceed to be kept as the slowest one. If neither is possible, counts the executions as refused, adds them to the sum of their
-/// database, and returns `None`.
+/// Adds a batch to a plan's entry, or makes an entry if there is a description. Returns the milliseconds that
+/// an execution must exceed to be kept as the slowest one. If neither is possible, counts the executions as
+/// refused, adds them to the sum of their database, and returns `None`.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
@@ -257,8 +260,8 @@ unsafe fn add_or_insert(
     description: Option<&LazyDescription>,
     batch: &Batch,
 ) -> Option<f64> {
-    // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as it requires, and
-    // `contained` catches its errors.
+    // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as
+    // it requires, and `contained` catches its errors.
     unsafe {
         let updated = contained(Unlocked::promised(), || {
             pg_guard_ffi_boundary(|| entry::update(store, key, batch))
@@ -274,7 +277,8 @@ unsafe fn add_or_insert(
     }
 }
 
-/// Makes an entry for a new plan, and evicts other plans if there is no room. Returns whether the plan has an entry now.
+/// Makes an entry for a new plan, and evicts other plans if there is no room. Returns whether the plan has an
+/// entry now.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
@@ -284,8 +288,8 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &LazyDescription
     let Some(new) = NewPlan::of(description, batch) else {
         return false;
     };
-    // SAFETY: the caller is outside of any boundary and holds no LWLock. The control block stays mapped until the process ends,
-    // and the plans' area is attached.
+    // SAFETY: the caller is outside of any boundary and holds no LWLock. The control block stays mapped until
+    // the process ends, and the plans' area is attached.
     unsafe {
         let control = &*store.control;
         if control.is_full() {
@@ -320,8 +324,8 @@ unsafe fn insert_new(store: &Store, key: &PlanKey, description: &LazyDescription
     }
 }
 
-/// Evicts one in `part` of the plans, and invalidates their slots. Flushes the free slots first, so that the store knows which
-/// plans were used last.
+/// Evicts one in `part` of the plans, and invalidates their slots. Flushes the free slots first, so that the
+/// store knows which plans were used last.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.

@@ -1,16 +1,18 @@
-//! How much shared memory the store may take: what the setting says, but not more than a part of what there is.
+//! How much shared memory the store may take: what the setting says, but not more than a part of what there
+//! is.
 
 use crate::guc;
 use crate::pg::compat::{self, MIN_PAGE};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
-/// Where the C library keeps POSIX shared memory. Containers often have 64 MB there, which parallel queries need.
+/// Where the C library keeps POSIX shared memory. Containers often have 64 MB there, which parallel queries
+/// need.
 const FOLDER: &CStr = c"/dev/shm";
 /// The store and its sessions together take one part in this many of it.
 const PART: u64 = 4;
-/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to it. Sessions
-/// without a buffer add each execution to the store at once.
+/// The sessions' buffers can take up to one part in this many of `pg_rowsource.max_memory`, in addition to
+/// it. Sessions without a buffer add each execution to the store at once.
 pub(super) const PENDING_PART: usize = 4;
 /// So can the statements that run, beyond the first part of each session. Further statements are measured in
 /// private memory.
@@ -29,8 +31,8 @@ pub(super) fn limit() -> usize {
 }
 
 /// Returns the size of the first part of a session's memory: pages for its hot state and PostgreSQL's
-/// counters, 8 kB for a small statement, and 4 kB for what is shown of statements in private memory. PostgreSQL
-/// places it at a multiple of 4 kB, which is not always a page.
+/// counters, 8 kB for a small statement, and 4 kB for what is shown of statements in private memory.
+/// PostgreSQL places it at a multiple of 4 kB, which is not always a page.
 pub(super) fn first_part() -> usize {
     let page = compat::page();
     page + compat::pages_of_counters().1 + 3 * MIN_PAGE + (page - MIN_PAGE)
@@ -63,7 +65,8 @@ pub(super) fn of_sessions(limit: usize) -> usize {
     limit / PENDING_PART + limit / LIVE_PART + reserved + reserved / 256 + 16 * MIN_PAGE
 }
 
-/// Returns what is left for plans of so many bytes for all: the sessions' buffers and statements have limits that are parts of theirs.
+/// Returns what is left for plans of so many bytes for all: the sessions' buffers and statements have limits
+/// that are parts of theirs.
 fn of_plans(bytes: u64) -> usize {
     let (pending, live) = (PENDING_PART as u64, LIVE_PART as u64);
     (bytes / (pending * live + pending + live) * pending * live) as usize
@@ -75,10 +78,11 @@ fn folder_part() -> Option<u64> {
     folder_bytes().map(|bytes| bytes / PART)
 }
 
-/// Returns the size of the file system that has dynamic shared memory. Returns `None` if that is elsewhere, or not limited in this way.
+/// Returns the size of the file system that has dynamic shared memory. Returns `None` if that is elsewhere,
+/// or not limited in this way.
 fn folder_bytes() -> Option<u64> {
-    // SAFETY: these are globals of plain types, which PostgreSQL sets only at server start. `statvfs` is plain data, for which zero is
-    // valid, and the function writes to it only.
+    // SAFETY: these are globals of plain types, which PostgreSQL sets only at server start. `statvfs` is
+    // plain data, for which zero is valid, and the function writes to it only.
     unsafe {
         if pg_sys::dynamic_shared_memory_type != pg_sys::DSM_IMPL_POSIX as i32
             || pg_sys::min_dynamic_shared_memory > 0

@@ -4,8 +4,8 @@ use crate::pg::server;
 use rowsource_core::pending::{Key, Slot, SlotGuard};
 use std::time::{Duration, Instant};
 
-/// How long a process waits for slots, for all of them together. So a process that is stopped while it holds a slot does not
-/// delay others for long.
+/// How long a process waits for slots, for all of them together. So a process that is stopped while it holds
+/// a slot does not delay others for long.
 pub(super) struct SlotWait {
     /// When the wait ends. It is set when the wait starts.
     until: Option<Instant>,

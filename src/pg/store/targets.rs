@@ -37,7 +37,8 @@ impl SharedTargets {
         unsafe { pg_sys::LWLockInitialize(self.lock.get(), tranche) }
     }
 
-    /// Calls a function with each place. The target of a free place has the number 0. The caller must hold no lock of PostgreSQL's.
+    /// Calls a function with each place. The target of a free place has the number 0. The caller must hold no
+    /// lock of PostgreSQL's.
     pub fn read(&self, mut see: impl FnMut(&Target, &AtomicU32)) {
         self.locked(pg_sys::LWLockMode::LW_SHARED, || {
             for place in &self.places {
@@ -47,7 +48,8 @@ impl SharedTargets {
         });
     }
 
-    /// Adds a target, and returns its number; `None` if no place is free. The caller must hold no lock of PostgreSQL's.
+    /// Adds a target, and returns its number; `None` if no place is free. The caller must hold no lock of
+    /// PostgreSQL's.
     pub fn add(&self, target: &Target) -> Option<i32> {
         self.locked(pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             let place = self.places.iter().find(|place| {
@@ -65,7 +67,8 @@ impl SharedTargets {
         })
     }
 
-    /// Removes the targets that a function chooses, and calls it once for each. The caller must hold no lock of PostgreSQL's.
+    /// Removes the targets that a function chooses, and calls it once for each. The caller must hold no lock
+    /// of PostgreSQL's.
     pub fn remove(&self, mut chosen: impl FnMut(&Target) -> bool) {
         self.locked(pg_sys::LWLockMode::LW_EXCLUSIVE, || {
             for place in &self.places {
@@ -79,7 +82,8 @@ impl SharedTargets {
         });
     }
 
-    /// Runs a body under the lock. The body must neither raise nor panic: then the lock would not be released.
+    /// Runs a body under the lock. The body must neither raise nor panic: then the lock would not be
+    /// released.
     #[allow(
         ffi_unwind_calls,
         reason = "the caller is inside of a boundary, and the frames up to it are plain"

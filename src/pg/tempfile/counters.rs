@@ -1,4 +1,5 @@
-//! The counters of requests. They are in main shared memory. If the library was not preloaded, each session has its own.
+//! The counters of requests. They are in main shared memory. If the library was not preloaded, each session
+//! has its own.
 
 use super::sessions;
 use super::source::{Source, source};
@@ -29,16 +30,16 @@ static OWN: LazyLock<Database> = LazyLock::new(Database::default);
 
 /// Returns the shared area, if there is one.
 fn area() -> Option<&'static Shared> {
-    // SAFETY: the pointer is null or points to the area in main shared memory, which lives as long as the process. The area
-    // consists of atomics.
+    // SAFETY: the pointer is null or points to the area in main shared memory, which lives as long as the
+    // process. The area consists of atomics.
     unsafe { AREA.get().as_ref() }
 }
 
-/// Finds or creates the shared area. Only the hook that sets up shared memory may call this. Returns whether the area is
-/// new.
+/// Finds or creates the shared area. Only the hook that sets up shared memory may call this. Returns whether
+/// the area is new.
 pub fn set_up() -> bool {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. The area has SIZE bytes, for which zero is a
-    // valid value.
+    // SAFETY: the caller is the hook in which shared memory may be allocated. The area has SIZE bytes, for
+    // which zero is a valid value.
     unsafe {
         let mut found = false;
         let area: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), SIZE, &mut found).cast();
@@ -52,8 +53,8 @@ pub fn set_up() -> bool {
     }
 }
 
-/// Returns the counters for a kind of request in this process's database; null if there is no shared memory. It is a plain
-/// frame, because the functions that replace system calls call it.
+/// Returns the counters for a kind of request in this process's database; null if there is no shared memory.
+/// It is a plain frame, because the functions that replace system calls call it.
 #[inline(always)]
 pub fn mine(kind: Kind) -> *const counters::Cell {
     if sessions::is_new_statement() {
@@ -80,15 +81,16 @@ fn begin_statement() {
     }
 }
 
-/// Returns the counters to which core's counters of a kind are added. Without shared memory, these are the session's own.
+/// Returns the counters to which core's counters of a kind are added. Without shared memory, these are the
+/// session's own.
 pub fn of_core(kind: Kind) -> &'static counters::Cell {
     // SAFETY: the pointer is null or points into main shared memory, which lives as long as the process.
     let shared = unsafe { mine(kind).as_ref() };
     shared.unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
-/// Visits copies of all counters, always including those of this session's database. Those of dropped databases are left
-/// out. They are removed if the area is full.
+/// Visits copies of all counters, always including those of this session's database. Those of dropped
+/// databases are left out. They are removed if the area is full.
 pub fn each(mut visit: impl FnMut(Copied)) {
     let me = server::database_id();
     let Some(area) = area() else {
@@ -103,7 +105,8 @@ pub fn each(mut visit: impl FnMut(Copied)) {
         .for_each(visit);
 }
 
-/// Resets the counters of a database, or of all databases if `oid` is 0. Returns `false` if there is no such database.
+/// Resets the counters of a database, or of all databases if `oid` is 0. Returns `false` if there is no such
+/// database.
 pub fn reset(oid: u32) -> bool {
     let now = server::now();
     match area() {

@@ -1,7 +1,7 @@
 //! The fallback if requests cannot be intercepted: core's own counters of blocks.
 //!
-//! Their increase is added when a transaction commits or aborts, and before the counters are shown. A parallel worker adds
-//! nothing, because core passes its counters to its leader.
+//! Their increase is added when a transaction commits or aborts, and before the counters are shown. A
+//! parallel worker adds nothing, because core passes its counters to its leader.
 
 use super::counters::{self, of_core};
 use super::source::{Source, source};
@@ -26,8 +26,8 @@ pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
     }
-    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes PostgreSQL's
-    // counters.
+    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes
+    // PostgreSQL's counters.
     unsafe {
         SEEN.set(*compat::buffer_usage());
         pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());

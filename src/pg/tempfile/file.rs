@@ -32,8 +32,9 @@ pub fn forget() {
     statfile::forget(NAME);
 }
 
-/// Adds the counters that the last run of the server saved. This is called when shared memory is new. Does nothing outside
-/// the postmaster. Counters whose sources differ from the current ones are dropped, because they cannot be added to these.
+/// Adds the counters that the last run of the server saved. This is called when shared memory is new. Does
+/// nothing outside the postmaster. Counters whose sources differ from the current ones are dropped, because
+/// they cannot be added to these.
 pub(super) fn load() {
     if !server::is_postmaster() {
         return;

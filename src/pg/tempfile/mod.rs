@@ -1,11 +1,12 @@
 //! Measures requests to temporary files: their kind, number, size and time.
 //!
-//! PostgreSQL calls `pread` and similar functions through its import table, where `pg::interpose` replaces them. The
-//! replacing functions call `requests`, which finds the requests to temporary files and adds them to `counters`, in shared
-//! memory. If nothing was replaced, `fallback` fills the same counters from core's own. These count blocks, and have no
-//! longest request and no histogram.
+//! PostgreSQL calls `pread` and similar functions through its import table, where `pg::interpose` replaces
+//! them. The replacing functions call `requests`, which finds the requests to temporary files and adds them
+//! to `counters`, in shared memory. If nothing was replaced, `fallback` fills the same counters from core's
+//! own. These count blocks, and have no longest request and no histogram.
 //!
-//! A session that loads the library later shows core's counters, so that its counters and those of all others are the same.
+//! A session that loads the library later shows core's counters, so that its counters and those of all others
+//! are the same.
 
 pub mod counters;
 pub mod fallback;
@@ -16,8 +17,8 @@ pub mod source;
 
 use crate::pg::server;
 
-/// Starts to count. `interposed` tells whether the functions of the C library were replaced. Only `_PG_init` may call this,
-/// once.
+/// Starts to count. `interposed` tells whether the functions of the C library were replaced. Only `_PG_init`
+/// may call this, once.
 pub fn init(interposed: &Result<(), String>) {
     if server::preloading() {
         match interposed {
@@ -30,8 +31,8 @@ pub fn init(interposed: &Result<(), String>) {
     fallback::init();
 }
 
-/// Sets up the counters, and adds those that the last run of the server saved. Only the hook that sets up shared memory may
-/// call this.
+/// Sets up the counters, and adds those that the last run of the server saved. Only the hook that sets up
+/// shared memory may call this.
 pub fn set_up() {
     sessions::set_up();
     if counters::set_up() {

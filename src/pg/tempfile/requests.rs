@@ -1,4 +1,5 @@
-//! Finds out which requests are to temporary files, and counts them. The functions that replace system calls call this.
+//! Finds out which requests are to temporary files, and counts them. The functions that replace system calls
+//! call this.
 //!
 //! All of it is plain frames: it calls no PostgreSQL function, does not allocate or panic, and keeps errno.
 
@@ -19,18 +20,20 @@ use std::cell::Cell;
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static PER_NODE: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// The type of each descriptor's file, if known. Servers have at most some thousands of descriptors. For higher ones than
-/// these nothing is stored. `close` is replaced too, and forgets the type.
+/// The type of each descriptor's file, if known. Servers have at most some thousands of descriptors. For
+/// higher ones than these nothing is stored. `close` is replaced too, and forgets the type.
 static DESCRIPTORS: BackendLocal<[Cell<u8>; 1 << 16]> =
     BackendLocal::new([const { Cell::new(UNKNOWN) }; 1 << 16]);
 const UNKNOWN: u8 = 0;
 const OTHER: u8 = 1;
 const TEMP_TABLE: u8 = 2;
 
-/// Switches on or off that the times of requests are added to core's own counters. Returns the previous value.
+/// Switches on or off that the times of requests are added to core's own counters. Returns the previous
+/// value.
 ///
-/// It is on while a statement is measured and core does not time I/O itself. So the times are charged to nodes in the same
-/// way as blocks: by the extension's accounts, by core for Hash and bitmap nodes, and by parallel workers.
+/// It is on while a statement is measured and core does not time I/O itself. So the times are charged to
+/// nodes in the same way as blocks: by the extension's accounts, by core for Hash and bitmap nodes, and by
+/// parallel workers.
 pub fn per_node(on: bool) -> bool {
     PER_NODE.replace(on)
 }
@@ -93,8 +96,9 @@ fn known(descriptor: c_int) -> u8 {
     }
 }
 
-/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also belong to an index
-/// that is being built, or to a table that is being copied or extended. Only the file's name distinguishes them.
+/// Returns the type of a file, or `None` if it is not temporary. A block outside shared buffers may also
+/// belong to an index that is being built, or to a table that is being copied or extended. Only the file's
+/// name distinguishes them.
 #[inline(always)]
 pub fn filetype(descriptor: c_int) -> Option<FileType> {
     // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
@@ -110,12 +114,13 @@ pub fn filetype(descriptor: c_int) -> Option<FileType> {
     }
 }
 
-/// Returns the type of a file by its name, which the kernel returns. Names of temporary tables begin with a `t`, names of
-/// other relations with a digit.
+/// Returns the type of a file by its name, which the kernel returns. Names of temporary tables begin with a
+/// `t`, names of other relations with a digit.
 #[cold]
 #[inline(never)]
 fn look_up(descriptor: c_int) -> u8 {
-    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always valid.
+    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always
+    // valid.
     unsafe {
         let errno = *libc::__errno_location();
         let mut link = [0; 32];
@@ -167,8 +172,8 @@ impl Request {
     /// Counts the request, which has returned this result and taken this long.
     #[inline(always)]
     pub fn end(self, result: ssize_t, ns: u64) {
-        // SAFETY: the pointer to the counters is null or valid as long as the process lives. The other values are
-        // PostgreSQL's own globals, which only this thread writes.
+        // SAFETY: the pointer to the counters is null or valid as long as the process lives. The other values
+        // are PostgreSQL's own globals, which only this thread writes.
         unsafe {
             if let Some(counters) = self.counters.as_ref() {
                 counters.add(if result > 0 { result as u64 } else { 0 }, ns);

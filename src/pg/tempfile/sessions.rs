@@ -1,6 +1,8 @@
-//! The time that each session's running statement has waited for temporary files. The slots are in main shared memory.
+//! The time that each session's running statement has waited for temporary files. The slots are in main
+//! shared memory.
 //!
-//! A statement is identified by its start, as in pg_stat_activity. PostgreSQL sets it in this process's entry there.
+//! A statement is identified by its start, as in pg_stat_activity. PostgreSQL sets it in this process's entry
+//! there.
 
 use crate::pg::compat;
 use crate::pg::server::backend_local::BackendLocal;
@@ -13,7 +15,8 @@ const NAME: &CStr = c"pg_rowsource temporary files of sessions";
 
 /// The slot of a process that has none in shared memory. Nobody reads it.
 static NOBODY: Session = Session::new();
-/// The start of the statement of a process that is not in pg_stat_activity. It is never noted, so each request looks again.
+/// The start of the statement of a process that is not in pg_stat_activity. It is never noted, so each
+/// request looks again.
 static NO_START: i64 = i64::MAX;
 const NOTHING_NOTED: i64 = i64::MIN;
 
@@ -25,9 +28,11 @@ static START: BackendLocal<Cell<*const i64>> = BackendLocal::new(Cell::new(&raw 
 /// The start of the statement that the slot has.
 static NOTED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(NOTHING_NOTED));
 
-/// Returns the number of slots. They have the numbers of the processes' temporary tables, which begin with 0 or 1.
+/// Returns the number of slots. They have the numbers of the processes' temporary tables, which begin with 0
+/// or 1.
 fn count() -> usize {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared memory.
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared
+    // memory.
     let processes = unsafe { pg_sys::MaxBackends };
     usize::try_from(processes).unwrap_or(0) + 1
 }
@@ -39,8 +44,8 @@ pub fn size() -> usize {
 
 /// Finds or creates the slots. Only the hook that sets up shared memory may call this.
 pub fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. The slots have this size, and zero is a valid
-    // value for them.
+    // SAFETY: the caller is the hook in which shared memory may be allocated. The slots have this size, and
+    // zero is a valid value for them.
     unsafe {
         let mut found = false;
         let slots: *mut Session = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found).cast();
@@ -58,26 +63,29 @@ fn slots() -> &'static [Session] {
     if slots.is_null() {
         return &[];
     }
-    // SAFETY: the pointer is that of `count` slots in main shared memory, which lives as long as the process. They consist of
-    // atomics.
+    // SAFETY: the pointer is that of `count` slots in main shared memory, which lives as long as the process.
+    // They consist of atomics.
     unsafe { std::slice::from_raw_parts(slots, count()) }
 }
 
-/// Returns whether the statement is another one than that of the last request. It is a plain frame, because the functions that
-/// replace system calls call it.
+/// Returns whether the statement is another one than that of the last request. It is a plain frame, because
+/// the functions that replace system calls call it.
 #[inline(always)]
 pub fn is_new_statement() -> bool {
-    // SAFETY: the pointer is that of a static, or of this process's entry in main shared memory, which stays mapped.
+    // SAFETY: the pointer is that of a static, or of this process's entry in main shared memory, which stays
+    // mapped.
     unsafe { START.get().read_volatile() != NOTED.get() }
 }
 
-/// Adds a request to the session's slot. It is a plain frame, because the functions that replace system calls call it.
+/// Adds a request to the session's slot. It is a plain frame, because the functions that replace system calls
+/// call it.
 #[inline(always)]
 pub fn add(ns: u64) {
     MINE.get().add(ns);
 }
 
-/// Notes that a statement begins. It is a plain frame, because the functions that replace system calls call it.
+/// Notes that a statement begins. It is a plain frame, because the functions that replace system calls call
+/// it.
 pub fn begin() {
     // SAFETY: this entry is null, or in main shared memory, which stays mapped. Only this process writes it.
     let Some(entry) = (unsafe { pg_sys::MyBEEntry.as_ref() }) else {

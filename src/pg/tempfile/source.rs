@@ -32,8 +32,8 @@ pub fn note_interposed() {
     INTERPOSED.set(true);
 }
 
-/// Returns whether requests of this process are counted. A session that loads the library by itself shows core's counters,
-/// although its functions are replaced.
+/// Returns whether requests of this process are counted. A session that loads the library by itself shows
+/// core's counters, although its functions are replaced.
 #[inline(always)]
 pub fn are_requests_counted() -> bool {
     INTERPOSED.get()

@@ -1,11 +1,12 @@
 //! Counts a wait: the functions that replace those of the C library call this before and after each call.
 //!
-//! All of it is plain frames: it calls no PostgreSQL function that does more than return a variable, does not allocate or
-//! panic, and keeps errno. What a wait has to remember is on the stack until it ends. So if a longjmp leaves a call, nothing
-//! remains of it: that wait does not count.
+//! All of it is plain frames: it calls no PostgreSQL function that does more than return a variable, does not
+//! allocate or panic, and keeps errno. What a wait has to remember is on the stack until it ends. So if a
+//! longjmp leaves a call, nothing remains of it: that wait does not count.
 //!
-//! One call is one wait, with two exceptions. A call that a signal interrupted and that PostgreSQL repeats belongs to the same
-//! wait. So do all calls of one wait for a heavyweight lock, during which PostgreSQL wakes up to look for deadlocks.
+//! One call is one wait, with two exceptions. A call that a signal interrupted and that PostgreSQL repeats
+//! belongs to the same wait. So do all calls of one wait for a heavyweight lock, during which PostgreSQL
+//! wakes up to look for deadlocks.
 
 use super::slots;
 use crate::guc;
@@ -55,8 +56,8 @@ static LOCK: BackendLocal<Unfinished> = BackendLocal::new(Unfinished::none());
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static LAST: BackendLocal<Unfinished> = BackendLocal::new(Unfinished::none());
 
-/// The event of the last request to a file, and its counters. Most requests are of the same event as the one before. A process keeps
-/// its slot as long as it lives.
+/// The event of the last request to a file, and its counters. Most requests are of the same event as the one
+/// before. A process keeps its slot as long as it lives.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RECENT: BackendLocal<Cell<(Event, Option<&Counters>)>> = BackendLocal::new(Cell::new((0, None)));
 
@@ -94,7 +95,8 @@ pub fn pause() {
     LOCK.goes_on.set(false);
 }
 
-/// Returns whether an event is of the class IO, but not a wait for another process to read, which sets a latch.
+/// Returns whether an event is of the class IO, but not a wait for another process to read, which sets a
+/// latch.
 #[inline(always)]
 pub fn is_file_io(event: Event) -> bool {
     event & CLASS == pg_sys::PG_WAIT_IO && Some(event) != compat::WAIT_FOR_IO_WORKER
@@ -112,13 +114,13 @@ pub fn begin(event: Event) -> Wait {
     Wait { event, lock }
 }
 
-/// Returns when the current wait for a heavyweight lock began, in microseconds; 0 if that is unknown. While it recovers, a
-/// server waits for locks in another way.
+/// Returns when the current wait for a heavyweight lock began, in microseconds; 0 if that is unknown. While
+/// it recovers, a server waits for locks in another way.
 #[inline(never)]
 fn lock_wait() -> i64 {
     const DEADLOCK_TIMEOUT: i32 = 1;
-    // SAFETY: the function returns a variable of this process, for a timeout that PostgreSQL itself has registered. The other
-    // value is a global of a plain type.
+    // SAFETY: the function returns a variable of this process, for a timeout that PostgreSQL itself has
+    // registered. The other value is a global of a plain type.
     unsafe {
         if pg_sys::MyBackendType == pg_sys::BackendType::B_STARTUP {
             return 0;
@@ -146,9 +148,11 @@ pub fn end(wait: Wait, ns: u64, goes_on: bool) {
     last.goes_on.set(lock != 0 || goes_on && !is_cancelled());
 }
 
-/// Returns whether the statement is cancelled as soon as it looks for interrupts. Then its wait does not go on.
+/// Returns whether the statement is cancelled as soon as it looks for interrupts. Then its wait does not go
+/// on.
 fn is_cancelled() -> bool {
-    // SAFETY: these are globals of this process, of plain types. Only signal handlers of this thread write the first one meanwhile.
+    // SAFETY: these are globals of this process, of plain types. Only signal handlers of this thread write
+    // the first one meanwhile.
     unsafe {
         (&raw const pg_sys::QueryCancelPending).read_volatile() != 0
             && pg_sys::InterruptHoldoffCount == 0
@@ -176,8 +180,9 @@ pub fn count(event: Event, ns: u64) {
     LAST.goes_on.set(false);
 }
 
-/// Notes that the process has read what woke it up, while it still waits for this event. If its latch is not set, that was an old
-/// signal, and the next call for this event is the rest of the wait. A wait for a heavyweight lock goes on in any case.
+/// Notes that the process has read what woke it up, while it still waits for this event. If its latch is not
+/// set, that was an old signal, and the next call for this event is the rest of the wait. A wait for a
+/// heavyweight lock goes on in any case.
 #[inline(never)]
 pub fn woken(event: Event) {
     if LAST.event.get() != event {

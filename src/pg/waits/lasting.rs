@@ -1,5 +1,6 @@
-//! The events of extensions: their names, and numbers for what is stored of them. PostgreSQL's own numbers for them are good for one run of
-//! the server only, and it fails if it is asked for the name of a number that nobody has in this run.
+//! The events of extensions: their names, and numbers for what is stored of them. PostgreSQL's own numbers
+//! for them are good for one run of the server only, and it fails if it is asked for the name of a number
+//! that nobody has in this run.
 
 use super::names;
 use crate::pg::server;
@@ -32,12 +33,13 @@ pub unsafe fn share(names: *const EventNames) {
 }
 
 fn all() -> &'static EventNames {
-    // SAFETY: the pointer is null, or that of names that stay where they are, by the promise of the caller of `share`. They are atomics.
+    // SAFETY: the pointer is null, or that of names that stay where they are, by the promise of the caller of
+    // `share`. They are atomics.
     unsafe { SHARED.get().as_ref() }.unwrap_or(&OWN)
 }
 
-/// Returns whether PostgreSQL gives an event its number while it runs: those of the classes Extension and, from 18 on, InjectionPoint,
-/// and locks of extensions.
+/// Returns whether PostgreSQL gives an event its number while it runs: those of the classes Extension and,
+/// from 18 on, InjectionPoint, and locks of extensions.
 fn is_of_this_run(event: Event) -> bool {
     const INJECTION_POINT: Event = 0x0B00_0000;
     let number = event & !CLASS;

@@ -1,8 +1,9 @@
 //! Counts and times every wait of the server's processes.
 //!
-//! While PostgreSQL waits, a word of the process's entry in shared memory names the wait event, and the process is in a call of
-//! the C library. `pg::interpose` replaces these functions, and calls `counting` around the call. That adds the wait to the
-//! process's slot (`slots`), in shared memory. `names` returns the names of events and of types of processes; `lasting` keeps those of extensions beyond a restart.
+//! While PostgreSQL waits, a word of the process's entry in shared memory names the wait event, and the
+//! process is in a call of the C library. `pg::interpose` replaces these functions, and calls `counting`
+//! around the call. That adds the wait to the process's slot (`slots`), in shared memory. `names` returns the
+//! names of events and of types of processes; `lasting` keeps those of extensions beyond a restart.
 //!
 //! A session that loads the library itself counts its own waits from then on, in its own memory.
 
@@ -18,8 +19,8 @@ use std::cell::OnceCell;
 /// Why waits are not counted, if they are not. The postmaster sets this once, and its children inherit it.
 static REFUSED: BackendLocal<OnceCell<String>> = BackendLocal::new(OnceCell::new());
 
-/// Starts to count. `interposed` tells whether the functions of the C library were replaced. Only `_PG_init` may call this,
-/// once.
+/// Starts to count. `interposed` tells whether the functions of the C library were replaced. Only `_PG_init`
+/// may call this, once.
 pub fn init(interposed: Result<(), String>) {
     match interposed {
         Ok(()) if server::preloading() => {}

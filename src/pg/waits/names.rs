@@ -5,9 +5,11 @@ use pgrx::pg_sys;
 use rowsource_core::waits::Event;
 use std::ffi::{CStr, c_char};
 
-/// Returns the names of an event's type and of the event. Core knows them, those of extensions' own events included.
+/// Returns the names of an event's type and of the event. Core knows them, those of extensions' own events
+/// included.
 pub fn event_names(event: Event) -> Option<(String, String)> {
-    // SAFETY: the function accepts any number, and raises an error or returns null or a C string that stays as it is until the statement ends.
+    // SAFETY: the function accepts any number, and raises an error or returns null or a C string that stays
+    // as it is until the statement ends.
     unsafe { Some((type_name(event)?, owned(pg_sys::pgstat_get_wait_event(event))?)) }
 }
 
@@ -22,7 +24,8 @@ pub fn backend_type_name(of: u32) -> String {
     if of == PARALLEL_WORKER {
         return "parallel worker".to_owned();
     }
-    // SAFETY: the function accepts any number, and returns a C string, which is translated and stays as it is.
+    // SAFETY: the function accepts any number, and returns a C string, which is translated and stays as it
+    // is.
     unsafe { owned(pg_sys::GetBackendTypeDesc(of)) }.unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! The slots of the processes and the sums of those that have ended, in main shared memory.
 //!
-//! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has ended stay in its
-//! slot until another process gets its number. So nothing has to run when a process ends.
+//! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has
+//! ended stay in its slot until another process gets its number. So nothing has to run when a process ends.
 
 use crate::pg::border::shared::load;
 use crate::pg::server;
@@ -36,8 +36,8 @@ static SHARED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// This process's slot, if it has one.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static MINE: BackendLocal<Cell<*const ProcessSlot>> = BackendLocal::new(Cell::new(std::ptr::null()));
-/// The address of the wait event of the process that has the slot. When a process ends, it gives up its place in
-/// PostgreSQL's list before another process can take it, and from then on has its wait event elsewhere.
+/// The address of the wait event of the process that has the slot. When a process ends, it gives up its place
+/// in PostgreSQL's list before another process can take it, and from then on has its wait event elsewhere.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static WORD: BackendLocal<Cell<*const u32>> = BackendLocal::new(Cell::new(std::ptr::null()));
 /// The slot of a session that has loaded the library by itself.
@@ -46,7 +46,8 @@ static OWN_ENDED: LazyLock<Ended> = LazyLock::new(Ended::default);
 
 /// Returns the number of slots: one for each process that PostgreSQL's list can have.
 fn count() -> usize {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared memory.
+    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared
+    // memory.
     let processes = unsafe { pg_sys::MaxBackends };
     usize::try_from(processes).unwrap_or(0) + pg_sys::NUM_AUXILIARY_PROCS as usize
 }
@@ -58,8 +59,8 @@ pub fn size() -> usize {
 
 /// Finds or creates the slots. Only the hook that sets up shared memory may call this.
 pub fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. Its allocations are aligned to cache lines, and
-    // have these sizes. Zero is a valid value for all of them.
+    // SAFETY: the caller is the hook in which shared memory may be allocated. Its allocations are aligned to
+    // cache lines, and have these sizes. Zero is a valid value for all of them.
     unsafe {
         let mut found = false;
         let bytes = count() * size_of::<ProcessSlot>();
@@ -98,8 +99,8 @@ fn slots() -> &'static [ProcessSlot] {
         return &[];
     }
     let count = if are_shared() { count() } else { 1 };
-    // SAFETY: the pointer is that of so many slots in main shared memory, or of this session's own slot. Both live as long as
-    // the process, and consist of atomics.
+    // SAFETY: the pointer is that of so many slots in main shared memory, or of this session's own slot. Both
+    // live as long as the process, and consist of atomics.
     unsafe { std::slice::from_raw_parts(slots, count) }
 }
 
@@ -108,11 +109,12 @@ fn ended() -> Option<&'static Ended> {
     unsafe { ENDED.get().as_ref() }
 }
 
-/// Returns this process's slot, if it has one. It is a plain frame, because the functions that replace those of the C library
-/// call it.
+/// Returns this process's slot, if it has one. It is a plain frame, because the functions that replace those
+/// of the C library call it.
 #[inline(always)]
 pub fn mine() -> Option<&'static ProcessSlot> {
-    // SAFETY: this is a global of a plain type. The pointer is null, or that of a slot that lives as long as the process.
+    // SAFETY: this is a global of a plain type. The pointer is null, or that of a slot that lives as long as
+    // the process.
     unsafe {
         if !std::ptr::eq(pg_sys::my_wait_event_info, WORD.get()) {
             find();
@@ -121,13 +123,14 @@ pub fn mine() -> Option<&'static ProcessSlot> {
     }
 }
 
-/// Finds the slot of this process. It has none while it is not in PostgreSQL's list of processes: the postmaster and the
-/// logger are never, and a process of the server is neither at its very beginning nor at its very end.
+/// Finds the slot of this process. It has none while it is not in PostgreSQL's list of processes: the
+/// postmaster and the logger are never, and a process of the server is neither at its very beginning nor at
+/// its very end.
 #[cold]
 #[inline(never)]
 fn find() {
-    // SAFETY: these are PostgreSQL's globals, which only this thread writes. `MyProc` is null or this process's place in the
-    // list, which is an array.
+    // SAFETY: these are PostgreSQL's globals, which only this thread writes. `MyProc` is null or this
+    // process's place in the list, which is an array.
     let (word, index) = unsafe {
         let me = pg_sys::MyProc;
         if me.is_null() {
@@ -159,7 +162,8 @@ fn find() {
 
 /// Returns the type of this process.
 fn backend_type() -> u32 {
-    // SAFETY: these are globals of this process. The entry of a background worker is null or lives as long as the process.
+    // SAFETY: these are globals of this process. The entry of a background worker is null or lives as long as
+    // the process.
     unsafe {
         let of = pg_sys::MyBackendType;
         let entry = pg_sys::MyBgworkerEntry;
@@ -173,8 +177,8 @@ fn backend_type() -> u32 {
     }
 }
 
-/// Returns the waits of all processes since the server started, by the type of the process and the event. Returns `None` if
-/// only those of this session are counted.
+/// Returns the waits of all processes since the server started, by the type of the process and the event.
+/// Returns `None` if only those of this session are counted.
 pub fn total() -> Option<BTreeMap<(u32, Event), Waits>> {
     let ended = ended().filter(|_| are_shared())?;
     Some(ended.total(slots()))
@@ -198,8 +202,8 @@ pub fn sessions() -> impl Iterator<Item = Session> {
     let slots = slots().iter().enumerate();
     slots.filter_map(|(number, slot)| {
         let pid = slot.pid();
-        // SAFETY: the list has a place for each slot, and stays mapped. The latch of a place belongs to the process that has
-        // it now. Each value is read as one word.
+        // SAFETY: the list has a place for each slot, and stays mapped. The latch of a place belongs to the
+        // process that has it now. Each value is read as one word.
         let (owner, userid) = unsafe {
             let process = match are_shared() {
                 true => (*pg_sys::ProcGlobal).allProcs.add(number),

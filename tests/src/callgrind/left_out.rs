@@ -1,12 +1,15 @@
-//! Functions at whose call callgrind stops to count, and starts again at their return, or the other way round.
+//! Functions at whose call callgrind stops to count, and starts again at their return, or the other way
+//! round.
 
-/// Counts what a single-user backend does for its statements: all that it does but for its start and its end. The start reads
-/// core's file of statistics, which grows from run to run, and 19 calibrates its clock, for as long as it takes.
+/// Counts what a single-user backend does for its statements: all that it does but for its start and its end.
+/// The start reads core's file of statistics, which grows from run to run, and 19 calibrates its clock, for
+/// as long as it takes.
 ///
-/// What depends on time is not counted either, because other work makes a run last longer: a session asks for the time of day ten times
-/// a second, keeps an execution that is slower than all before, and copies the texts of at most 200 statements in ten seconds. Once a
-/// second it flushes the executions of a plan, as core flushes its statistics, and then executes more for the next ones. No second
-/// passes by the [`EVEN_DAY`](super::EVEN_DAY). Signal handlers are not counted either: callgrind never counts these.
+/// What depends on time is not counted either, because other work makes a run last longer: a session asks for
+/// the time of day ten times a second, keeps an execution that is slower than all before, and copies the
+/// texts of at most 200 statements in ten seconds. Once a second it flushes the executions of a plan, as core
+/// flushes its statistics, and then executes more for the next ones. No second passes by the
+/// [`EVEN_DAY`](super::EVEN_DAY). Signal handlers are not counted either: callgrind never counts these.
 ///
 /// The first session after the server's start makes the store, once for all.
 pub const STATEMENTS_ONLY: &[&str] = &[
@@ -31,8 +34,8 @@ pub const WITH_STORE: &[&str] = &[
     "pg_rowsource::session::last::Last::keep_text",
     "pg_rowsource::session::last::Last::keep_costs",
 ];
-/// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted. Nor is that it measures
-/// the clock's own cost every 4 ms, which are few instructions under callgrind.
+/// Counts what runs plans. What a session does beside it, once a second or once in its life, is not counted.
+/// Nor is that it measures the clock's own cost every 4 ms, which are few instructions under callgrind.
 pub const PLANS_ONLY: &[&str] = &[
     "standard_ExecutorRun",
     "pg_rowsource::pg::hot::timing::measure_empty_interval",

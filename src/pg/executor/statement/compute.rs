@@ -19,8 +19,8 @@ impl Statement {
     fn compute_directly<const IS_TIMED: bool>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
         let timed = if IS_TIMED { Timed::Sampled } else { Timed::Never };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
-        // memory contexts are live.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With
+        // `core_alive` the memory contexts are live.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
         assemble_directly::<_, IS_TIMED>(
             &collector,
@@ -32,7 +32,8 @@ impl Statement {
         )
     }
 
-    /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no memory.
+    /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no
+    /// memory.
     #[inline(never)]
     pub(super) fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
         if may_be_direct(
@@ -55,8 +56,8 @@ impl Statement {
             }
         }
         let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With `core_alive` the
-        // memory contexts are live.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With
+        // `core_alive` the memory contexts are live.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, timed) };
         let sample = StatementSample {
             mode: self.mode,

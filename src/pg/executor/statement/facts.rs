@@ -8,16 +8,16 @@ use crate::pg::results::workers;
 use pgrx::pg_sys::{self, EState, List, NodeTag, ResultRelInfo};
 use rowsource_core::model::{JIT_OPTIONS, Jit, StatementFacts, TriggerSum, Workers};
 
-/// Has core count the calls of a statement's triggers, and time them if its nodes are timed. Only statements that change rows
-/// have triggers. Returns whether this one may have some.
+/// Has core count the calls of a statement's triggers, and time them if its nodes are timed. Only statements
+/// that change rows have triggers. Returns whether this one may have some.
 ///
 /// # Safety
 /// `estate` must be live, and the statement must not have run yet. Raises "out of memory".
 #[inline(never)]
 pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationLevel) -> bool {
     let options = trigger_options(level);
-    // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context, and so lives as
-    // long as its relations.
+    // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context,
+    // and so lives as long as its relations.
     unsafe {
         let (mut has_parts, mut has_triggers) = (false, false);
         let context = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
@@ -37,8 +37,8 @@ pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationL
                     && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
         }
         pg_sys::MemoryContextSwitchTo(context);
-        // Core opens partitions when it routes rows to them, and other tables when it fires their triggers: those of partitions and
-        // inheritance children, which it opens again, and those that refer to a row.
+        // Core opens partitions when it routes rows to them, and other tables when it fires their triggers:
+        // those of partitions and inheritance children, which it opens again, and those that refer to a row.
         let may_fire = has_parts || has_triggers;
         if may_fire {
             (*estate).es_instrument |= options;
@@ -92,8 +92,8 @@ pub(super) unsafe fn count_scan_io(estate: *mut EState, level: InstrumentationLe
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn read(estate: *mut EState, facts: &mut StatementFacts) {
-    // SAFETY: the executor state and its memory are live by the caller's promise. Each trigger of a relation has an entry in
-    // its instrumentation.
+    // SAFETY: the executor state and its memory are live by the caller's promise. Each trigger of a relation
+    // has an entry in its instrumentation.
     unsafe {
         if let Some(jit) = (*estate).es_jit.as_ref() {
             facts.jit += read_jit(&jit.instr, (*estate).es_jit_flags);

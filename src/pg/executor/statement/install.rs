@@ -1,4 +1,5 @@
-//! Installs a statement's instrumentation and wrappers in its plan states, and restores wrappers that core has replaced.
+//! Installs a statement's instrumentation and wrappers in its plan states, and restores wrappers that core
+//! has replaced.
 
 use super::owner;
 use super::state::{
@@ -14,7 +15,8 @@ use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::results::Mode;
 
 impl Statement {
-    /// Makes `PlanState.instrument` point into the nodes, tells core what to measure, and chooses the wrappers.
+    /// Makes `PlanState.instrument` point into the nodes, tells core what to measure, and chooses the
+    /// wrappers.
     ///
     /// # Safety
     /// * The statement's query must be started, and its nodes must have their plan states.
@@ -44,8 +46,9 @@ impl Statement {
         self.link_accounts();
         // SAFETY: the plan states are live by the caller's promise.
         unsafe { self.pair_fused_scans() };
-        // The loop goes from the last node to the first, so parents come after their children. As long as the next nodes are
-        // less deep than `above`, they have a node below them whose shutdown does work of its own.
+        // The loop goes from the last node to the first, so parents come after their children. As long as the
+        // next nodes are less deep than `above`, they have a node below them whose shutdown does work of its
+        // own.
         let mut above = 0;
         let (mut core_contributes, mut only_by_core) = (false, !has_gather);
         for node in self.nodes.iter().rev() {
@@ -62,8 +65,8 @@ impl Statement {
         }
         self.core_contributes |= core_contributes;
         self.only_by_core = only_by_core;
-        // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution. So does what core
-        // measures of nodes that others call too.
+        // `is_read_only` depends on more than the plan's identity, so it may be wrong for the next execution.
+        // So does what core measures of nodes that others call too.
         self.reusable
             .set(self.mode == Mode::RowsourceOnly && !is_read_only && only_by_core && self.has_queryid());
         if has_gather {
@@ -72,9 +75,9 @@ impl Statement {
         }
     }
 
-    /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper; its caller can move the
-    /// counters of `before`. Does nothing if core measures but not this node. Returns whether core contributes to the node's
-    /// statistics; it does if `core_contributes`.
+    /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper; its caller
+    /// can move the counters of `before`. Does nothing if core measures but not this node. Returns whether
+    /// core contributes to the node's statistics; it does if `core_contributes`.
     ///
     /// # Safety
     /// The node's plan state must be live, and may not have run yet.
@@ -87,8 +90,8 @@ impl Statement {
         before: Scope,
     ) -> bool {
         let (ps, instr) = (node.plan_state(), node.instrumentation());
-        // SAFETY: the plan state is live by the caller's promise. Core uses `instrument` only through the plan state. The
-        // node lives as long as the statement, which lives as long as the query's context.
+        // SAFETY: the plan state is live by the caller's promise. Core uses `instrument` only through the
+        // plan state. The node lives as long as the statement, which lives as long as the query's context.
         unsafe {
             if !(*ps).instrument.is_null() {
                 *instr = *(*ps).instrument;
@@ -169,8 +172,9 @@ impl Statement {
         options
     }
 
-    /// Gives each node its caller's account: the account of the nearest node above that has a wrapper. Nodes such as Hash
-    /// have none, because core does not call them by ExecProcNode. The caller of an InitPlan or a subplan is noted when it is called.
+    /// Gives each node its caller's account: the account of the nearest node above that has a wrapper. Nodes
+    /// such as Hash have none, because core does not call them by ExecProcNode. The caller of an InitPlan or
+    /// a subplan is noted when it is called.
     ///
     /// The accounts stay valid until the statement is moved or dropped.
     fn link_accounts(&self) {
@@ -202,7 +206,8 @@ impl Statement {
             // SAFETY: the plan states are live by the caller's promise.
             let is_fused = is_child
                 && unsafe {
-                    // Core starts a scan with run-time keys again in its first call. The wrapper that times nothing would see two starts.
+                    // Core starts a scan with run-time keys again in its first call. The wrapper that times
+                    // nothing would see two starts.
                     side_effects::is_plain_aggregate_over_scan(aggregate, scan)
                         && (self.timed != Timed::Never || !side_effects::has_runtime_keys(scan))
                 };
@@ -235,8 +240,8 @@ impl Statement {
         }
     }
 
-    /// Installs the wrappers. This happens at the first run, not at the start, because in a worker Parallel Hash resets
-    /// `ExecProcNode` between the two.
+    /// Installs the wrappers. This happens at the first run, not at the start, because in a worker Parallel
+    /// Hash resets `ExecProcNode` between the two.
     ///
     /// # Safety
     /// The plan states must be live.
@@ -259,9 +264,9 @@ impl Statement {
         }
     }
 
-    /// Restores wrappers that core has replaced, and takes what the nodes below used meanwhile from core's counts, which include
-    /// it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's first call. So this is called
-    /// after that call has returned or failed.
+    /// Restores wrappers that core has replaced, and takes what the nodes below used meanwhile from core's
+    /// counts, which include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's
+    /// first call. So this is called after that call has returned or failed.
     ///
     /// # Safety
     /// The plan states must be live if core has replaced a wrapper.
@@ -308,7 +313,8 @@ unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
 unsafe fn calls_no_node(ps: *mut pg_sys::PlanState) -> bool {
     // SAFETY: the plan state is initialised by the caller's promise, and its query is started.
     unsafe {
-        // Core calls the index scans below a bitmap scan, and they have no wrapper. Any expression may run an InitPlan.
+        // Core calls the index scans below a bitmap scan, and they have no wrapper. Any expression may run an
+        // InitPlan.
         matches!(
             tree::tag(ps),
             NodeTag::T_SeqScanState
@@ -325,8 +331,8 @@ unsafe fn calls_no_node(ps: *mut pg_sys::PlanState) -> bool {
     }
 }
 
-/// Returns whether core has replaced a node's wrapper. That is so if the address is none of those that pg_rowsource
-/// installed.
+/// Returns whether core has replaced a node's wrapper. That is so if the address is none of those that
+/// pg_rowsource installed.
 ///
 /// # Safety
 /// The node's plan state must be live.
@@ -346,8 +352,8 @@ unsafe fn is_unwrapped(node: NodeRef) -> bool {
 /// * Only the executor may call this, for a plan state in which [`Statement::install`] installed it.
 /// * An error crosses this frame.
 unsafe extern "C-unwind" fn gather_first_call(ps: *mut pg_sys::PlanState) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: the executor calls this for a node of an open statement. The statement is looked up only after the call, so
-    // this frame holds nothing when an error crosses it.
+    // SAFETY: the executor calls this for a node of an open statement. The statement is looked up only after
+    // the call, so this frame holds nothing when an error crosses it.
     unsafe {
         let slot = wrapper::first_call(ps);
         if let Some(statement) = owner::of((*ps).state) {

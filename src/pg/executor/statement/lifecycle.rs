@@ -43,8 +43,8 @@ pub fn enter_utility(queryid: i64) -> RunningUtility {
     outer
 }
 
-/// Notes that the planner begins with a query, which calls what the planner runs. Without a queryid, that is who called the planner.
-/// Returns the outer utility statement.
+/// Notes that the planner begins with a query, which calls what the planner runs. Without a queryid, that is
+/// who called the planner. Returns the outer utility statement.
 #[inline(always)]
 pub fn enter_planner(queryid: i64) -> RunningUtility {
     let outer = UTILITY.get();
@@ -87,8 +87,8 @@ pub fn nested_recorded() -> u64 {
     NESTED.get()
 }
 
-/// Counts a nested statement that is recorded now. Returns the queryid of the statement that called it: the innermost that is
-/// running, a measured statement or a utility. Returns 0 if there is none.
+/// Counts a nested statement that is recorded now. Returns the queryid of the statement that called it: the
+/// innermost that is running, a measured statement or a utility. Returns 0 if there is none.
 #[cold]
 #[inline(never)]
 pub fn caller() -> i64 {
@@ -105,7 +105,8 @@ pub fn caller() -> i64 {
     target.map_or(0, |target| target.plan.key.queryid)
 }
 
-/// Prevents the running statements from becoming the last statement, because one of them displays the last statement.
+/// Prevents the running statements from becoming the last statement, because one of them displays the last
+/// statement.
 pub fn exclude_running_from_last() {
     unmeasured::displaying();
     let mut running = waits::running();
@@ -122,12 +123,13 @@ pub(super) fn any_running() -> bool {
 }
 
 impl Statement {
-    /// Enters a run: activates the statement's clock and accounts. Does nothing and returns false if it is already running.
+    /// Enters a run: activates the statement's clock and accounts. Does nothing and returns false if it is
+    /// already running.
     ///
     /// # Safety
     /// * The statement's query must be started, and its plan states live.
-    /// * If this returns true, [`Statement::leave`] must be called when the run ends, also after an error, before the query
-    ///   ends.
+    /// * If this returns true, [`Statement::leave`] must be called when the run ends, also after an error,
+    ///   before the query ends.
     #[inline(always)]
     pub unsafe fn enter(&self) -> bool {
         let first = self.life.phase() == Phase::SetUp;
@@ -136,8 +138,8 @@ impl Statement {
         }
         let replaced = &self.replaced;
         if self.is_wrapped() {
-            // SAFETY: the query is started and its plan states are live, by the caller's promise. The plan has not started
-            // workers yet in this run.
+            // SAFETY: the query is started and its plan states are live, by the caller's promise. The plan
+            // has not started workers yet in this run.
             unsafe {
                 if first {
                     self.install();
@@ -147,13 +149,13 @@ impl Statement {
                 }
             }
         }
-        // SAFETY: the outside account lives as long as the statement. `leave` and `on_context_reset` switch to another
-        // account before the statement is dropped.
+        // SAFETY: the outside account lives as long as the statement. `leave` and `on_context_reset` switch
+        // to another account before the statement is dropped.
         let account = unsafe { usage::switch(self.outside.get()) };
         self.frame.outer_account.set(account);
         self.frame.outer.set(waits::running());
-        // SAFETY: the frame lives as long as the statement. `leave` and `on_context_reset` set another one before the statement
-        // is dropped.
+        // SAFETY: the frame lives as long as the statement. `leave` and `on_context_reset` set another one
+        // before the statement is dropped.
         unsafe { waits::set_running(&raw const self.frame) };
         replaced.last_charged.set(None);
         if !usage::is_outside(account) {
@@ -190,8 +192,8 @@ impl Statement {
     /// Leaves a run.
     ///
     /// # Safety
-    /// This must be called once for each [`Statement::enter`] that returned true, after all runs inside this one have
-    /// ended. The account that was running before must still be live.
+    /// This must be called once for each [`Statement::enter`] that returned true, after all runs inside this
+    /// one have ended. The account that was running before must still be live.
     #[inline(always)]
     pub unsafe fn leave(&self) {
         let replaced = &self.replaced;
@@ -205,8 +207,8 @@ impl Statement {
         }
         tempfile::requests::per_node(replaced.tempfile_times.get());
         let account = self.frame.outer_account.get();
-        // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes the counters of
-        // the last charge, and `usage` does not call back here.
+        // SAFETY: the account that was running before is live by the caller's promise. Only `enter` writes
+        // the counters of the last charge, and `usage` does not call back here.
         unsafe {
             usage::switch(account);
             if let Some(last_charged) = &*replaced.last_charged.as_ptr() {
@@ -248,8 +250,8 @@ impl Statement {
         }
     }
 
-    /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some rows. The end is seen
-    /// only if there were fewer rows than the caller asked for.
+    /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some
+    /// rows. The end is seen only if there were fewer rows than the caller asked for.
     ///
     /// # Safety
     /// `query` must be the statement's query, which must be started.
@@ -333,15 +335,15 @@ impl Statement {
         matches!(self.life.phase(), Phase::Suspended | Phase::Running)
     }
 
-    /// Closes it because its memory is about to be freed. If it never reached ExecutorEnd, its statistics so far are
-    /// recorded. This uses only the extension's own memory and the plan states, because other memory of core may already be
-    /// freed.
+    /// Closes it because its memory is about to be freed. If it never reached ExecutorEnd, its statistics so
+    /// far are recorded. This uses only the extension's own memory and the plan states, because other memory
+    /// of core may already be freed.
     ///
-    /// If it was running, its session has ended, and it counts as cancelled. A client's cursor that a rollback closes has
-    /// not failed itself. A nested statement that never ended counts as failed.
+    /// If it was running, its session has ended, and it counts as cancelled. A client's cursor that a
+    /// rollback closes has not failed itself. A nested statement that never ended counts as failed.
     ///
-    /// No error may be raised while a memory context is reset. If the extension fails, this returns false, and the statement must not be
-    /// reused.
+    /// No error may be raised while a memory context is reset. If the extension fails, this returns false,
+    /// and the statement must not be reused.
     #[inline(always)]
     pub(super) fn on_context_reset(&self) -> bool {
         let current = usage::current();
@@ -354,8 +356,9 @@ impl Statement {
         true
     }
 
-    /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another account than the outside one is
-    /// running: `current`. `core_alive` says that the statement's memory contexts are live.
+    /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another
+    /// account than the outside one is running: `current`. `core_alive` says that the statement's memory
+    /// contexts are live.
     #[cold]
     #[inline(never)]
     pub(super) fn end_outside_hooks(&self, current: *mut Usage, core_alive: bool) {

@@ -1,5 +1,6 @@
-//! What a statement did outside of its nodes: rows that it changed without returning them, and the blocks and the WAL of
-//! triggers, of the output of rows, and of nested statements that are not measured. And what it waited for.
+//! What a statement did outside of its nodes: rows that it changed without returning them, and the blocks and
+//! the WAL of triggers, of the output of rows, and of nested statements that are not measured. And what it
+//! waited for.
 
 use super::facts;
 use super::state::Statement;
@@ -11,8 +12,9 @@ use rowsource_core::model::{NodeStats, Outside};
 use rowsource_core::results::Mode;
 
 impl Statement {
-    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is `None`, and then stays so.
-    /// Adds the waits of the nodes to their statistics. `core_alive` says that the statement's memory contexts are live.
+    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is
+    /// `None`, and then stays so. Adds the waits of the nodes to their statistics. `core_alive` says that the
+    /// statement's memory contexts are live.
     ///
     /// # Safety
     /// * The plan states must be live, and the statement must not be running.
@@ -51,7 +53,8 @@ impl Statement {
         }
     }
 
-    /// Returns whether the statement may have done something outside of its nodes besides changing rows, or waited.
+    /// Returns whether the statement may have done something outside of its nodes besides changing rows, or
+    /// waited.
     ///
     /// # Safety
     /// The plan states must be live, and the statement must not be running.
@@ -60,8 +63,8 @@ impl Statement {
         let Some(root) = self.root() else {
             return false;
         };
-        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. Their executor state
-        // lives as long.
+        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. Their
+        // executor state lives as long.
         unsafe {
             let estate = (*root).state;
             (*self.outside.get()).is_charged
@@ -71,7 +74,8 @@ impl Statement {
         }
     }
 
-    /// Takes what the statement did outside of its nodes and its waits, and clears the account: the statement may be reused.
+    /// Takes what the statement did outside of its nodes and its waits, and clears the account: the statement
+    /// may be reused.
     ///
     /// # Safety
     /// The same as for [`Statement::take_outside`].
@@ -88,19 +92,20 @@ impl Statement {
         };
         // It is filled in where it stays, because it is large.
         let Outside { sums, waits, .. } = to.get_or_insert_default();
-        // SAFETY: the statement is not running, and does not run before the result is dropped, by the caller's promise.
+        // SAFETY: the statement is not running, and does not run before the result is dropped, by the
+        // caller's promise.
         *waits = unsafe { self.take_waits(stats) };
-        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. The execution state
-        // lives as long as they do.
+        // SAFETY: nothing charges the account, and the plan states are live, by the caller's promise. The
+        // execution state lives as long as they do.
         let usage = unsafe {
             if core_alive {
                 facts::read((*root).state, &mut sums.facts);
             }
             std::mem::replace(&mut *self.outside.get(), Usage::zero())
         };
-        // If core measured, nothing is charged to the nodes, so the account has everything. If core contributes more than what it
-        // measures of nodes that only it calls, the account also has what parallel workers used: core adds that to the leader's
-        // counters when they end, outside of all nodes.
+        // If core measured, nothing is charged to the nodes, so the account has everything. If core
+        // contributes more than what it measures of nodes that only it calls, the account also has what
+        // parallel workers used: core adds that to the leader's counters when they end, outside of all nodes.
         let is_outside_only = self.mode != Mode::CoreOnly
             && (!self.core_contributes || self.only_by_core)
             && self.level != InstrumentationLevel::Rows;

@@ -1,5 +1,5 @@
-//! While a query lives, its memory context owns its statement. This file hands the statement over, finds it, and takes it
-//! back.
+//! While a query lives, its memory context owns its statement. This file hands the statement over, finds it,
+//! and takes it back.
 
 use super::pool;
 use super::state::Statement;
@@ -13,8 +13,8 @@ use std::cell::Cell;
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static OPEN: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 
-/// The statement that a query's context got last, with the execution state of its query. Both are null if there is none, or if it has
-/// been taken back.
+/// The statement that a query's context got last, with the execution state of its query. Both are null if
+/// there is none, or if it has been taken back.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static NEWEST: BackendLocal<Cell<(*const pg_sys::EState, *const Statement)>> =
     BackendLocal::new(Cell::new((std::ptr::null(), std::ptr::null())));
@@ -30,8 +30,8 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
         return None;
     }
     let (newest, statement) = NEWEST.get();
-    // SAFETY: the caller passes a valid QueryDesc, and does not use the reference after the execution state is freed. The newest statement
-    // is live until it is taken back.
+    // SAFETY: the caller passes a valid QueryDesc, and does not use the reference after the execution state
+    // is freed. The newest statement is live until it is taken back.
     unsafe {
         let estate = (*query).estate;
         let statement = match estate.cast_const() == newest {
@@ -42,8 +42,8 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
     }
 }
 
-/// Returns the statement that belongs to an execution state's query context. Its callback is the first in the list, unless
-/// others have registered callbacks later.
+/// Returns the statement that belongs to an execution state's query context. Its callback is the first in the
+/// list, unless others have registered callbacks later.
 ///
 /// # Safety
 /// * `estate` must be null or live.
@@ -51,8 +51,9 @@ pub unsafe fn find(query: *mut QueryDesc) -> Option<&'static Statement> {
 #[cold]
 #[inline(never)]
 pub unsafe fn of(estate: *mut pg_sys::EState) -> Option<&'static Statement> {
-    // SAFETY: a live execution state has a query context, whose callbacks are a list that ends with null. Only
-    // `register_reset_callback` registers `RESET`, with a statement that lives until the context has called it.
+    // SAFETY: a live execution state has a query context, whose callbacks are a list that ends with null.
+    // Only `register_reset_callback` registers `RESET`, with a statement that lives until the context has
+    // called it.
     unsafe {
         let estate = estate.as_ref()?;
         let mut callback = (*estate.es_query_cxt).reset_cbs;
@@ -82,8 +83,8 @@ unsafe extern "C-unwind" fn context_reset(statement: *mut std::ffi::c_void) {
     if NEWEST.get().1 == statement.cast() {
         NEWEST.set((std::ptr::null(), std::ptr::null()));
     }
-    // SAFETY: `register_reset_callback` got this address from a box and gave it to the context, which calls this once. All
-    // others find the statement through this context, which is being reset.
+    // SAFETY: `register_reset_callback` got this address from a box and gave it to the context, which calls
+    // this once. All others find the statement through this context, which is being reset.
     let statement = unsafe { Box::from_raw(statement.cast::<Statement>()) };
     if statement.on_context_reset() {
         pool::recycle(statement);
@@ -96,7 +97,8 @@ impl Statement {
     /// # Safety
     /// `context` must be the query context of the execution for which the statement was set up.
     pub unsafe fn register_reset_callback(self: Box<Self>, context: pg_sys::MemoryContext) {
-        // SAFETY: the callback is part of the statement, which is neither moved nor freed until the context has called it.
+        // SAFETY: the callback is part of the statement, which is neither moved nor freed until the context
+        // has called it.
         unsafe {
             let statement = Box::into_raw(self);
             (*statement).callback.func = Some(RESET);

@@ -1,5 +1,6 @@
-//! Keeps ended statements for reuse. Most statements are short, and setting one up costs more than measuring it. If the
-//! same plan runs again with the same settings, its statement is reused as it is. Otherwise only its memory is reused.
+//! Keeps ended statements for reuse. Most statements are short, and setting one up costs more than measuring
+//! it. If the same plan runs again with the same settings, its statement is reused as it is. Otherwise only
+//! its memory is reused.
 //!
 //! A statement that is kept gives its memory back, so that other sessions can claim it (`pg::live::own`).
 //! Then it is lost.
@@ -31,7 +32,8 @@ static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
 /// `body` must not call this function again.
 #[inline(always)]
 unsafe fn with_pool<T>(body: impl FnOnce(&mut [Option<Box<Statement>>; POOL_SIZE]) -> T) -> T {
-    // SAFETY: this is the only reference, because only this function makes one, and the body does not call it again.
+    // SAFETY: this is the only reference, because only this function makes one, and the body does not call it
+    // again.
     body(unsafe { &mut *POOL.get() })
 }
 
@@ -45,8 +47,8 @@ pub fn recycle(mut statement: Box<Statement>) {
     }
     statement.channel.set(None);
     statement.nodes.memory().give_back();
-    // SAFETY: the body calls no function of this file but `next`, which does not use the pool. The caller drops the
-    // statement that is replaced.
+    // SAFETY: the body calls no function of this file but `next`, which does not use the pool. The caller
+    // drops the statement that is replaced.
     let _replaced = unsafe {
         with_pool(|pool| {
             let free = pool.iter().position(Option::is_none);
@@ -55,8 +57,9 @@ pub fn recycle(mut statement: Box<Statement>) {
     };
 }
 
-/// Takes a statement of the plan that sessions know by this key, if it was set up with the same settings. `planned_as` is the queryid with which the
-/// statement was planned: only if it is the same too, the expressions are the same.
+/// Takes a statement of the plan that sessions know by this key, if it was set up with the same settings.
+/// `planned_as` is the queryid with which the statement was planned: only if it is the same too, the
+/// expressions are the same.
 pub fn take_matching(
     key: &PlanKey,
     planned_as: i64,
@@ -82,8 +85,8 @@ pub fn take_matching(
     taken.filter(|statement| statement.nodes.memory().hold())
 }
 
-/// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no target, or any
-/// one if the pool is full.
+/// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no
+/// target, or any one if the pool is full.
 pub fn take_any() -> (NodeMemory, Option<Box<Statement>>) {
     let is_usable = |statement: &Statement| statement.target.is_some();
     // SAFETY: the body calls no function of this file but `next`, which does not use the pool.

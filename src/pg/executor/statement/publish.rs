@@ -6,7 +6,8 @@ use crate::pg::live::Setup;
 use rowsource_core::model::PlanKey;
 
 impl Statement {
-    /// Publishes how the statement is measured, under a key: that of its plan, or of the part of it that a parallel worker runs.
+    /// Publishes how the statement is measured, under a key: that of its plan, or of the part of it that a
+    /// parallel worker runs.
     ///
     /// # Safety
     /// The statement must not have run in this execution.

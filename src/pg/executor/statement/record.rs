@@ -1,4 +1,5 @@
-//! Records a statement that has ended: takes its counts, or computes its statistics, and has the session store them.
+//! Records a statement that has ended: takes its counts, or computes its statistics, and has the session
+//! store them.
 
 use super::facts;
 use super::lifecycle::{any_running, caller, in_planner};
@@ -23,7 +24,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Statement {
-    /// Records the statement, unless that was done before. `core_alive` says that the statement's memory contexts are live.
+    /// Records the statement, unless that was done before. `core_alive` says that the statement's memory
+    /// contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
     pub fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
@@ -36,14 +38,15 @@ impl Statement {
         }
     }
 
-    /// Records what the nodes counted, if that is all that there is to record. Returns false if their statistics must be computed.
-    /// The statement's memory contexts must be live.
+    /// Records what the nodes counted, if that is all that there is to record. Returns false if their
+    /// statistics must be computed. The statement's memory contexts must be live.
     #[inline(always)]
     fn record_counts(&self) -> bool {
         let (Some(shape), Some(target)) = (self.shape.get(), &self.target) else {
             return false;
         };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The statement is not running.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
+        // statement is not running.
         if !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
             return false;
         }
@@ -70,7 +73,8 @@ impl Statement {
     /// Has the session store what the nodes counted.
     #[inline(always)]
     fn store_counts(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
-        // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the histograms.
+        // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes
+        // to the histograms.
         let histograms = self.nodes.iter().map(|node| unsafe { node.histogram() });
         if !session::record_counts(execution, &mut scratch.counts, histograms) {
             self.store_computed(execution, scratch);
@@ -107,15 +111,16 @@ impl Statement {
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
-            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes to the
-            // histograms, and this happens once.
+            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing
+            // writes to the histograms, and this happens once.
             let is_known = self.compute(core_alive, scratch)
                 && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
             if is_known {
                 self.store_statistics(core_alive, &mut scratch.stats, &scratch.called, &histograms);
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
-                // SAFETY: the plan states are live until the query's context is freed, and the statement is not running.
+                // SAFETY: the plan states are live until the query's context is freed, and the statement is
+                // not running.
                 unsafe { self.take_outside(&mut [], core_alive, &mut None) };
             }
         });
@@ -133,16 +138,16 @@ impl Statement {
         histograms: &[&Histogram],
     ) {
         let Some(target) = &self.target else {
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only a parallel worker's
-            // statement has no target.
+            // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only
+            // a parallel worker's statement has no target.
             return unsafe {
                 let waits = self.take_waits(stats);
                 parallel::report(&self.nodes, stats, called, histograms, waits);
             };
         };
         let mut outside = None;
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The phase is `Recorded`
-        // now, so the statement is not running.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
+        // phase is `Recorded` now, so the statement is not running.
         unsafe { self.take_outside(stats, core_alive, &mut outside) };
         if !called.is_empty() {
             outside.get_or_insert_default().called = called;
@@ -178,8 +183,8 @@ impl Statement {
         }
     }
 
-    /// Passes the statement as a whole to `record`. `returned` is the number of its root's rows. If `IS_COUNTED`, it has completed, and
-    /// the wrappers have measured it alone.
+    /// Passes the statement as a whole to `record`. `returned` is the number of its root's rows. If
+    /// `IS_COUNTED`, it has completed, and the wrappers have measured it alone.
     #[inline(always)]
     fn store<const IS_COUNTED: bool>(
         &self,
@@ -269,8 +274,8 @@ impl Statement {
 }
 
 impl Target {
-    /// Returns the plan of a cursor that a function opened and the client read, or that ends with the transaction: it counts as sent by
-    /// the client, as in pg_stat_statements.
+    /// Returns the plan of a cursor that a function opened and the client read, or that ends with the
+    /// transaction: it counts as sent by the client, as in pg_stat_statements.
     #[cold]
     #[inline(never)]
     fn for_client(&self) -> Rc<KnownPlan> {
@@ -279,7 +284,8 @@ impl Target {
     }
 }
 
-/// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if that has not read all rows.
+/// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if
+/// that has not read all rows.
 ///
 /// # Safety
 /// `query` must be valid.
@@ -291,8 +297,8 @@ unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
     to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
 }
 
-/// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement inside a
-/// procedure or DO block does if the client's message had no top-level statement.
+/// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement
+/// inside a procedure or DO block does if the client's message had no top-level statement.
 fn becomes_last(toplevel: bool) -> bool {
     #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static LAST_MESSAGE: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(0));
@@ -346,8 +352,8 @@ fn add_planning(outside: &mut Option<Outside<'_>>, used: &Buffers) {
     outside.get_or_insert_default().sums.facts.planning += *used;
 }
 
-/// Notes that an execution that did not return all rows says nothing about the estimates of its nodes. If its reader just
-/// stopped, nodes that had been read to their end before still say something.
+/// Notes that an execution that did not return all rows says nothing about the estimates of its nodes. If its
+/// reader just stopped, nodes that had been read to their end before still say something.
 #[cold]
 #[inline(never)]
 fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, nodes: &[PlanNode]) {

@@ -1,5 +1,6 @@
-//! Sets up a started statement: allocates its nodes, identifies its plan, and decides whether the wrappers or core measure
-//! it. If the pool has a statement of the same plan, that one is prepared for another execution instead.
+//! Sets up a started statement: allocates its nodes, identifies its plan, and decides whether the wrappers or
+//! core measure it. If the pool has a statement of the same plan, that one is prepared for another execution
+//! instead.
 
 use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
@@ -27,9 +28,10 @@ use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
 use std::cell::{Cell, UnsafeCell};
 
-/// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had requested from core
-/// before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that no other statement runs it, and `is_sent`
-/// that a client sent it. Returns false if the statement will run unmeasured.
+/// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had
+/// requested from core before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that
+/// no other statement runs it, and `is_sent` that a client sent it. Returns false if the statement will run
+/// unmeasured.
 ///
 /// # Safety
 /// `query` must have been started.
@@ -89,8 +91,8 @@ pub unsafe fn attach(
     } else {
         None
     };
-    // SAFETY: the query is started, `found` are all its plan states, and `context` is its context. Equal keys mean plan
-    // states of the same kinds and order.
+    // SAFETY: the query is started, `found` are all its plan states, and `context` is its context. Equal keys
+    // mean plan states of the same kinds and order.
     unsafe {
         let statement = match matching {
             Some(mut statement) => {
@@ -137,7 +139,8 @@ pub unsafe fn attach(
     true
 }
 
-/// Sets up a new statement. Returns `None` if it is not measured because it uses this extension, or if there is no memory.
+/// Sets up a new statement. Returns `None` if it is not measured because it uses this extension, or if there
+/// is no memory.
 ///
 /// # Safety
 /// `query` must be started, and `found` must be all its plan states.
@@ -326,7 +329,8 @@ unsafe fn target(
     planned_as: i64,
 ) -> Option<Target> {
     let known = session::known(&key);
-    // This is a copy, because describing a plan may run output functions of types, whose statements may replace it.
+    // This is a copy, because describing a plan may run output functions of types, whose statements may
+    // replace it.
     let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
     // SAFETY: the caller promises what the function requires.
     let (description, older_literals) = unsafe {
@@ -355,9 +359,9 @@ unsafe fn target(
     })
 }
 
-/// Decides whether the wrappers or core measure a statement, and whether core's struct needs the results. In a parallel
-/// worker the wrappers always measure: the worker saw `INSTRUMENT_ROWSOURCE`, which the leader sets only if its own
-/// wrappers measure. The other bits say what the worker must report.
+/// Decides whether the wrappers or core measure a statement, and whether core's struct needs the results. In
+/// a parallel worker the wrappers always measure: the worker saw `INSTRUMENT_ROWSOURCE`, which the leader
+/// sets only if its own wrappers measure. The other bits say what the worker must report.
 fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
     if server::is_parallel_worker() {
         Mode::AlsoForCore
@@ -370,7 +374,8 @@ fn mode(setting: &InstrumentationPlan, requested_by_others: i32) -> Mode {
     }
 }
 
-/// Returns whether the wrappers measure everything that others (EXPLAIN, auto_explain) have requested from core.
+/// Returns whether the wrappers measure everything that others (EXPLAIN, auto_explain) have requested from
+/// core.
 fn covers(setting: &InstrumentationPlan, requested_by_others: i32) -> bool {
     let has_times = setting.explain && setting.level == InstrumentationLevel::Timed;
     let has_blocks = setting.level != InstrumentationLevel::Rows;
@@ -392,9 +397,11 @@ impl Statement {
     ///
     /// # Safety
     /// * `query` must be started.
-    /// * `found` must be all its plan states, with the same kinds and order as those for which the statement was set up.
+    /// * `found` must be all its plan states, with the same kinds and order as those for which the statement
+    ///   was set up.
     unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point to one.
+        // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point
+        // to one.
         if let Some(target) = &mut self.target {
             // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
             unsafe { target.describe_again(query, found) };
@@ -404,8 +411,8 @@ impl Statement {
         for (node, found) in self.nodes.iter().zip(found) {
             node.reset(is_traced);
             node.set_plan_state(found.plan_state);
-            // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a node that lives as long
-            // as the statement.
+            // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a
+            // node that lives as long as the statement.
             unsafe {
                 if node.by_core() {
                     self.measure_by_core(node, true);

@@ -114,18 +114,21 @@ impl Life {
 /// The plan and description under which an execution is recorded.
 pub struct Target {
     pub plan: Rc<KnownPlan>,
-    /// The queryid with which it was planned. That of the plan differs if the statement uses temporary tables.
+    /// The queryid with which it was planned. That of the plan differs if the statement uses temporary
+    /// tables.
     pub planned_as: i64,
     pub description: Rc<LazyDescription>,
     /// The description shows literals of an earlier execution.
     pub older_literals: bool,
-    /// How many changes of catalogs the session had heard of when the names of the description were last compared.
+    /// How many changes of catalogs the session had heard of when the names of the description were last
+    /// compared.
     pub compared_at: Cell<u64>,
 }
 
 /// The values that a run of a statement replaced. They are restored when the run ends, also after an error.
 pub struct Replaced {
-    /// The counters when the run began, if a node called for the run: that node is charged with all that the run uses.
+    /// The counters when the run began, if a node called for the run: that node is charged with all that the
+    /// run uses.
     pub last_charged: Cell<Option<Usage>>,
     pub timing: Cell<Option<timing::Outer>>,
     /// Whether times of temporary files were charged to nodes.

@@ -1,4 +1,5 @@
-//! A parallel statement and its workers: how they find each other, and what is kept of the workers if it fails.
+//! A parallel statement and its workers: how they find each other, and what is kept of the workers if it
+//! fails.
 
 use super::state::Statement;
 use crate::pg::hot::{usage, waits};
@@ -71,8 +72,8 @@ impl Statement {
     /// Adds what workers did, and PostgreSQL has not collected, to what core counted.
     ///
     /// # Safety
-    /// An error or the end of this process must be ending the statement, whose plan states must be live. If `core_alive`, so must be its
-    /// memory contexts.
+    /// An error or the end of this process must be ending the statement, whose plan states must be live. If
+    /// `core_alive`, so must be its memory contexts.
     pub(super) unsafe fn collect_parts(&self, core_alive: bool) {
         if let Some(channel) = self.channel.get() {
             // SAFETY: the caller promises it.
@@ -81,8 +82,9 @@ impl Statement {
     }
 }
 
-/// Has the statements that run when this process ends keep what workers did: the process may be ended by a FATAL error, which no hook
-/// sees, and PostgreSQL ends the workers of a leader before it frees the leader's statements.
+/// Has the statements that run when this process ends keep what workers did: the process may be ended by a
+/// FATAL error, which no hook sees, and PostgreSQL ends the workers of a leader before it frees the leader's
+/// statements.
 fn act_at_exit() {
     static ACTS: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if !ACTS.replace(true) {
@@ -106,8 +108,8 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
         return;
     }
     server::attempt("record a statement", || {
-        // SAFETY: PostgreSQL does the same next. The statements are live, because their memory is. `leave` or `on_context_reset` removes
-        // a statement from this list before its memory is freed.
+        // SAFETY: PostgreSQL does the same next. The statements are live, because their memory is. `leave` or
+        // `on_context_reset` removes a statement from this list before its memory is freed.
         unsafe {
             pg_sys::LWLockReleaseAll();
             while let Some(statement) = Statement::of_frame(running) {

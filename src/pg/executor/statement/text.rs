@@ -32,7 +32,8 @@ pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a>
             };
         }
     }
-    // SAFETY: the text is valid by the caller's promise. PostgreSQL keeps the text of a running utility statement.
+    // SAFETY: the text is valid by the caller's promise. PostgreSQL keeps the text of a running utility
+    // statement.
     let (bytes, start) = unsafe {
         explain::text_inside(source).unwrap_or_else(|| server::statement_text(source, location, length))
     };

@@ -1,5 +1,5 @@
-//! The waits of a statement: in its nodes, in those of its parallel workers, and outside of them. While it runs,
-//! [`crate::pg::hot::waits`] charges them.
+//! The waits of a statement: in its nodes, in those of its parallel workers, and outside of them. While it
+//! runs, [`crate::pg::hot::waits`] charges them.
 
 use super::state::Statement;
 use crate::pg::executor::response;
@@ -32,7 +32,8 @@ struct Gather {
 }
 
 impl Statement {
-    /// Takes what the process has waited since it began with this statement: while it was parsed, planned and started.
+    /// Takes what the process has waited since it began with this statement: while it was parsed, planned and
+    /// started.
     ///
     /// # Safety
     /// The statement must not be running.
@@ -43,14 +44,15 @@ impl Statement {
         unsafe { self.frame.waits().merge(&waits::take_outside()) };
     }
 
-    /// Returns the waits of the execution that has ended, and adds those of the nodes to their statistics. Returns `None` if there
-    /// are none.
+    /// Returns the waits of the execution that has ended, and adds those of the nodes to their statistics.
+    /// Returns `None` if there are none.
     ///
     /// # Safety
     /// * The plan states must be live, and the statement must not be running.
     /// * The statement must not run before the result is dropped.
     pub(super) unsafe fn take_waits(&self, stats: &mut [NodeStats]) -> Option<&RunWaits> {
-        // SAFETY: the statement is set up. It does not run while the reference is used, by the caller's promise.
+        // SAFETY: the statement is set up. It does not run while the reference is used, by the caller's
+        // promise.
         let waits = unsafe { self.frame.waits() };
         let channel = self.channel.get();
         if let Some(channel) = &channel {
@@ -79,7 +81,8 @@ impl Statement {
         Some(waits)
     }
 
-    /// Adds what workers waited in a node, which is identified by its plan node id, or outside of their nodes.
+    /// Adds what workers waited in a node, which is identified by its plan node id, or outside of their
+    /// nodes.
     fn add_waits_of_workers(&self, waits: &mut RunWaits, of_workers: EventWaits) {
         if of_workers.node == EventWaits::OUTSIDE && of_workers.event != 0 {
             waits.add(of_workers);
@@ -116,9 +119,9 @@ impl Statement {
             .collect()
     }
 
-    /// Charges a Gather with the waits for its workers. PostgreSQL may wait for them after the Gather's last call: in a node above that
-    /// has read enough rows, or outside of all nodes. If several Gathers were stopped there, nothing tells for which of them it waited,
-    /// and the wait stays where it was.
+    /// Charges a Gather with the waits for its workers. PostgreSQL may wait for them after the Gather's last
+    /// call: in a node above that has read enough rows, or outside of all nodes. If several Gathers were
+    /// stopped there, nothing tells for which of them it waited, and the wait stays where it was.
     fn move_to_gathers(&self, waits: &mut RunWaits, gathers: &[Gather]) {
         let gather_of = |waits: &EventWaits| {
             let is_moved = FOR_WORKERS.contains(&waits.event)
@@ -159,7 +162,8 @@ impl Statement {
     }
 }
 
-/// Charges what the process waited since the end of a statement to that statement, if its transaction ends with it.
+/// Charges what the process waited since the end of a statement to that statement, if its transaction ends
+/// with it.
 #[inline(always)]
 pub fn at_end_of_transaction(is_committed: bool) {
     if waits::waited_outside() {

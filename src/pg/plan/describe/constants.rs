@@ -14,8 +14,8 @@ use std::ffi::{CStr, CString, c_char};
 const MAX_BYTES: usize = 1_024;
 /// The maximal bytes of all constants that are printed in full.
 const MAX_TOTAL_BYTES: usize = 64 * 1024;
-/// The characters that are kept of a constant or of an array element. No element is added to a shortened array from this
-/// length on.
+/// The characters that are kept of a constant or of an array element. No element is added to a shortened
+/// array from this length on.
 const KEPT_CHARACTERS: usize = 100;
 /// The maximal number of shortened constants.
 const MAX_SHORTENED: usize = 1_000;
@@ -44,7 +44,8 @@ impl Changed {
     ///
     /// # Safety
     /// * The constants must belong to a live plan.
-    /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May raise.
+    /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May
+    ///   raise.
     pub unsafe fn shortened(constants: Vec<Printed>, first_symbol: usize) -> Option<Changed> {
         let mut changed = Changed::default();
         let mut left = MAX_TOTAL_BYTES;
@@ -71,14 +72,14 @@ impl Changed {
     ///
     /// # Safety
     /// * The constants must belong to a live plan.
-    /// * Until the result is dropped, the plan and the current memory context must stay live, and no other code may read the
-    ///   plan's constants. May raise.
+    /// * Until the result is dropped, the plan and the current memory context must stay live, and no other
+    ///   code may read the plan's constants. May raise.
     pub unsafe fn replaced(constants: &[Printed], mut symbols: Symbols) -> Option<Changed> {
         let mut changed = Changed::default();
         changed.originals.try_reserve_exact(constants.len()).ok()?;
         for printed in constants {
-            // SAFETY: the constant is live by the caller's promise, unless it was replaced before. Its memory has room for a
-            // symbol. See `replace` for the reasons why it is changed in place.
+            // SAFETY: the constant is live by the caller's promise, unless it was replaced before. Its memory
+            // has room for a symbol. See `replace` for the reasons why it is changed in place.
             unsafe {
                 let constant = printed.constant;
                 if (*constant).xpr.type_ == NodeTag::T_Const && symbols.hide(&*constant) {
@@ -140,13 +141,16 @@ impl Changed {
         }
     }
 
-    /// Shortens a constant if it is long, or if no bytes are `left`. Returns `None` if too many are shortened.
+    /// Shortens a constant if it is long, or if no bytes are `left`. Returns `None` if too many are
+    /// shortened.
     ///
     /// # Safety
     /// * `constant` must point to a constant of a live plan, which is not null and passed by reference.
-    /// * Until `self` is dropped, the plan must stay live, and no other code may read the constant. May raise.
+    /// * Until `self` is dropped, the plan must stay live, and no other code may read the constant. May
+    ///   raise.
     unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
-        // SAFETY: the constant is live, and its value is not null and passed by reference, by the caller's promise.
+        // SAFETY: the constant is live, and its value is not null and passed by reference, by the caller's
+        // promise.
         unsafe {
             let short = match size(&*constant) {
                 size if size > MAX_BYTES => beginning(&*constant),
@@ -174,18 +178,18 @@ impl Changed {
     ///
     /// # Safety
     /// * `constant` must point to a constant of a live plan.
-    /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code may read the
-    ///   constant.
+    /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code
+    ///   may read the constant.
     unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
         if self.cut == MAX_SHORTENED {
             return None;
         }
         self.cut += 1;
-        // SAFETY: the constant is written in place, because copying the plan would copy the long constants. Its memory
-        // belongs to this process, although a plan cache may share it. The executor has already compiled the values into
-        // its expressions, and does not read the constants any more. It runs no node and starts no worker until EXPLAIN has
-        // finished. Dropping `self` restores everything, also after an error. The new value is in the current memory
-        // context, which outlives `self`.
+        // SAFETY: the constant is written in place, because copying the plan would copy the long constants.
+        // Its memory belongs to this process, although a plan cache may share it. The executor has already
+        // compiled the values into its expressions, and does not read the constants any more. It runs no node
+        // and starts no worker until EXPLAIN has finished. Dropping `self` restores everything, also after an
+        // error. The new value is in the current memory context, which outlives `self`.
         unsafe {
             self.originals.push((constant, *constant));
             let text = pg_sys::pstrdup(short.as_ptr());
@@ -207,7 +211,8 @@ impl Drop for Changed {
         }
         // The order is reversed, because a constant may be in the list twice.
         for (constant, original) in self.originals.drain(..).rev() {
-            // SAFETY: the caller of `shortened` or `replaced` promised that the plan is still live, and that no other code reads its constants.
+            // SAFETY: the caller of `shortened` or `replaced` promised that the plan is still live, and that
+            // no other code reads its constants.
             unsafe { constant.write(original) };
         }
     }
@@ -259,7 +264,8 @@ fn is_text(kind: pg_sys::Oid) -> bool {
 /// * `value` must be a live value of type `kind`.
 /// * The current memory context must outlive the result. May raise.
 unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
-    // SAFETY: the value is of this type by the caller's promise. The text is allocated in the current memory context.
+    // SAFETY: the value is of this type by the caller's promise. The text is allocated in the current memory
+    // context.
     unsafe {
         let (mut function, mut is_varlena) = (pg_sys::InvalidOid, false);
         pg_sys::getTypeOutputInfo(kind, &mut function, &mut is_varlena);
@@ -294,19 +300,20 @@ unsafe fn beginning(constant: &Const) -> CString {
 /// * `value` must point to a value that is neither compressed nor stored elsewhere.
 /// * The value must outlive the result.
 unsafe fn varlena<'a>(value: *const pg_sys::varlena) -> &'a [u8] {
-    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise. So its bytes follow its
-    // header.
+    // SAFETY: the value is neither compressed nor stored elsewhere, by the caller's promise. So its bytes
+    // follow its header.
     unsafe { std::slice::from_raw_parts(pgrx::vardata_any(value).cast(), pgrx::varsize_any_exhdr(value)) }
 }
 
 /// Returns the first elements of a long array, if a short element of their type prints few bytes.
 ///
 /// # Safety
-/// `array` must point to a live array that is neither compressed nor stored elsewhere. Its elements must be of type `kind`.
-/// May raise.
+/// `array` must point to a live array that is neither compressed nor stored elsewhere. Its elements must be
+/// of type `kind`. May raise.
 unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CString {
     let mut text = b"{".to_vec();
-    // SAFETY: the array has elements of this type by the caller's promise. Those that are not texts are passed by value.
+    // SAFETY: the array has elements of this type by the caller's promise. Those that are not texts are
+    // passed by value.
     unsafe {
         if !is_text(kind) && !pg_sys::get_typbyval(kind) {
             return CUT.to_owned();

@@ -1,5 +1,6 @@
-//! What an index indexes, as a part of a planid: its table's columns or expressions, its access method, operator classes and their parameters,
-//! collations, order, uniqueness, INCLUDE and predicate. Its name, and how it is stored, do not count.
+//! What an index indexes, as a part of a planid: its table's columns or expressions, its access method,
+//! operator classes and their parameters, collations, order, uniqueness, INCLUDE and predicate. Its name, and
+//! how it is stored, do not count.
 
 use crate::pg::compat;
 use pgrx::pg_sys::{self, Oid, RelationData};
@@ -13,8 +14,8 @@ use std::ffi::CStr;
 /// * The index must be open.
 /// * The caller must be in a memory context of its own. Raises if a catalog cannot be read.
 pub unsafe fn add(index: &RelationData, hash: &mut StableHasher) {
-    // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key. The text of an attribute is
-    // copied into the current memory context.
+    // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key. The
+    // text of an attribute is copied into the current memory context.
     unsafe {
         let row = &*index.rd_index;
         let table = Table(row.indrelid);
@@ -62,7 +63,8 @@ fn text(text: Option<&str>, hash: &mut StableHasher) {
     hash.text(text.unwrap_or_default().as_bytes());
 }
 
-/// Returns the name of an object, with its schema and the types of its arguments. Returns `None` if there is none with this OID.
+/// Returns the name of an object, with its schema and the types of its arguments. Returns `None` if there is
+/// none with this OID.
 pub fn name(object: Object, oid: Oid) -> Option<String> {
     let class = match object {
         Object::Operator => pg_sys::OperatorRelationId,
@@ -101,7 +103,8 @@ struct Table(Oid);
 impl Table {
     /// Returns the name of a column. Returns `None` for an expression, whose number is 0.
     fn column(&self, number: i16) -> Option<String> {
-        // SAFETY: the function accepts any number, and returns null or a C string in the current memory context.
+        // SAFETY: the function accepts any number, and returns null or a C string in the current memory
+        // context.
         unsafe {
             let name = pg_sys::get_attname(self.0, number, true);
             (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
@@ -181,7 +184,8 @@ fn elements_at(bytes: &[u8]) -> usize {
 
 /// Returns the label of an enum with this OID.
 fn label(oid: u32) -> &'static CStr {
-    // SAFETY: the function of the cast is PostgreSQL's own. It returns a C string in the current memory context, or raises.
+    // SAFETY: the function of the cast is PostgreSQL's own. It returns a C string in the current memory
+    // context, or raises.
     unsafe {
         CStr::from_ptr(pg_sys::OidOutputFunctionCall(
             pg_sys::F_ENUM_OUT.into(),

@@ -185,7 +185,8 @@ impl Drop for Muted {
 /// Decides which functions may be called.
 #[derive(Default)]
 struct Judge {
-    /// The last functions that were looked up, and the answers. The nodes of partitions have the same functions, up to three each.
+    /// The last functions that were looked up, and the answers. The nodes of partitions have the same
+    /// functions, up to three each.
     known: [Option<(*const c_void, bool)>; 4],
     /// The oldest of them.
     next: usize,

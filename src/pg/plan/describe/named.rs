@@ -1,5 +1,5 @@
-//! Describes a plan without EXPLAIN, if that would print too much or fails: operations, objects and estimates, but no
-//! conditions.
+//! Describes a plan without EXPLAIN, if that would print too much or fails: operations, objects and
+//! estimates, but no conditions.
 
 use crate::pg::plan::tree::{Found, tag};
 use pgrx::pg_sys::{self, NodeTag, PlanState, QueryDesc};
@@ -105,14 +105,14 @@ fn words(tag: &str) -> String {
     words
 }
 
-/// Returns the name of the index or relation that a node uses. The executor has opened it, so no catalog is read. For other
-/// sources of rows, returns their alias in the statement.
+/// Returns the name of the index or relation that a node uses. The executor has opened it, so no catalog is
+/// read. For other sources of rows, returns their alias in the statement.
 ///
 /// # Safety
 /// `ps` must be an initialised plan state of the started `query`, which keeps its relations open.
 unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<String> {
-    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says. Relations stay open
-    // while the statement runs.
+    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
+    // Relations stay open while the statement runs.
     unsafe {
         let relation = match tag(ps) {
             NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_RelationDesc,
@@ -152,8 +152,8 @@ unsafe fn object_name(ps: *mut PlanState, query: *mut QueryDesc) -> Option<Strin
 /// # Safety
 /// `plan` must point to a scan's plan node, and `query` to the started query that it belongs to.
 unsafe fn alias(plan: *mut pg_sys::Plan, query: *mut QueryDesc) -> Option<String> {
-    // SAFETY: the plan node is a scan's by the caller's promise, so it begins with `Scan`. The range table is a list of its
-    // entries, and its indexes count from 1.
+    // SAFETY: the plan node is a scan's by the caller's promise, so it begins with `Scan`. The range table is
+    // a list of its entries, and its indexes count from 1.
     unsafe {
         let index = (*plan.cast::<pg_sys::Scan>()).scanrelid as usize;
         let table = (*(*query).plannedstmt).rtable;

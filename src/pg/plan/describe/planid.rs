@@ -1,9 +1,9 @@
-//! Computes the planid that views show: from the names and definitions of what a plan uses, so that the same plan has the same planid on
-//! each server, and after its tables or indexes were dropped and made again.
+//! Computes the planid that views show: from the names and definitions of what a plan uses, so that the same
+//! plan has the same planid on each server, and after its tables or indexes were dropped and made again.
 //!
-//! An index counts as what it indexes ([`super::definition`]), not as its name. Costs, estimates, conditions and the number of workers do
-//! not count. It is computed when a plan is described: it reads catalogs, but takes no lock on a relation, needs no search path, and calls
-//! nothing of others.
+//! An index counts as what it indexes ([`super::definition`]), not as its name. Costs, estimates, conditions
+//! and the number of workers do not count. It is computed when a plan is described: it reads catalogs, but
+//! takes no lock on a relation, needs no search path, and calls nothing of others.
 
 use super::definition;
 use super::named::operation;
@@ -23,7 +23,8 @@ const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 /// * `query` must be started, and `found` must be the nodes of its plan.
 /// * The caller must be in a memory context of its own. Raises if a catalog cannot be read.
 pub unsafe fn planid(query: *mut QueryDesc, found: &[Found]) -> i64 {
-    // SAFETY: the query is started by the caller's promise, so its plan and its state are live, and so are those of its nodes.
+    // SAFETY: the query is started by the caller's promise, so its plan and its state are live, and so are
+    // those of its nodes.
     unsafe {
         let _unquoted = Unquoted::set();
         let mut number = Number {
@@ -127,7 +128,8 @@ impl Number {
     /// # Safety
     /// `state` must point to an initialised plan state of the query, whose plan is live.
     unsafe fn add(&mut self, state: *mut pg_sys::PlanState) {
-        // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the plan's tag.
+        // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the
+        // plan's tag.
         unsafe {
             let plan = (*state).plan;
             match tag(plan) {
@@ -254,13 +256,14 @@ impl Number {
         }
     }
 
-    /// Adds what a column of a node's rows is: the column of a table, if it comes from there as it is, or the kind and type of an
-    /// expression.
+    /// Adds what a column of a node's rows is: the column of a table, if it comes from there as it is, or the
+    /// kind and type of an expression.
     ///
     /// # Safety
     /// `plan` must point to a live node of the query's plan.
     unsafe fn column(&mut self, mut plan: *mut Plan, mut number: pg_sys::AttrNumber) {
-        // SAFETY: the node is live by the caller's promise, and so are the nodes below it and their lists. Each step goes down.
+        // SAFETY: the node is live by the caller's promise, and so are the nodes below it and their lists.
+        // Each step goes down.
         unsafe {
             while let Some(plan_ref) = plan.as_ref() {
                 let entry = usize::try_from(number - 1)
@@ -342,8 +345,8 @@ impl Number {
     /// # Safety
     /// The query's plan and state must be live.
     unsafe fn entry(&mut self, number: u32) {
-        // SAFETY: the entry is live by the caller's promise. The executor's array of relations is as long as the range table, and has null
-        // for relations that are not open.
+        // SAFETY: the entry is live by the caller's promise. The executor's array of relations is as long as
+        // the range table, and has null for relations that are not open.
         unsafe {
             let Some(entry) = self.entries.get(number) else {
                 return self.hash.text(b"");
@@ -373,8 +376,8 @@ impl Number {
         }
     }
 
-    /// Adds the name of a relation and its schema. A temporary one also has its columns, because sessions give the same name to different
-    /// tables. The table that a REFRESH fills has the name of its view.
+    /// Adds the name of a relation and its schema. A temporary one also has its columns, because sessions
+    /// give the same name to different tables. The table that a REFRESH fills has the name of its view.
     ///
     /// # Safety
     /// May raise.
@@ -383,7 +386,8 @@ impl Number {
             .strip_prefix(b"pg_temp_")
             .and_then(|rest| std::str::from_utf8(rest).ok())
             .and_then(|rest| rest.split('_').next()?.parse::<u32>().ok());
-        // SAFETY: the functions accept any number, and return null or C strings in the current memory context.
+        // SAFETY: the functions accept any number, and return null or C strings in the current memory
+        // context.
         unsafe {
             if let Some(view) = refreshed {
                 let view = pg_sys::get_rel_name(Oid::from(view));
@@ -431,7 +435,8 @@ impl Number {
     /// # Safety
     /// `state` must point to an initialised plan state of the query.
     unsafe fn index(&mut self, state: *mut pg_sys::PlanState, oid: Oid) {
-        // SAFETY: the plan state is initialised by the caller's promise, so its index is open, or null. A name is null or a C string.
+        // SAFETY: the plan state is initialised by the caller's promise, so its index is open, or null. A
+        // name is null or a C string.
         unsafe {
             match relations::index(state).as_ref() {
                 Some(index) => definition::add(index, &mut self.hash),

@@ -1,7 +1,7 @@
 //! Limits what EXPLAIN prints of a plan. EXPLAIN itself prints every expression and every constant in full.
 //!
-//! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN prints
-//! (`constants`). If the plan is still too long, it is not printed at all.
+//! Before EXPLAIN runs, the expressions are walked up to a limit. Long constants are shortened while EXPLAIN
+//! prints (`constants`). If the plan is still too long, it is not printed at all.
 
 use super::constants::Changed;
 use super::modifiers::{self, Modifier};
@@ -14,21 +14,22 @@ use std::ffi::c_void;
 
 /// The maximal number of expression parts that EXPLAIN may print, which takes some milliseconds.
 const MAX_PRINTED: u64 = 20_000;
-/// The maximal number of expression parts that are walked. Most are columns that nodes only pass on, which are not printed.
+/// The maximal number of expression parts that are walked. Most are columns that nodes only pass on, which
+/// are not printed.
 const MAX_WALKED: u64 = 200_000;
-/// The maximal sum of the squared numbers of columns of all range table entries. EXPLAIN compares the names of a table's
-/// columns with each other.
+/// The maximal sum of the squared numbers of columns of all range table entries. EXPLAIN compares the names
+/// of a table's columns with each other.
 const MAX_SQUARED_COLUMNS: u64 = 20_000_000;
 
-/// Shortens what EXPLAIN prints until the result is dropped, or replaces all constants by symbols. Returns `None` if it would
-/// still be too long.
+/// Shortens what EXPLAIN prints until the result is dropped, or replaces all constants by symbols. Returns
+/// `None` if it would still be too long.
 ///
 /// # Safety
-/// `query` must be started, and `found` be the nodes of its plan. No other code may read the plan's constants until the
-/// result is dropped. May raise.
+/// `query` must be started, and `found` be the nodes of its plan. No other code may read the plan's constants
+/// until the result is dropped. May raise.
 pub unsafe fn bounded(query: *mut QueryDesc, found: &[Found], symbols: Option<Symbols>) -> Option<Changed> {
-    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan and its constants are
-    // live.
+    // SAFETY: `query` is started and `found` are its nodes, by the caller's promise. So the plan and its
+    // constants are live.
     unsafe {
         if found.len() > MAX_NODES || !columns_are_few((*(*query).plannedstmt).rtable) {
             return None;
@@ -58,8 +59,8 @@ unsafe fn parameters(query: *mut QueryDesc) -> usize {
 /// `table` must be null or the range table of a live planned statement.
 unsafe fn columns_are_few(table: *mut List) -> bool {
     let (mut entries, mut squares) = (0, 0);
-    // SAFETY: the range table is live by the caller's promise. It is a list of entries, and each entry has its column
-    // names.
+    // SAFETY: the range table is live by the caller's promise. It is a list of entries, and each entry has
+    // its column names.
     unsafe {
         list::<pg_sys::RangeTblEntry>(table).all(|entry| {
             let names = (*(*entry).eref).colnames;
@@ -78,8 +79,8 @@ unsafe fn columns_are_few(table: *mut List) -> bool {
 /// Walks all expressions. Returns the constants among them and the modifiers of types, or `None` if EXPLAIN
 /// would print too much.
 ///
-/// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to the tables. So
-/// the walk goes from the bottom up.
+/// EXPLAIN prints a reference to a column of a lower node as that column's expression, recursively down to
+/// the tables. So the walk goes from the bottom up.
 ///
 /// # Safety
 /// `found` must be the initialised nodes of a live plan. May raise.
@@ -160,14 +161,15 @@ impl Walk {
     unsafe fn count(&mut self, expression: *mut Node) -> Option<Counted> {
         self.counted = Counted::default();
         let context: *mut Walk = self;
-        // SAFETY: the expression is of a live plan by the caller's promise. The walker's frames are plain, so an error may
-        // cross them.
+        // SAFETY: the expression is of a live plan by the caller's promise. The walker's frames are plain, so
+        // an error may cross them.
         let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(expression, context.cast())) };
         (!stopped).then_some(self.counted)
     }
 
-    /// Counts the columns of a plan that was pruned when the executor started, so that it has no states. EXPLAIN prints the columns
-    /// of an Append as those of its first child all the same. Returns the parts of the longest one.
+    /// Counts the columns of a plan that was pruned when the executor started, so that it has no states.
+    /// EXPLAIN prints the columns of an Append as those of its first child all the same. Returns the parts of
+    /// the longest one.
     ///
     /// # Safety
     /// `plan` must be null or point to a live plan. May raise.
@@ -175,7 +177,8 @@ impl Walk {
         if plan.is_null() {
             return Some(1);
         }
-        // SAFETY: the plan and those below it are live by the caller's promise, and of the types that their tags say.
+        // SAFETY: the plan and those below it are live by the caller's promise, and of the types that their
+        // tags say.
         unsafe {
             pg_sys::check_stack_depth();
             let input = match tag(plan) {
@@ -267,7 +270,8 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
 /// # Safety
 /// As [`visit`], for such an operator.
 unsafe fn visit_array_operator(operator: *mut pg_sys::ScalarArrayOpExpr, context: *mut c_void) -> bool {
-    // SAFETY: the caller makes the same promises. The arguments are a list of nodes, and the second is the array.
+    // SAFETY: the caller makes the same promises. The arguments are a list of nodes, and the second is the
+    // array.
     unsafe {
         let walk = context.cast::<Walk>();
         let mut arguments = list::<Node>((*operator).args).enumerate();
@@ -333,12 +337,14 @@ unsafe fn own_columns(plan: *mut Plan) -> *mut List {
     }
 }
 
-/// Returns the first child of an Append or MergeAppend, else null. EXPLAIN prints its columns for those of the node.
+/// Returns the first child of an Append or MergeAppend, else null. EXPLAIN prints its columns for those of
+/// the node.
 ///
 /// # Safety
 /// `plan` must point to a live plan node, whose tag tells its type.
 unsafe fn first_child(plan: *mut Plan) -> *mut Plan {
-    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says. Its children are a list of plans.
+    // SAFETY: the plan node is live by the caller's promise, and of the type that its tag says. Its children
+    // are a list of plans.
     unsafe {
         let children = match tag(plan) {
             NodeTag::T_Append => (*plan.cast::<pg_sys::Append>()).appendplans,
@@ -460,8 +466,8 @@ unsafe fn keys(plan: *mut Plan) -> u64 {
 /// # Safety
 /// `agg` must point to a live aggregation's plan node.
 unsafe fn grouping_keys(agg: *mut pg_sys::Agg) -> u64 {
-    // SAFETY: the aggregation is live by the caller's promise. Grouping sets are lists of numbers. Further aggregations are
-    // in the chain, each with a sort or null below it.
+    // SAFETY: the aggregation is live by the caller's promise. Grouping sets are lists of numbers. Further
+    // aggregations are in the chain, each with a sort or null below it.
     unsafe {
         let sets: u64 = list::<List>((*agg).groupingSets)
             .map(|set| if set.is_null() { 1 } else { (*set).length as u64 })

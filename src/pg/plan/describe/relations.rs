@@ -1,5 +1,5 @@
-//! Adds the schemas of the nodes' tables to a description. The executor has opened the tables, so the catalog is read once
-//! per schema, not per table: a plan may scan 10,000 partitions of one schema.
+//! Adds the schemas of the nodes' tables to a description. The executor has opened the tables, so the catalog
+//! is read once per schema, not per table: a plan may scan 10,000 partitions of one schema.
 
 use super::named::text;
 use crate::pg::compat;
@@ -18,12 +18,12 @@ use std::hash::Hasher;
 /// The most indexes that are kept as gone.
 const MAX_GONE: usize = 8;
 
-/// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema, because each session
-/// has another one. Neither does a system catalog, which is found without it.
+/// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema,
+/// because each session has another one. Neither does a system catalog, which is found without it.
 ///
 /// # Safety
-/// `found` must be the initialised nodes of a started query, which keeps its relations open. The nodes that are not hidden must
-/// be in the order of `nodes`.
+/// `found` must be the initialised nodes of a started query, which keeps its relations open. The nodes that
+/// are not hidden must be in the order of `nodes`.
 pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
     let mut last: Option<(Oid, Option<Box<str>>)> = None;
     let shown = found.iter().filter(|place| !place.hidden);
@@ -52,8 +52,8 @@ pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
     }
 }
 
-/// Returns the indexes of another plan of the query that are gone, as `schema.index`: at most [`MAX_GONE`]. Those of temporary tables
-/// and system catalogs do not count.
+/// Returns the indexes of another plan of the query that are gone, as `schema.index`: at most [`MAX_GONE`].
+/// Those of temporary tables and system catalogs do not count.
 pub fn gone_indexes(nodes: &[PlanNode]) -> Vec<String> {
     let mut gone = Vec::new();
     for node in nodes.iter().filter(|node| node.object_kind == ObjectKind::Index) {
@@ -88,15 +88,17 @@ fn has_relation(schema: &str, name: &str) -> bool {
     let [Ok(schema), Ok(name)] = names else {
         return false;
     };
-    // SAFETY: the functions take C strings in the database's encoding. They may raise, which the caller of `gone_indexes` contains.
+    // SAFETY: the functions take C strings in the database's encoding. They may raise, which the caller of
+    // `gone_indexes` contains.
     unsafe {
         let schema = pg_sys::get_namespace_oid(schema.as_ptr(), true);
         schema != Oid::INVALID && pg_sys::get_relname_relid(name.as_ptr(), schema) != Oid::INVALID
     }
 }
 
-/// Returns a number that changes with what a description shows and neither the text nor the plan's identity tells: the names of
-/// tables, columns, indexes and their schemas, and whether a node is disabled. Returns `None` if it shows numbers of the planner's.
+/// Returns a number that changes with what a description shows and neither the text nor the plan's identity
+/// tells: the names of tables, columns, indexes and their schemas, and whether a node is disabled. Returns
+/// `None` if it shows numbers of the planner's.
 ///
 /// # Safety
 /// The same as for [`add`].
@@ -226,7 +228,8 @@ pub unsafe fn extents(found: &[Found]) -> Vec<Extent> {
 /// # Safety
 /// `ps` must point to an initialised plan state of a started query.
 unsafe fn extent(ps: *mut PlanState) -> Extent {
-    // SAFETY: the plan state is of the type that its tag says, and has its plan. An expression begins with its tag.
+    // SAFETY: the plan state is of the type that its tag says, and has its plan. An expression begins with
+    // its tag.
     unsafe {
         match tag(ps) {
             NodeTag::T_ModifyTableState => Extent::Unknown,

@@ -1,8 +1,9 @@
 //! Keeps object_access_hook from running because a plan or a query is printed.
 //!
-//! After a change of `search_path`, PostgreSQL computes the path when it is needed first, and asks the hook for each
-//! schema. EXPLAIN may be the first that needs it. The hook's answer belongs in the path, so nothing else can give it: the
-//! printing ends with an error instead. The path stays as it is until the user's own statement needs it.
+//! After a change of `search_path`, PostgreSQL computes the path when it is needed first, and asks the hook
+//! for each schema. EXPLAIN may be the first that needs it. The hook's answer belongs in the path, so nothing
+//! else can give it: the printing ends with an error instead. The path stays as it is until the user's own
+//! statement needs it.
 
 use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
@@ -57,7 +58,8 @@ const UNASKED: Hook = unasked;
 /// Stands in for the hook of another extension.
 ///
 /// # Safety
-/// Only PostgreSQL and other hooks may call this. The caller's frame must be plain, because an error crosses it.
+/// Only PostgreSQL and other hooks may call this. The caller's frame must be plain, because an error crosses
+/// it.
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 unsafe extern "C-unwind" fn unasked(
     access: ObjectAccessType::Type,

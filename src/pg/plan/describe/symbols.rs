@@ -1,7 +1,7 @@
 //! The symbols that replace constants in the conditions of a plan: `$1`.
 //!
-//! A constant of the statement's text gets the number that it has there. Constants that the planner made get the numbers that
-//! follow.
+//! A constant of the statement's text gets the number that it has there. Constants that the planner made get
+//! the numbers that follow.
 
 use crate::pg::compat::jumble;
 use pgrx::pg_sys::{self, Const, NodeTag, Param};
@@ -12,7 +12,8 @@ pub struct Printed {
     pub constant: *mut Const,
     /// EXPLAIN reads its value as a text, so only another text may replace it.
     pub as_text: bool,
-    /// Where the operator is whose array this is; -1 if it is no array of an operator, or if that is not known.
+    /// Where the operator is whose array this is; -1 if it is no array of an operator, or if that is not
+    /// known.
     pub operator_at: i32,
 }
 
@@ -34,8 +35,8 @@ pub struct Symbols<'a> {
 const _: () = assert!(size_of::<Param>() <= size_of::<Const>() && align_of::<Param>() <= align_of::<Const>());
 
 impl Symbols<'_> {
-    /// Returns whether a constant is replaced. The truth values and nulls that the planner made tell nothing of the statement's
-    /// literals, but a reader wants to see them.
+    /// Returns whether a constant is replaced. The truth values and nulls that the planner made tell nothing
+    /// of the statement's literals, but a reader wants to see them.
     pub fn hide(&self, constant: &Const) -> bool {
         let is_word = constant.constisnull || constant.consttype == pg_sys::BOOLOID;
         !is_word || self.of_text(constant.location).is_some()
@@ -53,8 +54,8 @@ impl Symbols<'_> {
         // SAFETY: the constant is live by the caller's promise.
         let location = unsafe { (*constant).location };
         let number = self.number(location, printed.operator_at);
-        // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol. The text is allocated in
-        // the current memory context.
+        // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol. The
+        // text is allocated in the current memory context.
         unsafe {
             if as_text {
                 let symbol = std::ffi::CString::new(format!("${number}")).unwrap_or_default();
@@ -98,8 +99,8 @@ impl Symbols<'_> {
         number
     }
 
-    /// Returns the constants of the text that are in the list of an operator. The planner makes one constant of them, which has no place
-    /// in the text, but the operator has.
+    /// Returns the constants of the text that are in the list of an operator. The planner makes one constant
+    /// of them, which has no place in the text, but the operator has.
     fn list_of_text(&self, operator_at: i32) -> Option<Vec<Place>> {
         let at = usize::try_from(operator_at).ok()?.checked_sub(self.location?)?;
         let text = Text {
@@ -109,8 +110,8 @@ impl Symbols<'_> {
         constants_of_list(text, self.places, at).map(<[Place]>::to_vec)
     }
 
-    /// Returns the number that a constant has in the statement's text. In a custom plan, the value of a parameter is a constant
-    /// with the parameter's place.
+    /// Returns the number that a constant has in the statement's text. In a custom plan, the value of a
+    /// parameter is a constant with the parameter's place.
     fn of_text(&self, location: i32) -> Option<u32> {
         let at = usize::try_from(location).ok()?.checked_sub(self.location?)?;
         let following = self.places.partition_point(|place| place.range.start <= at);

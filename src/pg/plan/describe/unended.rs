@@ -1,5 +1,6 @@
-//! Remembers the plans whose description did not end, for all sessions: it was cancelled, or it failed together with its statement. They are
-//! not described again, because that might fail their statement each time.
+//! Remembers the plans whose description did not end, for all sessions: it was cancelled, or it failed
+//! together with its statement. They are not described again, because that might fail their statement each
+//! time.
 
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, MainMemory};
@@ -9,7 +10,8 @@ use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The hashes of so many plans are remembered. A plan has one place only, from where another one may push it. 0 is none.
+/// The hashes of so many plans are remembered. A plan has one place only, from where another one may push it.
+/// 0 is none.
 type Places = [AtomicU64; 64];
 
 const NAME: &CStr = c"pg_rowsource plans without a description";
@@ -34,7 +36,8 @@ pub fn init() {
 /// # Safety
 /// Only PostgreSQL's hook that sets up shared memory may call this.
 unsafe fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. Zero is a valid value of the places.
+    // SAFETY: the caller is the hook in which shared memory may be allocated. Zero is a valid value of the
+    // places.
     unsafe {
         let mut found = false;
         let places: *mut Places =
@@ -47,7 +50,8 @@ unsafe fn set_up() {
 }
 
 fn places() -> &'static Places {
-    // SAFETY: the pointer is null or points to main shared memory, which lives as long as the process. The places are atomics.
+    // SAFETY: the pointer is null or points to main shared memory, which lives as long as the process. The
+    // places are atomics.
     unsafe { SHARED.get().as_ref() }.unwrap_or(&OWN)
 }
 

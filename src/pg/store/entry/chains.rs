@@ -8,8 +8,8 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::model::PlanKey;
 
-/// Returns the chain that `choose` selects with its size, and a copy of its bytes. Returns `None` if the plan has no entry, or there
-/// is no memory.
+/// Returns the chain that `choose` selects with its size, and a copy of its bytes. Returns `None` if the plan
+/// has no entry, or there is no memory.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
@@ -20,8 +20,8 @@ pub(super) unsafe fn read(
 ) -> Option<(pg_sys::dsa_pointer, Vec<u8>)> {
     let key: *const PlanKey = key;
     let mut bytes: Vec<u8> = Vec::new();
-    // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches errors, and then
-    // releases the lock.
+    // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches
+    // errors, and then releases the lock.
     let chain = unsafe {
         contained(Unlocked::promised(), || {
             let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();

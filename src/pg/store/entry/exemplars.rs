@@ -1,4 +1,5 @@
-//! The executions that are kept whole, in a plan's entry. All of a plan are one chain of bytes, which is replaced as a whole.
+//! The executions that are kept whole, in a plan's entry. All of a plan are one chain of bytes, which is
+//! replaced as a whole.
 
 use super::{Entry, chains};
 use crate::pg::server::contained::{Unlocked, contained};
@@ -13,14 +14,15 @@ pub(in crate::pg::store) struct Current {
     chain: pg_sys::dsa_pointer,
 }
 
-/// Returns the milliseconds that an execution must exceed to be kept as the slowest one. Returns `None` if the plan has no entry.
+/// Returns the milliseconds that an execution must exceed to be kept as the slowest one. Returns `None` if
+/// the plan has no entry.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
 pub(in crate::pg::store) unsafe fn slowest_ms(store: &Store, key: &PlanKey) -> Option<f64> {
     let key: *const PlanKey = key;
-    // SAFETY: the partition lock keeps the entry until it is released, and nobody changes the time while it is held.
-    // `contained` catches errors.
+    // SAFETY: the partition lock keeps the entry until it is released, and nobody changes the time while it
+    // is held. `contained` catches errors.
     let found = unsafe {
         contained(Unlocked::promised(), || {
             let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
@@ -49,8 +51,8 @@ pub(in crate::pg::store) unsafe fn read(store: &Store, key: &PlanKey) -> Option<
     })
 }
 
-/// Replaces a plan's executions, unless another process has replaced them since they were read, or there is no memory. It evicts
-/// no plan. Returns whether they were replaced.
+/// Replaces a plan's executions, unless another process has replaced them since they were read, or there is
+/// no memory. It evicts no plan. Returns whether they were replaced.
 ///
 /// # Safety
 /// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
@@ -59,9 +61,10 @@ pub(in crate::pg::store) unsafe fn replace(store: &Store, key: &PlanKey, new: &C
         return false;
     };
     let key: *const PlanKey = key;
-    // SAFETY: the caller holds no lock and is outside of any boundary. The new chain is unknown to others until the entry has
-    // it. With the partition lock held exclusively, nobody uses the entry or its old chain, and nobody finds the old chain
-    // afterwards. `contained` catches errors, and then releases the lock.
+    // SAFETY: the caller holds no lock and is outside of any boundary. The new chain is unknown to others
+    // until the entry has it. With the partition lock held exclusively, nobody uses the entry or its old
+    // chain, and nobody finds the old chain afterwards. `contained` catches errors, and then releases the
+    // lock.
     unsafe {
         let control = &*store.control;
         control.apply_limit(store.plans, store.pending);
