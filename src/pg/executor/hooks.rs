@@ -5,14 +5,13 @@
 //! * Each hook calls the previous hook or the standard function exactly once.
 //! * Whatever a run replaces (nesting, running account, clock) is restored when it ends, also after an error.
 //! * A failure of the extension never becomes the statement's failure.
-//! * No locks are taken, except when the targets of the trace are compared with the session again, and when a
-//!   plan that is new in the session is looked up in the store.
+//! * No locks are taken, except to compare the session with targets of traces, and to find its new plans.
 //!
 //! Closures take what they need by value: what one refers to would be written to memory for each statement,
 //! because a path that is rarely taken passes the closure on.
 //!
-//! All hooks are plain frames, so an error may cross them. If something must be restored, `pg_try::pg_try`
-//! surrounds the call. Each caller of the extension's own code catches its panics.
+//! All hooks are plain frames, so an error may cross them. `pg_try::pg_try` surrounds what must be restored.
+//! Each caller of the extension's own code catches its panics.
 #![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
@@ -54,8 +53,7 @@ macro_rules! hooks {
         $(#[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
         static $previous: BackendLocal<Cell<pg_sys::$type>> = BackendLocal::new(Cell::new(None));)*
 
-        /// Sets the hooks. Sets none while pg_upgrade runs the server, because its statements are of no
-        /// interest.
+        /// Sets the hooks. Sets none while pg_upgrade runs the server.
         pub fn init() {
             if server::is_upgrading() {
                 return;
@@ -78,17 +76,14 @@ hooks! {
     PREV_PROCESS_UTILITY: ProcessUtility_hook_type = ProcessUtility_hook, process_utility;
 }
 
-/// Runs `body` one nesting level deeper, with the statement's accounts active, and then `after` with the
-/// statement, if it is measured. If `body` fails, the statistics so far are recorded before the error is
-/// raised again.
+/// Runs `body` one nesting level deeper, with the statement active, then `after` if it is measured.
+/// If `body` fails, records the statistics so far before the error is raised again.
 fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&Statement)) {
-    // SAFETY: the frames are plain and the query is started, as `Call` promises. Each successful `enter` is
-    // followed by exactly one `leave`.
+    // SAFETY: the frames are plain and the query is started (see `Call`). Each `enter` has one `leave`.
     unsafe {
         let query = call().query;
         nesting::enter();
-        // The statement does not move while its query's memory is live, and no run lives longer than that
-        // memory.
+        // The statement does not move while its query's memory is live, and that outlives each run.
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
             move || Listeners::run(&call(), body),
@@ -147,7 +142,7 @@ unsafe extern "C-unwind" fn executor_start(query: *mut QueryDesc, eflags: i32) {
 /// `query` must be valid and not started yet. The caller's frame must be plain, because an error crosses it.
 #[inline(always)]
 unsafe fn start<const IS_TRACED: bool>(query: *mut QueryDesc, eflags: i32) {
-    // SAFETY: the caller passes a valid QueryDesc, and no lock is held here. The frames are plain.
+    // SAFETY: the caller passes a valid QueryDesc, no lock is held, and the frames are plain.
     unsafe {
         let call = &Call::of_start(query, eflags, IS_TRACED);
         Listeners::before_start(call);
@@ -173,16 +168,13 @@ unsafe fn executor_run(
     count: u64,
     execute_once: bool,
 ) {
-    // SAFETY: the caller promises a started `query` and a plain frame. The body is plain, because it only
-    // calls functions of PostgreSQL and the previous hook.
+    // SAFETY: the caller promises a started `query` and a plain frame. So is the body, which only calls on.
     unsafe {
         let next = move || {
             compat::executor_run::call(PREV_EXECUTOR_RUN.get(), query, direction, count, execute_once)
         };
         if switch::passes_on() && statement::find(query).is_none() {
-            return switch::pass_on(move || {
-                next();
-            });
+            return switch::pass_on(next);
         }
         let after = |statement: &Statement| statement.note_read(query, direction, count);
         run(move || Call::of_started(query, Phase::Fetch), next, after);
