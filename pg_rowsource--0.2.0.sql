@@ -1499,11 +1499,13 @@ AS 'MODULE_PATHNAME', 'rowsource_tempfile_lines_0_2';
 COMMENT ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_tempfile_report()';
 REVOKE ALL ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
 
-CREATE FUNCTION rowsource_check_writable() RETURNS void
+CREATE FUNCTION rowsource_check_writable(
+    rel regclass
+) RETURNS void
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2';
-COMMENT ON FUNCTION rowsource_check_writable() IS 'Internal: fails with a hint on a standby and in a read-only transaction';
-REVOKE ALL ON FUNCTION rowsource_check_writable() FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_check_writable(regclass) IS 'Internal: locks a table of snapshots for writing, and fails with a hint on a standby, in a read-only transaction, and if a trigger or foreign key of somebody else would run';
+REVOKE ALL ON FUNCTION rowsource_check_writable(regclass) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_note_removed(
     snapshots bigint
@@ -2154,7 +2156,11 @@ GRANT SELECT ON rowsource_snapshot_blockers TO pg_read_all_stats;
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-    SELECT rowsource_check_writable();
+    SELECT rowsource_check_writable(t.rel)
+      FROM (VALUES ('rowsource_snapshots'::regclass), ('rowsource_snapshot_tempfile_io'::regclass),
+                   ('rowsource_snapshot_waits'::regclass), ('rowsource_snapshot_plans'::regclass),
+                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass),
+                   ('rowsource_snapshot_blockers'::regclass)) t (rel);
     WITH earlier AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), snapshot AS (

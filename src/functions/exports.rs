@@ -380,9 +380,10 @@ functions! {
             filetypes.as_deref(),
         ));
 
-    /// Internal: fails with a hint on a standby and in a read-only transaction
-    rowsource_check_writable() TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
-        -> void(history::check_writable());
+    /// Internal: locks a table of snapshots for writing, and fails with a hint on a standby, in a read-only
+    /// transaction, and if a trigger or foreign key of somebody else would run
+    rowsource_check_writable(rel: regclass) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> void(history::check_writable(rel.map(|oid| oid.to_u32())));
 
     /// Internal: notes that snapshots were deleted because of their size
     rowsource_note_removed(snapshots: bigint) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"

@@ -117,8 +117,9 @@ fn heading(
     Some((heading, seconds))
 }
 
-/// Fails if `rowsource_snapshot()` could not write to its tables.
-pub fn check_writable() {
+/// Locks a table that `rowsource_snapshot()` writes to. Fails if it could not write there, or if something of
+/// somebody else would run then, with the rights of the extension's owner.
+pub fn check_writable(table: Option<u32>) {
     let (place, hint) = if server::is_in_recovery() {
         (
             "on a standby",
@@ -130,7 +131,14 @@ pub fn check_writable() {
             "Call it in a transaction that may write, for example after BEGIN READ WRITE.",
         )
     } else {
-        return;
+        let Some(foreign) = table.and_then(server::lock_for_writing) else {
+            return;
+        };
+        fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            &format!("rowsource_snapshot() does not run {foreign}, which is not of the extension"),
+            "Drop it: DROP TRIGGER, or ALTER TABLE ... DROP CONSTRAINT.",
+        )
     };
     fail(
         PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,

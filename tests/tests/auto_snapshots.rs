@@ -171,8 +171,8 @@ fn nobody_waits_long_for_a_snapshot() {
     let mut client = server.connect();
     run_each(&mut client, "CREATE DATABASE held");
     let slow = "CREATE EXTENSION pg_rowsource;
-        CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
-        CREATE TRIGGER slow BEFORE INSERT ON rowsource_snapshots FOR EACH ROW EXECUTE FUNCTION slow()";
+        CREATE OR REPLACE FUNCTION slow() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN true; END';
+        ALTER TABLE rowsource_snapshots ADD CHECK (slow()) NOT VALID";
     let mut there = server.try_connect_to("postgres", "held").expect("a session");
     run_each(&mut there, slow);
     let mut waits = vec![
@@ -223,6 +223,52 @@ fn a_publication_of_all_tables_makes_no_snapshot_fail() {
             AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)",
     );
     assert_eq!(without_key, 0);
+}
+
+/// The process that takes snapshots is a superuser, and so is the owner of `rowsource_snapshot()`.
+#[test]
+fn nothing_of_others_runs_in_a_snapshot() {
+    let server = Server::preloaded("auto-snapshots-triggers", &[FAST]);
+    let mut client = server.session();
+    run_each(&mut client, USED);
+    until_taken(&mut client, 1);
+    run_each(
+        &mut client,
+        "CREATE ROLE joe LOGIN; GRANT CREATE ON SCHEMA public TO joe;
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO joe",
+    );
+    let mut joe = server.try_connect("joe").expect("a session");
+    run_each(
+        &mut joe,
+        "CREATE TABLE runs (who text);
+         CREATE FUNCTION become() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO public.runs VALUES (current_user); RETURN NULL; END'",
+    );
+    for (make, named, drop) in [
+        (
+            "CREATE TRIGGER mine AFTER INSERT ON rowsource_snapshot_waits EXECUTE FUNCTION become()",
+            "trigger mine on",
+            "DROP TRIGGER mine ON rowsource_snapshot_waits",
+        ),
+        (
+            "CREATE TABLE mine (snap_id bigint REFERENCES rowsource_snapshots ON DELETE CASCADE)",
+            "constraint mine_snap_id_fkey on",
+            "DROP TABLE mine",
+        ),
+    ] {
+        run_each(&mut joe, make);
+        let why = until_failed(&mut client);
+        assert!(why.contains("a trigger for its tables"), "{why}");
+        let error = client
+            .query("SELECT rowsource_snapshot()", &[])
+            .expect_err("it refuses");
+        let message = error.as_db_error().expect("of the server").message().to_owned();
+        assert!(message.contains(named), "{message}");
+        run_each(&mut client, drop);
+        until_taken(&mut client, 1);
+    }
+    let runs: i64 = value(&mut joe, "SELECT count(*) FROM runs");
+    assert_eq!(runs, 0);
 }
 
 #[test]

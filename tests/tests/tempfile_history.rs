@@ -147,9 +147,8 @@ fn rows_without_a_database_have_their_own_intervals() {
         &mut client,
         "INSERT INTO rowsource_snapshots (snap_id) VALUES (1001), (1002);
          INSERT INTO rowsource_snapshot_tempfile_io (snap_id, datid, filetype, small_reads, source, stats_reset)
-         SELECT 1000 + i, datid, 'work file', i * coalesce(nullif(datid, 0), 100)::bigint, 'request', '2026-01-01'
-           FROM generate_series(1, 2) i, unnest(ARRAY[0, NULL]::oid[]) datid;
-         UPDATE rowsource_snapshot_tempfile_io SET small_reads = small_reads * 7 WHERE datid IS NULL",
+         SELECT 1000 + i, datid, 'work file', i * CASE datid WHEN 0 THEN 100 ELSE 700 END, 'request', '2026-01-01'
+           FROM generate_series(1, 2) i, unnest(ARRAY[0, 4294967295]::oid[]) datid",
     );
     let intervals =
         "SELECT datid, small_reads FROM rowsource_interval_tempfile_io WHERE snap_id = 1002 ORDER BY datid";

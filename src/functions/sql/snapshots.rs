@@ -242,7 +242,11 @@ COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of 
     FUNCTION rowsource_snapshot() TO nobody
         "VOLATILE PARALLEL UNSAFE SECURITY DEFINER" -> "bigint" {} "
 BEGIN ATOMIC
-    SELECT rowsource_check_writable();
+    SELECT rowsource_check_writable(t.rel)
+      FROM (VALUES ('rowsource_snapshots'::regclass), ('rowsource_snapshot_tempfile_io'::regclass),
+                   ('rowsource_snapshot_waits'::regclass), ('rowsource_snapshot_plans'::regclass),
+                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass),
+                   ('rowsource_snapshot_blockers'::regclass)) t (rel);
     WITH earlier AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), snapshot AS (

@@ -205,7 +205,7 @@ fn note(shared: &SharedSnapshots, code: PgSqlErrorCode) {
 
 /// Says what an error means, without data of users.
 pub fn explained(code: u32) -> String {
-    const KNOWN: [(PgSqlErrorCode, &str); 9] = [
+    const KNOWN: [(PgSqlErrorCode, &str); 10] = [
         (
             PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME,
             "the database does not exist",
@@ -233,6 +233,10 @@ pub fn explained(code: u32) -> String {
         (
             PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
             "it took too long, or was cancelled",
+        ),
+        (
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "somebody has made a trigger for its tables, or a foreign key to them: call rowsource_snapshot() to see its name",
         ),
         (PgSqlErrorCode::ERRCODE_DISK_FULL, "the disk is full"),
         (

@@ -74,7 +74,7 @@ pub unsafe fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u3
 ///
 /// # Safety
 /// `name` must be null or a C string in the database's encoding.
-unsafe fn owned(name: *const c_char) -> Option<String> {
+pub(super) unsafe fn owned(name: *const c_char) -> Option<String> {
     // SAFETY: a name that is not null is a C string, by the caller's promise.
     (!name.is_null()).then(|| from_database(unsafe { CStr::from_ptr(name) }.to_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Tells how large a table is.
+//! Tells how large a table is, and what a change of a table would run.
 
 use crate::pg::compat;
 use pgrx::pg_sys;
@@ -51,6 +51,47 @@ pub fn heap_size(oid: u32) -> Option<HeapSize> {
         });
         pg_sys::relation_close(relation, lock);
         size
+    }
+}
+
+/// Locks a table of an extension as a statement does that writes to it, so that nobody makes a trigger for it or
+/// a foreign key to it until the transaction ends. Returns the one that somebody has made before, if there is
+/// one. Who has the privilege TRIGGER or REFERENCES can do that; then what he made would run with the rights of
+/// who writes.
+///
+/// # Errors
+/// Raises PostgreSQL's errors. Only SQL functions may call this.
+pub fn lock_for_writing(oid: u32) -> Option<String> {
+    let oid = pg_sys::Oid::from(oid);
+    // SAFETY: SQL functions may lock and open relations. The relation is open and locked while it is read, so
+    // its triggers are live, and so many as it says.
+    unsafe {
+        let relation = pg_sys::table_open(oid, pg_sys::RowExclusiveLock as i32);
+        let triggers = (*relation).trigdesc.as_ref().map_or(&[][..], |triggers| {
+            let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+            std::slice::from_raw_parts(triggers.triggers, count)
+        });
+        let extension = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid);
+        let foreign = triggers.iter().find_map(|trigger| {
+            let (catalog, object) = match trigger.tgisinternal {
+                // It belongs to a foreign key, to or from this table.
+                true if pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, trigger.tgconstrrelid)
+                    == extension =>
+                {
+                    return None;
+                }
+                true => (pg_sys::ConstraintRelationId, trigger.tgconstraint),
+                false => (pg_sys::TriggerRelationId, trigger.tgoid),
+            };
+            let address = pg_sys::ObjectAddress {
+                classId: catalog,
+                objectId: object,
+                objectSubId: 0,
+            };
+            super::access::owned(pg_sys::getObjectDescription(&address, false))
+        });
+        pg_sys::table_close(relation, pg_sys::NoLock as i32);
+        foreign
     }
 }
 
