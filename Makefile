@@ -6,7 +6,8 @@
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs the tests on PostgreSQL 15
 #   make test-release   counts instructions of the library as it is released (callgrind)
-#   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only)
+#   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only);
+#                       BRIEF=1: 16 and 17 are only compiled
 #   make test-platforms compiles for aarch64, and runs installcheck on a PostgreSQL 15 with assertions (root only)
 #   make test-all       runs what takes longer, and notes the results in tests/all.md (root only); WHAT="long 16": only these entries
 #   make lint           lints all crates
@@ -92,7 +93,7 @@ test-all:
 	@$(scripts)/test-all.sh $(WHAT)
 
 test-matrix:
-	@$(scripts)/matrix.sh
+	@BRIEF=$(BRIEF) $(scripts)/matrix.sh
 
 test-platforms:
 	@status=0; $(scripts)/aarch64.sh || status=1; $(scripts)/assertions.sh 15 || status=1; exit $$status

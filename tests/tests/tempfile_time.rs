@@ -6,7 +6,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::callgrind::of_parts;
+use rowsource_tests::callgrind::of_parts_by_even_clock;
 use rowsource_tests::compiled::object;
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::tempfile::{FILETYPES, create_tracer, delayed, io, io_during, traced};
@@ -314,7 +314,8 @@ fn ordinary_requests_are_not_slowed_release() {
     /// microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
     /// The most that measuring adds to the scan of a block that is read: its 15 rows, and a wait of the node.
-    const MAX_MEASURED: f64 = 545.0;
+    /// It reads the system's clock here, at 120 instructions more than the processor's takes.
+    const MAX_MEASURED: f64 = 675.0;
     const MAX_ERROR: f64 = 0.01;
     const SCAN: &str = "SELECT count(*) FROM t";
     let mut server = Server::preloaded("ordinary", &["shared_buffers = '1MB'"]);
@@ -331,7 +332,8 @@ fn ordinary_requests_are_not_slowed_release() {
     let reads_elsewhere = major(&mut client) >= 18;
     drop(client);
     server.stop();
-    // One session, and a part for each variant: how many instructions a scan takes.
+    // One session, and a part for each variant: how many instructions a scan takes. How many calls are timed
+    // must not depend on what else the machine does.
     let each = |library: &str, variants: &[String]| -> Vec<f64> {
         // The read-ahead distance of 19 depends on the time of its reads. I/O workers would read the blocks
         // from 18 on.
@@ -349,7 +351,7 @@ fn ordinary_requests_are_not_slowed_release() {
         for before in variants {
             parts.extend([format!("{before}{SCAN};\n\n"), scans.clone()]);
         }
-        let counts = of_parts(&server.data(), &settings, &parts);
+        let counts = of_parts_by_even_clock(&server.data(), &settings, &parts);
         counts[1..]
             .chunks(2)
             .map(|counts| counts[1] as f64 / 2.0)
