@@ -10,12 +10,12 @@ use crate::model::{Batch, NodeStats};
 
 /// For how long measuring must cost too much, in microseconds.
 const A_MINUTE_US: i64 = 60_000_000;
-/// Between two executions, at most so many microseconds count.
+/// The most microseconds that count between two executions.
 const MAX_PAUSE_US: f64 = 1e6;
 /// What a call of a node costs that is not timed, in nanoseconds: 13 to 37 instructions. Narrow scans take 2
 /// to 4 ns a row longer (`docs/cost.md`).
 const CALL_NS: f64 = 3.0;
-/// What exceeds the limit is at most the limit of so many milliseconds.
+/// What exceeds the limit is remembered up to the limit of this number of milliseconds.
 const MAX_SURPLUS_OF_MS: f64 = 10_000.0;
 /// This limit is none.
 const NO_LIMIT: f64 = 1.0;

@@ -48,7 +48,7 @@ pub struct Entered {
     outer: u32,
 }
 
-/// The list. It has room for the beginning and the end of so many calls, and for as many waits.
+/// The list of calls, with room for the begin and the end of a number of calls, and for as many waits.
 #[derive(Debug, Default)]
 pub struct CallList {
     entries: Vec<Entry>,

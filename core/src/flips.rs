@@ -281,7 +281,7 @@ impl Flips {
         (0..QUERIES).for_each(|at| self.judge(at, 0));
     }
 
-    /// Judges the runs of a query, if its current plan last ran so many microseconds ago.
+    /// Judges the runs of a query whose current plan last ran `quiet_us` microseconds ago.
     fn judge(&mut self, at: usize, quiet_us: i64) {
         loop {
             let query = &self.queries[at];

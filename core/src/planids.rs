@@ -24,7 +24,7 @@ struct Place {
     planid: AtomicU64,
 }
 
-/// Returns how many buckets there are for so many plans: with twice as many places.
+/// Returns the number of buckets for a number of plans: they have room for twice as many.
 pub fn buckets(plans: usize) -> usize {
     (2 * plans).div_ceil(PLACES).next_power_of_two()
 }

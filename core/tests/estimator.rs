@@ -291,7 +291,7 @@ fn clocks() {
     assert!(nodes[0].p95 < 0.05, "one step of 4 ms");
     for node in &nodes {
         // Most runs see no step of the clock. A few see one, and their estimate is much too high. The mean
-        // over all runs is the truth, as well as so many runs can show it.
+        // over all runs is the truth, as well as this number of runs can show it.
         assert!(node.covered > 0.95, "{node:?}");
         assert!(node.bias.abs() <= 3.0 * node.bias_error, "{node:?}");
         assert!(node.bias_error < 0.15, "{node:?}");

@@ -9,8 +9,8 @@ use rand::Rng;
 use simulator::plans::{self, aggregate, pass};
 use simulator::{Body, Machine, Run, body};
 
-/// With so many beats in its long calls, which come each 1.5 ms at first, a node's error is promised to hold.
-/// With fewer, neither a beat nor a sample may come in any of them.
+/// With at least this number of beats in its long calls, a node's error is promised to hold. Beats come each
+/// 1.5 ms at first. With fewer, neither a beat nor a sample may come in any long call.
 const BEATS: f64 = 20.0;
 
 /// A node has no long calls if they take less than this part of its time.

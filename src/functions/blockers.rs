@@ -80,7 +80,7 @@ impl Waits {
         self.moment.clear();
     }
 
-    /// Ends a second, in which so many microseconds lay between two moments.
+    /// Ends a second, in which moments lay `us` microseconds apart.
     fn end_second(&mut self, us: f64) {
         self.end_moment();
         for (edge, mut new) in self.new.drain() {

@@ -10,7 +10,7 @@ use rowsource_core::plan::{Extent, PlanNode};
 use rowsource_core::progress::{self, Node, Progress, Table};
 use rustc_hash::FxHashMap;
 
-/// Less than so many percent are shown as none, and say nothing about the time.
+/// A progress of fewer percent is shown as 0, and says nothing about the time that is left.
 const LEAST: f64 = 0.01;
 
 /// The sizes of this database's tables, by their OIDs.

@@ -64,7 +64,7 @@ const CATALOGUE_READS: f64 = 5.0;
 ///
 /// These rules hold in every run, however the work was divided. At most the leader and its workers took part.
 /// The rows of a node are the same in all runs, or the same in each process that took part. If neither holds
-/// in core's runs (a process that got few rows to group returns fewer groups), they are not more than so many
+/// in core's runs (a process that got few rows to group returns fewer groups), they are at most what all
 /// processes can return. A counter is close to core's. A Gather returns the sum of the rows of its processes.
 pub fn differences_from_runs(
     core: &[Vec<NodeCounts>],
@@ -143,8 +143,8 @@ fn possible_rows(runs: &[&NodeCounts]) -> Option<(f64, f64)> {
     (min <= max).then_some((min, max))
 }
 
-/// Returns the minimum and maximum rows of so many processes, if in core's runs neither all rows nor those of
-/// each process are the same.
+/// Returns the fewest and the most rows of `starts` processes, if in core's runs neither all rows nor those
+/// of each process are the same.
 fn varying_rows(runs: &[&NodeCounts], starts: u64) -> Option<(f64, f64)> {
     let of_each = |run: &&NodeCounts| {
         let (min, max) = run.total_rows();

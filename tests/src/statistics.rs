@@ -19,8 +19,8 @@ pub fn interval_of_median(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The probability that at most `below` of the values are below the median is that of so many heads in
-    // `count` tosses.
+    // The probability that at most `below` of the values are below the median is the probability of at most
+    // `below` heads in `count` tosses.
     let mut below = 0;
     let (mut heads, mut tail) = (0.5f64.powi(count as i32), 0.0);
     while tail + heads <= 0.005 {

@@ -505,7 +505,7 @@ fn a_snapshot_keeps_samples_of_processes_without_a_user() {
         &mut client,
         "CREATE TABLE dead AS SELECT i FROM generate_series(1, 200000) i; DELETE FROM dead",
     );
-    // One moment in ten is kept: of so many, at least one.
+    // One moment in ten is kept: of 300, at least one.
     let sampled = "SELECT count(DISTINCT sample_time) > 300 FROM rowsource_ash WHERE backend_type = 'autovacuum worker'";
     until(&mut client, sampled);
     run_each(&mut client, "SELECT rowsource_snapshot()");

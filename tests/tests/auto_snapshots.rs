@@ -12,7 +12,7 @@ const TAKEN: &str = "SELECT snapshots_taken FROM rowsource_info()";
 const FAILED: &str = "SELECT snapshots_failed FROM rowsource_info()";
 const WORKERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_rowsource snapshot'";
 
-/// Waits until the server has taken so many snapshots more.
+/// Waits until the server has taken `more` more snapshots.
 fn until_taken(client: &mut Client, more: i64) {
     let before: i64 = value(client, TAKEN);
     until(

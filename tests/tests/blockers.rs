@@ -15,7 +15,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Waits until so many sessions wait for a lock.
+/// Waits until this number of sessions waits for a lock.
 fn until_blocked(observer: &mut Client, sessions: usize) {
     let condition =
         format!("SELECT count(*) = {sessions} FROM pg_stat_activity WHERE wait_event_type = 'Lock'");

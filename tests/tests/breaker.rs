@@ -53,7 +53,8 @@ impl Load {
         }
     }
 
-    /// Runs it for so many seconds. Returns after how many the session has stopped.
+    /// Runs the load for `seconds` seconds. Returns after how many seconds the session has stopped to
+    /// measure.
     fn run(&mut self, seconds: f64) -> Option<f64> {
         let load = format!("SELECT count(*) FROM n WHERE burn({:.1})", self.burning);
         let look = "SELECT extract(epoch FROM clock_timestamp())::float8";

@@ -30,7 +30,7 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Runs the statement: it returns so many rows of the table, and sleeps so many milliseconds before. Of two
+/// Runs the statement: it returns `rows` rows of the table, and sleeps `ms` milliseconds before. Of two
 /// executions that a test compares, the slower one sleeps 500 ms longer, because a busy machine may delay the
 /// other one.
 fn run(client: &mut Client, rows: u32, ms: u32) {

@@ -63,7 +63,7 @@ fn hostile_texts_stay_texts_needs_browser() {
     assert!(page.contains("&lt;script&gt;"), "{page}");
 }
 
-/// Returns a session that has run a statement over so many partitions, whose text ends with this.
+/// Returns a session that has run a statement over `partitions` partitions, whose text ends with `text`.
 fn session_after_partitions(server: &Server, partitions: usize, text: &str) -> Client {
     let create = format!(
         "DO $$ BEGIN

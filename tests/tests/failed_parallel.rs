@@ -78,7 +78,7 @@ fn kept(client: &mut Client, text: &str) -> Vec<Did> {
     )
 }
 
-/// Waits until so many workers sleep.
+/// Waits until this number of workers sleeps.
 fn until_asleep(observer: &mut Client, workers: usize) {
     until(
         observer,

@@ -38,12 +38,12 @@ fn server(name: &str) -> Server {
     server
 }
 
-/// Returns a query of so many scans, below an Append if there are several.
+/// Returns a query of `count` scans, below an Append if there are several.
 fn scans(count: usize) -> String {
     vec!["SELECT id FROM t"; count].join(" UNION ALL ")
 }
 
-/// Returns a statement of so many scans that sleeps at its end: it has two nodes more.
+/// Returns a statement of `count` scans that sleeps at its end: it has two nodes more.
 fn sleeping(count: usize) -> String {
     format!("{} UNION ALL SELECT 1 FROM pg_sleep(1000)", scans(count))
 }
@@ -52,7 +52,7 @@ fn sleeping(count: usize) -> String {
 #[derive(Debug, PartialEq)]
 enum Seen {
     Private,
-    /// It has so many nodes, of which one runs.
+    /// It has this number of nodes, and one of them runs.
     Nodes(i64),
 }
 
@@ -76,7 +76,7 @@ fn live(observer: &mut Client, pid: i32) -> Seen {
     }
 }
 
-/// Runs a statement of so many scans in a session until it sleeps. Returns what others see, and the session.
+/// Runs a statement of `count` scans in a session until it sleeps. Returns what others see, and the session.
 fn seen(observer: &mut Client, client: Client, count: usize) -> (Seen, Client) {
     let busy = Busy::run(client, &sleeping(count));
     until_waiting(observer, busy.pid, "PgSleep");
@@ -129,8 +129,8 @@ fn assert_identified(observer: &mut Client, pid: i32, text: &str) {
     until(observer, &sampled);
 }
 
-/// Runs a statement of so many scans in new sessions until others see it. Those whose blocks it needs must be
-/// idle for a second before.
+/// Runs a statement of `count` scans in new sessions until others see it. The sessions whose blocks it needs
+/// must be idle for a second before.
 fn until_seen(server: &Server, observer: &mut Client, count: usize) {
     let deadline = Instant::now() + PATIENCE;
     loop {

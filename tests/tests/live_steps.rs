@@ -12,7 +12,7 @@ use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A step of so many milliseconds is none: the cost of reading the clock is subtracted when a call ends.
+/// A step back of fewer milliseconds is none: the cost of reading the clock is subtracted when a call ends.
 const STEP: f64 = 0.5;
 /// Inputs that never run. It takes long to copy them, so the reader is often interrupted meanwhile.
 const IDLE: usize = 150;

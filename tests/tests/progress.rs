@@ -96,7 +96,7 @@ impl Progress {
         self.done.unwrap_or_else(|| panic!("no percent: {self:?}"))
     }
 
-    /// Fails unless so much is done, with a tolerance, and so much lies within the bounds.
+    /// Fails unless the progress is `truth`, with a tolerance, and `truth` lies within the bounds.
     fn assert_done(&self, truth: f64, tolerance: f64) {
         assert!((self.done() - truth).abs() <= tolerance, "{truth}: {self:?}");
     }

@@ -36,7 +36,7 @@ fn table(client: &mut Client) {
 }
 
 /// Returns the kilobytes of new sessions: private and dynamic shared memory that they have touched, each
-/// after so many of its plans.
+/// after it has run `plans` plans.
 fn kilobytes(library: &str, level: &str, plans: usize) -> [f64; 2] {
     const SESSIONS: usize = 8;
     let settings = [

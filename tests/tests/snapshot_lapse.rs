@@ -10,8 +10,8 @@ const DAYS: i64 = 17;
 const STEPS: i64 = 48;
 /// Samples that each of them gets, at moments of their own.
 const SAMPLES: i64 = 100;
-/// The plan that is followed runs once in so many steps, so most often not right before the snapshot that
-/// stays.
+/// The plan that is followed runs once in this number of steps, so most often not right before the snapshot
+/// that stays.
 const EVERY: i64 = 7;
 const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 

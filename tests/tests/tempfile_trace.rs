@@ -61,7 +61,7 @@ fn agree_on(server: &Server, name: &str, sql: &str) -> ([Io; 2], usize) {
     agree(server, name, |server| run_each(&mut server.connect(), sql))
 }
 
-/// Fills and reads a temporary table of so many rows, seven per block.
+/// Fills and reads a temporary table of `rows` rows, seven per block.
 fn a_temporary_table_agrees(rows: u32) {
     let server = server("trace-gtt");
     let (seen, _) = agree_on(

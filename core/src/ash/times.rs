@@ -39,7 +39,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Begins at a reading of a clock, with so many samples a second.
+    /// Begins at a reading of a clock, with `frequency` samples a second.
     pub fn new(frequency: u32, now_us: i64) -> Moments {
         Moments {
             period_us: 1_000_000 / i64::from(frequency.clamp(1, 1_000_000)),

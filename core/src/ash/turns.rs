@@ -13,7 +13,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Begins a round with so many turns. 0 is a pause.
+    /// Begins a round of `turns` turns. 0 is a pause.
     pub fn begin(&mut self, turns: u32) {
         // If turns were left over, the last candidate has been reached.
         if self.left > 0 {

@@ -9,17 +9,17 @@ const PERIODS: [(i64, i64); 4] = [
     (2_000_000, 8_000),
     (i64::MAX, 24_000),
 ];
-/// With each session that wishes for beats, all periods are so many microseconds longer. So the heart's work
-/// is limited.
+/// How many microseconds each session that wishes for beats adds to all periods. So the heart's work is
+/// limited.
 const PERIOD_PER_SESSION_US: i64 = 50;
 /// A session that has not taken its last beat, because it waits or computes in one call, or that does not
 /// wish for beats yet, is looked at again after this part of the time that this has lasted for.
 const IDLE_PART: i64 = 8;
 /// It is looked at again after this time at the latest, in microseconds.
 const MAX_IDLE_US: i64 = 1_000_000;
-/// Sessions that are due within so many microseconds are looked at too.
+/// Sessions that are due within this number of microseconds are looked at too.
 const EARLY_US: i64 = 200;
-/// A beat stands for at most so many microseconds. A heart that is later was stopped.
+/// The most microseconds that a beat stands for. A heart that is later was stopped.
 const MAX_GAP_US: i64 = 1_000_000;
 
 /// What the heart sees when it looks at a session.

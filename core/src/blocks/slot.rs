@@ -8,7 +8,7 @@ const HELD: u64 = 1;
 const KIND_SHIFT: u32 = 1;
 /// The bits of the kind.
 const KIND: u64 = 7;
-/// Blocks begin at multiples of so many bytes, so the lowest bits of their addresses are free.
+/// Blocks begin at multiples of this number of bytes, so the lowest bits of their addresses are free.
 const ALIGNMENT: u64 = 64;
 
 /// Which block it is: its address in shared memory, and of what kind it is. Both never change.

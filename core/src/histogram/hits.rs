@@ -37,7 +37,7 @@ impl HitSums {
         self.calls = [0; 2];
     }
 
-    /// Adds a call that took so long and got so many blocks.
+    /// Adds a call: how long it took, and how many blocks it found in shared buffers.
     #[inline]
     pub fn add(&mut self, ns: f64, hits: i64) {
         let kind = usize::from(hits > 0);

@@ -47,8 +47,8 @@ impl Estimate {
         self.scale = 0.0;
     }
 
-    /// Notes how many rows the planner expected of so many starts. It changes nothing if the execution says
-    /// nothing about the estimate.
+    /// Notes how many rows the planner expected in this number of starts. It changes nothing if the execution
+    /// says nothing about the estimate.
     pub fn set_expected_rows(&mut self, rows: f64, starts: u64) {
         let unscaled = f64::from(self.plan_rows) * starts as f64;
         if self.scale > 0.0 && unscaled > 0.0 {

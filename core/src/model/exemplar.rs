@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// The slowest execution is kept if its client waited longer than this.
 pub const MIN_SLOWEST_MS: f64 = 1.0;
-/// An execution that took so many times as long as the kept one is kept in any case.
+/// An execution that took this many times as long as the kept one is kept in any case.
 const MUCH_SLOWER: f64 = 1.1;
 /// How many other executions a session keeps in [`PERIOD_US`].
 const KEPT_IN_PERIOD: u32 = 10;

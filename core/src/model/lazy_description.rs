@@ -21,7 +21,7 @@ struct Summary {
     may_stop_early: u64,
 }
 
-/// A stored description of more nodes is decoded at once: only so many have a bit in the summary.
+/// A stored description of more nodes is decoded at once: the summary has one bit for each of 64 nodes.
 pub const MAX_UNDECODED: usize = u64::BITS as usize;
 
 impl Summary {

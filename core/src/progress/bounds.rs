@@ -11,13 +11,13 @@ const MAX_PROCESSES: f64 = 1025.0;
 /// What a node does, from the beginning to its end. The unit is a row or a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Range {
-    /// It has done at least so much,
+    /// The work done so far, lower bound.
     pub seen_low: f64,
-    /// and at most so much.
+    /// The work done so far, upper bound.
     pub seen_high: f64,
-    /// It will have done at least so much in the end,
+    /// The work done at the end, lower bound.
     pub total_low: f64,
-    /// and at most so much.
+    /// The work done at the end, upper bound.
     pub total_high: f64,
 }
 
@@ -60,7 +60,7 @@ impl Bounds {
         bounds
     }
 
-    /// Computes the bounds of a node that is started so many times at most, and of all nodes below it.
+    /// Computes the bounds of a node that is started at most `starts` times, and of all nodes below it.
     /// Returns how many rows it can return.
     fn add(&mut self, plan: &Plan, i: usize, starts: f64) -> f64 {
         let processes = if plan.kinds[i] == Kind::Gather {
@@ -107,7 +107,8 @@ impl Bounds {
         self.rows[i].total_high
     }
 
-    /// Returns how many rows a node can return in so many starts. `inputs` are those of its inputs.
+    /// Returns the most rows that a node can return in `starts` starts. `inputs` are the most rows of each
+    /// input.
     fn most_rows(&self, plan: &Plan, i: usize, starts: f64, inputs: &[f64]) -> f64 {
         let node = &plan.nodes[i];
         let outer = inputs.first().copied();
@@ -232,7 +233,7 @@ impl Bounds {
         }
     }
 
-    /// Returns how many rows a scan can look at in so many starts.
+    /// Returns the most rows that a scan can look at in `starts` starts.
     fn most_scanned_rows(&self, plan: &Plan, i: usize, starts: f64) -> f64 {
         let Some(table) = plan.nodes[i].table else {
             return f64::INFINITY;
@@ -334,8 +335,8 @@ pub(super) fn product(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }
 
-/// Returns how often a node can start a child in so many starts of its own. `outer` is how many rows its
-/// first input can return.
+/// Returns how often a node can start a child while it is started `starts` times itself. `outer` is the most
+/// rows that its first input can return.
 fn starts_of(plan: &Plan, parent: usize, child: usize, starts: f64, outer: f64) -> f64 {
     let is_inner = plan.inner(parent) == Some(child);
     match (plan.nodes[child].plan.relationship, plan.kinds[parent]) {

@@ -10,9 +10,9 @@ use crate::plan::Relationship;
 
 /// So many starts count like the planner's estimate of the rows per start.
 const PRIOR_STARTS: f64 = 3.0;
-/// The planner's estimate counts like so much of a node's input.
+/// The planner's estimate has the weight of this part of a node's input.
 const PRIOR_READ: f64 = 0.01;
-/// A scan may have asked for so many blocks ahead.
+/// How many blocks a scan may have asked for ahead.
 const BLOCKS_AHEAD: f64 = 40.0;
 
 /// What is estimated of a node.
@@ -52,8 +52,8 @@ struct Estimator<'a> {
 }
 
 impl Estimator<'_> {
-    /// Estimates a node that is expected to be started so many times, of which the planner expected
-    /// `planned_starts`, and all nodes below it. `support` is that of the number of starts.
+    /// Estimates a node and all nodes below it. It is expected to be started `starts` times, and the planner
+    /// expected `planned_starts`. `support` says how well the number of starts is known.
     fn add(&mut self, i: usize, starts: f64, planned_starts: f64, support: f64) {
         let plan = self.plan;
         let mut outer = None;
@@ -304,8 +304,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// Returns the estimated rows of a node that has begun and is expected to be started so many times, and
-    /// their support. Its last start may still run, and so does not count as one that has returned all of its
+    /// Returns the estimated rows of a node that has begun and is expected to be started `starts` times, and
+    /// their support. Its last start may still run, so it does not count as one that has returned all of its
     /// rows.
     fn repeated(&self, i: usize, starts: f64, planned: f64, support: f64) -> (f64, f64) {
         let rows = self.plan.rows(i);

@@ -40,7 +40,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns it with at least so much done.
+    /// Returns the progress with at least `done` done.
     pub fn at_least(self, done: f64) -> Progress {
         let done = self.done.max(done);
         Progress {

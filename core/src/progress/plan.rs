@@ -8,7 +8,7 @@ use crate::plan::PlanNode;
 pub struct Table {
     /// Its blocks now. While it is scanned, it does not become smaller.
     pub blocks: f64,
-    /// It had so many blocks at least when the scan began. It may have grown since.
+    /// The fewest blocks that the table had when the scan began. It may have grown since.
     pub least_blocks: f64,
     /// The most rows that a block can have.
     pub max_rows_per_block: f64,

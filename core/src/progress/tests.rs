@@ -11,12 +11,12 @@ const MAX_ROWS_PER_BLOCK: f64 = 291.0;
 
 /// An operation of the executor.
 enum Op {
-    /// Returns each n-th row of a table of so many rows.
+    /// Returns each `each`-th row of a table of `rows` rows.
     Scan {
         rows: u64,
         each: u64,
     },
-    /// Returns so many rows.
+    /// Returns this number of rows.
     Function {
         rows: u64,
     },
@@ -27,7 +27,7 @@ enum Op {
         rows: u64,
     },
     Aggregate,
-    /// Each outer row finds so many rows.
+    /// Each outer row finds `matches` rows.
     HashJoin {
         matches: u64,
     },

@@ -9,7 +9,7 @@ const SHOWN: usize = 10;
 /// The width of texts in a table.
 const TEXT_WIDTH: usize = 50;
 const NAME_WIDTH: usize = 30;
-/// At most so many bars are shown, and each has at most so many characters.
+/// The most bars that are shown, and the most characters of a bar.
 const MAX_BARS: i64 = 60;
 const BAR_WIDTH: usize = 50;
 const MINUTE_US: i64 = 60_000_000;
@@ -229,7 +229,7 @@ impl Activity {
         }
     }
 
-    /// Returns how many sessions were active on average, if there were so many samples.
+    /// Returns how many sessions were active on average, given their number of samples.
     fn average(&self, samples: u64) -> f64 {
         samples as f64 / self.ticks.max(1.0)
     }

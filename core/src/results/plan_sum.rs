@@ -20,7 +20,7 @@ impl PlanSum {
     /// once.
     pub const MAX_NODES: usize = MAX_NODES;
 
-    /// Forgets all executions, before those of a plan with so many nodes.
+    /// Forgets all executions, before those of a plan with `nodes` nodes.
     #[inline(always)]
     pub fn clear(&mut self, nodes: usize) {
         self.plan = PlanStats::default();
@@ -74,7 +74,7 @@ impl PlanSum {
         self.plan.add_late(late);
     }
 
-    /// Passes the statistics of so many nodes on.
+    /// Passes the statistics of the first `nodes` nodes on.
     pub fn with_batch<R>(&self, nodes: usize, sink: impl FnOnce(&Batch<'_>) -> R) -> R {
         let sums = self.nodes.get(..nodes).unwrap_or_default();
         if !self.counts.has_any() {

@@ -57,8 +57,8 @@ struct Above {
     has_append: bool,
 }
 
-/// Returns the divisor of the planner's estimates below a Gather with so many workers (`get_parallel_divisor`
-/// in costsize.c).
+/// Returns the divisor of the planner's estimates below a Gather with this number of workers
+/// (`get_parallel_divisor` in costsize.c).
 pub fn parallel_divisor(workers: i32, leader_participates: bool) -> f64 {
     let leader = if leader_participates {
         1.0 - 0.3 * f64::from(workers)

@@ -3,12 +3,12 @@
 use super::gaps::Gaps;
 use super::timer::{FIRST_CALLS, NodeTimer};
 
-/// After so many executions in a session, not all of the first calls are timed any more. Few people look at
-/// so many executions one by one, and the errors of their times cancel out in their sum.
+/// After this number of executions in a session, not all of the first calls are timed any more. Few people
+/// look at that many executions one by one, and the errors of their times cancel out in their sum.
 const ENOUGH: u32 = 16;
 
-/// Only nodes with so many calls get larger gaps. With fewer, a sample costs as much as the calls that are
-/// not timed for it.
+/// Only nodes with at least this number of calls get larger gaps. With fewer, a sample costs as much as the
+/// calls that are not timed for it.
 const MANY: u64 = 2 * FIRST_CALLS;
 
 /// The calls of a node in earlier executions. Zero bytes are none.

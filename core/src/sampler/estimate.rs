@@ -3,7 +3,7 @@
 use super::timer::NodeTimer;
 use crate::float::{at_least, at_most};
 
-/// There may be so many more calls like those that are least certain: without them, 2 of 15 estimates from
+/// How many more calls there may be like those that are least certain. Without them, 2 of 15 estimates from
 /// three calls that chance found would lie outside of two errors.
 const MISSED: f64 = 2.0;
 

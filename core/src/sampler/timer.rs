@@ -27,7 +27,7 @@ const GROWTH_IF_KNOWN: f64 = 0.5;
 const GAP_IF_KNOWN: f64 = 1.0 / 8.0;
 
 /// If a node's time is precise, the timer may cost only a part of its share: the share divided by one more
-/// each time that so many calls were timed.
+/// each time that this number of calls was timed.
 const CALLS_OF_DIVISOR: f64 = 2048.0;
 
 /// The largest divisor. With it, calls that are long are still timed without gaps.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// The keys of texts, which extend to the end of their line.
 const TEXTS: [&str; 6] = ["sql", "value", "op", "nam", "session", "reason"];
 
-/// The nodes of a file may take so many bytes in memory.
+/// The most bytes of memory that the nodes of a file may take.
 const MAX_NODE_BYTES: usize = 64 << 20;
 
 /// The fields of a line.

@@ -89,7 +89,7 @@ pub struct Blockers {
 }
 
 impl Blockers {
-    /// Makes room for so many processes. Returns `None` if there is no memory.
+    /// Makes room for `processes` processes. Returns `None` if there is no memory.
     pub fn with_room(processes: usize) -> Option<Blockers> {
         let mut waits = Vec::new();
         waits.try_reserve_exact(processes).ok()?;

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const NAME: &CStr = c"pg_rowsource history";
 /// The name of [`pg_rowsource_history_main`].
 const FUNCTION: &CStr = c"pg_rowsource_history_main";
-/// If so many microseconds are left, the worker waits with the resolution of the system.
+/// If at least this number of microseconds is left, the worker waits with the resolution of the system.
 const MAX_NAP_US: i64 = 5_000;
 /// After how many seconds PostgreSQL starts it again, if it has ended.
 const RESTART_AFTER_S: i32 = 5;

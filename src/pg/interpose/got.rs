@@ -167,7 +167,7 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has so many bytes and lives as long as `self`. Nobody writes to the program's
+        // SAFETY: the mapping has `bytes` bytes and lives as long as `self`. Nobody writes to the program's
         // file: an upgrade puts another file in its place.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.bytes) }
     }

@@ -33,7 +33,7 @@ pub fn fail_no_moment(what: &str) -> ! {
     )
 }
 
-/// Returns the moment that is so many microseconds ago. '5 min' and '5 min ago' are the same.
+/// Returns the moment that is `us` microseconds ago. '5 min' and '5 min ago' are the same.
 pub fn ago(us: i64) -> i64 {
     now().saturating_sub(us.saturating_abs())
 }

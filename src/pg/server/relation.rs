@@ -54,17 +54,17 @@ pub fn heap_size(oid: u32) -> Option<HeapSize> {
     }
 }
 
-/// Locks a table of an extension as a statement does that writes to it, so that nobody makes a trigger for it or
-/// a foreign key to it until the transaction ends. Returns the one that somebody has made before, if there is
-/// one. Who has the privilege TRIGGER or REFERENCES can do that; then what he made would run with the rights of
-/// who writes.
+/// Locks a table of an extension as a statement does that writes to it, so that nobody makes a trigger for it
+/// or a foreign key to it until the transaction ends. Returns the one that somebody has made before, if there
+/// is one. Who has the privilege TRIGGER or REFERENCES can do that; then what he made would run with the
+/// rights of who writes.
 ///
 /// # Errors
 /// Raises PostgreSQL's errors. Only SQL functions may call this.
 pub fn lock_for_writing(oid: u32) -> Option<String> {
     let oid = pg_sys::Oid::from(oid);
     // SAFETY: SQL functions may lock and open relations. The relation is open and locked while it is read, so
-    // its triggers are live, and so many as it says.
+    // its triggers are live, and their number is right.
     unsafe {
         let relation = pg_sys::table_open(oid, pg_sys::RowExclusiveLock as i32);
         let triggers = (*relation).trigdesc.as_ref().map_or(&[][..], |triggers| {
@@ -102,7 +102,7 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
 unsafe fn least_row_size(relation: pg_sys::Relation) -> u32 {
     /// pg_attribute's mark of a generated column that is not stored.
     const VIRTUAL: u8 = b'v';
-    // SAFETY: the relation is open by the caller's promise, so its row type is live, and has so many columns.
+    // SAFETY: the relation is open by the caller's promise, so its row type is live, and has `natts` columns.
     let data: u32 = unsafe {
         let row_type = (*relation).rd_att;
         (0..usize::try_from((*row_type).natts).unwrap_or(0))

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const MAX_FILES: u64 = 1_000;
 /// The folder is not listed more often than this, in microseconds.
 const LIST_EVERY_US: u64 = 1_000_000;
-/// A session with sums of its own lists the folder again after it has written so many bytes.
+/// A session with sums of its own lists the folder again after it has written this number of bytes.
 const LIST_AFTER: u64 = 8 << 20;
 
 static OWN: BackendLocal<SharedTrace> = BackendLocal::new(SharedTrace {

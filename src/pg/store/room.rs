@@ -50,7 +50,7 @@ pub(super) fn wanted_parts() -> usize {
     usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
 }
 
-/// Returns that number if the store and its sessions may take so much together.
+/// Returns that number if the store and its sessions may take that much together.
 fn parts_within(bytes: Option<u64>) -> usize {
     /// PostgreSQL's allocator gives no piece of more than 1 GB.
     const MAX: u64 = 512 << 20;

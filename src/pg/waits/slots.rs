@@ -99,8 +99,8 @@ fn slots() -> &'static [ProcessSlot] {
         return &[];
     }
     let count = if are_shared() { count() } else { 1 };
-    // SAFETY: the pointer is that of so many slots in main shared memory, or of this session's own slot. Both
-    // live as long as the process, and consist of atomics.
+    // SAFETY: `slots` points to `count` slots in main shared memory, or to this session's own slot. Both live
+    // as long as the process, and consist of atomics.
     unsafe { std::slice::from_raw_parts(slots, count) }
 }
 

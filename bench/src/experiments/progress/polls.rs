@@ -31,7 +31,7 @@ struct Poll {
 /// What the view said of a statement until it ended.
 pub struct Polled {
     seconds: f64,
-    /// It was cancelled after so many seconds, so nobody knows which part of it was done.
+    /// It was cancelled after `seconds`, so nobody knows which part of it was done.
     is_cancelled: bool,
     polls: Vec<Poll>,
 }

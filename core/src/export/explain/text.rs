@@ -5,7 +5,7 @@ use super::node::{body, costs, end, title};
 use super::workers::{jit_item, workers_item};
 use crate::plan::Attribute;
 
-/// Lines are indented by at most so many times two spaces. A plan can be thousands of levels deep.
+/// The most levels by which a line is indented, at two spaces each. A plan can be thousands of levels deep.
 const MAX_INDENT: usize = 600;
 
 /// Returns the lines.

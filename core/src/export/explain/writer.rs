@@ -4,7 +4,7 @@ use super::explained::ExplainFormat;
 use super::value::{Field, Value};
 use crate::export::escape::{Syntax, escaped};
 
-/// Lines are indented by at most so many levels. A plan can be thousands of levels deep.
+/// The most levels by which a line is indented. A plan can be thousands of levels deep.
 pub(super) const MAX_INDENT: usize = 200;
 
 /// Writes a document. The text format is none: what is written in it is nothing.

@@ -313,7 +313,7 @@ impl Report {
         self.charge(wait, cursor, 0);
     }
 
-    /// Adds a wait to a statement that ran in so many calls, and to the totals.
+    /// Adds a wait to a statement that ran in `dep` calls, and to the totals.
     fn charge(&mut self, wait: &Wait, cursor: u64, dep: u64) {
         // Its statement may be in the file before.
         if self.file.cursors.contains_key(&cursor) {
