@@ -419,7 +419,7 @@ fn a_server_that_started_without_it_is_turned_on() {
     let row = observer
         .query_one(
             &format!(
-                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {} AND wait_event LIKE 'BufFile%'",
+                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {} AND wait_event ILIKE 'BufFile%'",
                 pid(&mut client)
             ),
             &[],
