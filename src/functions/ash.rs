@@ -232,8 +232,8 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 }
 
 /// Adds the rows of `rowsource_ash_to_store()`: the samples of one moment in each tenth of a second, or of
-/// fewer, that no snapshot has stored yet. `stored` is the newest that one has. All are shown, whoever may see
-/// them.
+/// fewer, that no snapshot has stored yet. `stored` is the newest that one has. All are shown, whoever may
+/// see them.
 pub fn rows_to_store(rows: &mut Rows, stored: Option<i64>) {
     /// The tier that has such moments.
     const TIER: usize = 1;

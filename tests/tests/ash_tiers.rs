@@ -37,7 +37,7 @@ fn shares_agree_with_exact_waits_across_tiers() {
     );
     prefer(worker(&mut observer));
     let before: f64 = value(&mut session, &waited);
-    // It sleeps for 11 ms and computes in turn, for a quarter of a minute. In the second half it sleeps longer.
+    // It sleeps for 11 ms and computes in turn, for a quarter of a minute. Later it sleeps longer.
     let times = session
         .query_one(
             "SELECT extract(epoch FROM min(began))::float8, extract(epoch FROM max(ended))::float8, count(slept), sum(computed)

@@ -33,8 +33,8 @@ fn file(server: &Server) -> PathBuf {
     server.data().join("pg_stat/pg_rowsource.stat")
 }
 
-/// Returns the library's files in the data folder, without that of the samples, which the worker reads when it
-/// starts (`ash_tiers`).
+/// Returns the library's files in the data folder, without that of the samples, which the worker reads when
+/// it starts (`ash_tiers`).
 fn files(server: &Server) -> Vec<String> {
     let folder = fs::read_dir(server.data().join("pg_stat")).expect("pg_stat");
     let mut names: Vec<String> = folder

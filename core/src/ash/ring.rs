@@ -3,8 +3,8 @@
 //! It consists of tiers. The first has each moment at which the sessions were sampled, the next ones have a
 //! moment of each tenth of a second, each second and each ten seconds. Such a moment is chosen by chance from
 //! those of its slot ([`super::Writer`]), and stands for them: it has their number, so sums over moments are
-//! right whichever tiers they come from. Slots lie in each other: a moment of a tier is one of the tier below,
-//! too.
+//! right whichever tiers they come from. Slots lie in each other: a moment of a tier is one of the tier
+//! below, too.
 //!
 //! Samples never move. Each tier is written when a slot ends, and overwrites its own oldest records. A reader
 //! begins with the oldest moment that any tier has. It goes over to a finer tier as soon as that has all

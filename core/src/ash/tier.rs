@@ -176,9 +176,9 @@ impl<'a> Tier<'a> {
         samples.len() as u64 == count
     }
 
-    /// Returns the record of the first moment whose slot does not begin before a time, and whether it is known
-    /// to be the first that there was. The oldest records are left out: those that will be overwritten when
-    /// so many more are written.
+    /// Returns the record of the first moment whose slot does not begin before a time, and whether it is
+    /// known to be the first that there was. The oldest records are left out: those that will be overwritten
+    /// when so many more are written.
     pub(super) fn find(&self, at: i64, margin: u64) -> Option<(u64, Moment, bool)> {
         let written = self.header.written.load(Acquire);
         let oldest = written.saturating_sub(self.len().saturating_sub(margin)) + 1;

@@ -12,8 +12,8 @@ const MAX_BLOCKERS: usize = 64;
 struct Samples {
     /// Those that count.
     active: Vec<Words>,
-    /// Those of processes that others wait for. They are taken once in a while, so a slot keeps the last one of
-    /// each process, whichever its moment is.
+    /// Those of processes that others wait for. They are taken once in a while, so a slot keeps the last one
+    /// of each process, whichever its moment is.
     blockers: Vec<(i32, Words)>,
 }
 

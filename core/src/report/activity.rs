@@ -129,8 +129,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Begins an interval, in microseconds. There are samples since `begun_at`, when the server had crashed or
-    /// was started first.
+    /// Begins an interval, in microseconds. There are samples since `begun_at`, when the server had crashed
+    /// or was started first.
     pub fn new(from: i64, to: i64, begun_at: i64) -> Activity {
         // The first and the last bar may be parts of one.
         let minutes = to.saturating_sub(from).max(1) as u64;

@@ -142,8 +142,8 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
     } "
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);";
 
-    /// The samples of active sessions that a snapshot stored: those of one moment in a tenth of a second, or of
-    /// fewer
+    /// The samples of active sessions that a snapshot stored: those of one moment in a tenth of a second, or
+    /// of fewer
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
         /// When the session was sampled

@@ -6,9 +6,8 @@
 
 use super::memory;
 use crate::guc;
-use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, statfile};
-use pgrx::{pg_guard, pg_sys};
+use crate::pg::store;
 use rowsource_core::ash::{RECORD_BYTES, Ring, SavedHeader, SavedMoment, TIERS};
 use std::io;
 
@@ -18,52 +17,18 @@ const MOST: u64 = (16 << 20) / RECORD_BYTES as u64;
 /// The largest file that is read. A record takes more bytes there.
 const MAX_BYTES: u64 = TIERS as u64 * MOST * 2 * RECORD_BYTES as u64;
 
-/// Decides whether the file of the last run counts, and lets the postmaster write one when it ends.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-pub(super) unsafe fn set_up() {
-    if server::is_postmaster() {
-        // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all
-        // backends have ended.
-        unsafe { pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0)) };
-    }
-    // The server has not written to the control file yet, so that tells how the last run ended.
-    if !matches!(server::stopped_cleanly(), Ok(true)) {
-        statfile::forget(NAME);
-    }
+/// Lets the postmaster save the samples. Only `_PG_init` may call this, while the server preloads the
+/// library.
+pub(super) fn init() {
+    store::save_at_stop(NAME, save);
 }
 
-/// Writes the samples if the server stops cleanly.
-///
-/// # Safety
-/// Only PostgreSQL may call this, in the postmaster, after all other processes have ended.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
-    let Some(ring) = memory::ring() else { return };
-    // If no worker has begun with the ring, the file of the last run stays.
-    if code != 0 || ring.is_new() || !matches!(server::stopped_cleanly(), Ok(true)) {
-        return;
-    }
+/// Writes the file. If no worker has begun with the ring, that of the last run stays.
+fn save() -> io::Result<()> {
+    let Some(ring) = memory::ring().filter(|ring| !ring.is_new()) else {
+        return Ok(());
+    };
     statfile::forget(NAME);
-    if !guc::save() {
-        return;
-    }
-    // SAFETY: the process exits. It holds no lock, and no boundary is around this.
-    let unlocked = unsafe { Unlocked::promised() };
-    let saved = contained(unlocked, || write(&ring).map_err(|error| error.to_string()));
-    if let Err(error) = saved.flatten() {
-        server::log_alone(&format!(
-            "pg_rowsource could not save the samples of sessions to \"{NAME}\": {error}"
-        ));
-    }
-}
-
-fn write(ring: &Ring<'_>) -> io::Result<()> {
     let mut file = statfile::Writer::create(NAME)?;
     file.record(&ring.saved_header())?;
     ring.save(MOST, |moment| file.record(moment))?;

@@ -2,10 +2,9 @@
 //!
 //! If the server preloads the library, the ring lies in main shared memory, and not in dynamic memory, of
 //! which a container has often little. Else the worker makes a dynamic segment, which stays until the server
-//! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty. After a clean stop,
-//! the worker reads what was in it (`file`).
+//! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty. After a clean
+//! stop, the worker reads what was in it (`file`).
 
-use super::file;
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
@@ -50,7 +49,6 @@ unsafe fn set_up() {
             empty(place, size);
         }
         RING.set(ring_at(place, size));
-        file::set_up();
     }
     IS_MAIN.set(true);
 }

@@ -57,6 +57,7 @@ pub fn init() {
         return;
     }
     memory::init();
+    file::init();
     if !server::is_upgrading() {
         // SAFETY: the server is loading libraries, which may register workers then. PostgreSQL copies the
         // description.
