@@ -27,9 +27,11 @@ use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
 
-/// A file that the postmaster writes when the server stops cleanly, and the function that does.
-static AT_STOP: BackendLocal<Cell<Option<(&str, fn() -> io::Result<()>)>>> =
-    BackendLocal::new(Cell::new(None));
+/// A file, and the function that writes it.
+type AtStop = (&'static str, fn() -> io::Result<()>);
+
+/// What the postmaster writes, too, when the server stops cleanly.
+static AT_STOP: BackendLocal<Cell<Option<AtStop>>> = BackendLocal::new(Cell::new(None));
 
 /// Lets the postmaster write a file when the server stops cleanly, with what is in main shared memory. After
 /// any other stop, the file of the run before is removed. Only `_PG_init` may call this.
