@@ -1211,7 +1211,8 @@ CREATE FUNCTION rowsource_ash(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
@@ -1241,6 +1242,7 @@ COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or ot
 COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+COMMENT ON COLUMN rowsource_ash.moments IS 'How many moments the sample stands for: more if it is older, because fewer are kept';
 GRANT SELECT ON rowsource_ash TO PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
@@ -1261,15 +1263,15 @@ CREATE FUNCTION rowsource_ash(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_between_0_2';
 COMMENT ON FUNCTION rowsource_ash(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_ash_to_store(
-    since timestamptz,
-    one_in int,
+    stored timestamptz,
     OUT sample_time timestamptz,
     OUT pid int,
     OUT leader_pid int,
@@ -1285,12 +1287,13 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2';
-COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
-REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, int) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz) IS 'Internal: the samples since the newest that is stored, as a snapshot stores them';
+REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
     from_time text DEFAULT NULL,
@@ -1331,7 +1334,7 @@ COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL 
 COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_activity.wait_event_type IS 'The type of the event that the sessions waited for; NULL if they were on the processor';
 COMMENT ON COLUMN rowsource_top_activity.wait_event IS 'The event';
-COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this';
+COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this. A sample that stands for many moments counts as many';
 COMMENT ON COLUMN rowsource_top_activity.percent IS 'The same in percent of all samples of the interval';
 COMMENT ON COLUMN rowsource_top_activity.average_active_sessions IS 'How many sessions did this on average';
 GRANT SELECT ON rowsource_top_activity TO PUBLIC;
@@ -1920,7 +1923,7 @@ COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
 COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
 COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. Rows of another one cannot be copied into them';
-COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether one in a hundred of its samples is left';
+COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether its samples are those of one moment in a thousand';
 COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The newest sample that was stored until then. The next snapshot stores those after it';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
@@ -2081,7 +2084,7 @@ CREATE TABLE rowsource_snapshot_ash (
 );
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
-COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of every tenth moment. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in a tenth of a second, or of fewer. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
 COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
@@ -2099,7 +2102,7 @@ COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, funct
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
-COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more after a day, when few samples are left';
+COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more if fewer were kept, and after a day';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
 CREATE TABLE rowsource_snapshot_blockers (
@@ -2185,7 +2188,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, a.*
           FROM snapshot s
                CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
+                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k)) a
             ON CONFLICT DO NOTHING
     ), blockers AS (
         INSERT INTO rowsource_snapshot_blockers
@@ -2237,7 +2240,7 @@ BEGIN ATOMIC
                                      (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
      WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
-    -- thousand. That is one in ten seconds, if 100 are sampled in a second.
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
                pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
@@ -2253,11 +2256,11 @@ BEGIN ATOMIC
     ), left_out AS (
         DELETE FROM rowsource_snapshot_ash a USING thick t
          WHERE a.snap_id = t.snap_id
-               AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 <> 0
+               AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
     )
-    UPDATE rowsource_snapshot_ash a SET moments = a.moments * 100 FROM thick t
-     WHERE a.snap_id = t.snap_id
-           AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 = 0;
+    UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
+     WHERE a.snap_id = t.snap_id AND a.moments < 1000
+           AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
     -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
     WITH newest AS (

@@ -301,9 +301,9 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time));
 
-    /// Internal: the samples since a time, as a snapshot stores them
-    rowsource_ash_to_store(since: timestamptz, one_in: int) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, since, one_in));
+    /// Internal: the samples since the newest that is stored, as a snapshot stores them
+    rowsource_ash_to_store(stored: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored));
 
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour

@@ -80,6 +80,7 @@ pub use read::{
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };
+pub use saving::save_at_stop;
 pub use startup::init;
 pub use targets::SharedTargets;
 pub use worker::{worker_arrives, worker_leaves};

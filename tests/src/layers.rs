@@ -223,7 +223,11 @@ const CORE: &[Layer] = &[
         &["model", "plan"],
         "a node's facts under the keys of EXPLAIN",
     ),
-    layer("report", &["model", "plan"], "the table of a measured plan"),
+    layer(
+        "report",
+        &["ash", "model", "plan"],
+        "the table of a measured plan",
+    ),
     layer(
         "export",
         &["histogram", "model", "plan"],
