@@ -141,7 +141,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Visits the moments that are saved, at most so many records of each tier. Nobody may write meanwhile.
+    /// Visits the moments that are saved, at most `most` records of each tier. Nobody may write meanwhile.
     ///
     /// # Errors
     /// Returns the first error of `visit`.

@@ -121,7 +121,7 @@ impl<'a> Tier<'a> {
         self.header.written.store(number, Release);
     }
 
-    /// Visits its moments and their samples, the oldest first, but no more than so many records, and whether
+    /// Visits its moments and their samples, the oldest first, but at most `most` records, and whether
     /// there were older ones. Nobody may write meanwhile.
     pub(super) fn save<E>(
         &self,
@@ -178,7 +178,7 @@ impl<'a> Tier<'a> {
 
     /// Returns the record of the first moment whose slot does not begin before a time, and whether it is
     /// known to be the first that there was. The oldest records are left out: those that will be overwritten
-    /// when so many more are written.
+    /// when `margin` more are written.
     pub(super) fn find(&self, at: i64, margin: u64) -> Option<(u64, Moment, bool)> {
         let written = self.header.written.load(Acquire);
         let oldest = written.saturating_sub(self.len().saturating_sub(margin)) + 1;

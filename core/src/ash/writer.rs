@@ -5,7 +5,7 @@ use super::sample::Sample;
 use super::tier::Words;
 use rand_core::RngCore;
 
-/// Of at most so many processes that block others a slot has samples.
+/// The most processes that block others of which a slot has samples.
 const MAX_BLOCKERS: usize = 64;
 
 /// The samples of a moment.
@@ -61,8 +61,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Prepares to write moments at which at most so many processes are active. Returns `None` if there is no
-    /// memory.
+    /// Prepares to write moments at which at most `active` processes are active. Returns `None` if there is
+    /// no memory.
     pub fn new(ring: Ring<'a>, active: usize) -> Option<Writer<'a>> {
         let slot = || {
             Some(Slot {

@@ -10,7 +10,7 @@ const SHOWN: usize = 10;
 /// The width of texts in a table.
 const TEXT_WIDTH: usize = 50;
 const NAME_WIDTH: usize = 30;
-/// At most so many bars are shown, and each has at most so many characters.
+/// The most bars that are shown, and the most characters of a bar.
 const MAX_BARS: i64 = 60;
 const BAR_WIDTH: usize = 50;
 const MINUTE_US: i64 = 60_000_000;
@@ -71,7 +71,7 @@ struct Count {
 }
 
 impl Count {
-    /// Adds a sample that stands for so many moments.
+    /// Adds a sample that stands for `moments` moments.
     fn add(&mut self, seen: &Seen<'_>, moments: u64) {
         self.samples += moments;
         self.on_cpu += moments * u64::from(seen.wait.is_none() && !seen.is_hidden);
@@ -103,8 +103,8 @@ pub struct Activity {
     hidden: u64,
     /// How often the sessions were sampled.
     moments: u64,
-    /// How many of these moments are kept, and where in the interval one in each slot of so many microseconds
-    /// is: the last time.
+    /// How many of these moments are kept. For each length of a slot in microseconds, the last time until
+    /// which one moment in a slot is kept.
     kept: u64,
     slots: BTreeMap<i64, i64>,
     /// The moment whose samples are added, how many there are, and at the moment before.
@@ -246,7 +246,7 @@ impl Activity {
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
-    /// Begins a moment of the interval, one of a slot of so many microseconds.
+    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds.
     pub fn add_moment(&mut self, moment: &Moment, slot_us: i64) {
         self.end_moment();
         self.moment = *moment;
