@@ -78,8 +78,8 @@ fn on_a_busy_machine<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// Its beats cost at most 0.3 % of a processor over a statement of ten seconds, and 1.5 % with 100 sessions that
-/// run statements of 20 ms without end; also where it is late, because other programs compute.
+/// Its beats cost at most 0.3 % of a processor over a statement of ten seconds, and 1.5 % with 100 sessions
+/// that run statements of 20 ms without end; also where it is late, because other programs compute.
 #[test]
 fn beats_cost_little_timing_long() {
     const PARTS: [(beats::Doing, &str, u64, f64); 2] = [

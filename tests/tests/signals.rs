@@ -271,7 +271,9 @@ fn a_session_that_computes_never_sleeps() {
 fn context_switches_are_those_without_the_library_timing_long() {
     const LASTS: f64 = 10.0;
     const FEW: i64 = 10;
-    // Some 500 beats come in ten seconds.
+    /// It may sleep when the statement arrives.
+    const MAX_SLEEPS: u64 = 5;
+    /// Some 500 beats come in ten seconds.
     const MAX_MORE: f64 = 150.0;
     let tables =
         "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM (FREEZE, ANALYZE) n";
@@ -286,11 +288,17 @@ fn context_switches_are_those_without_the_library_timing_long() {
     let trial = Trial::of_differences("context switches", Limit::AtMost(MAX_MORE));
     let trial = trial.compare(8..=16, |side: Side| {
         let which = side as usize;
-        let (before, began) = (context_switches(pids[which]), Instant::now());
+        let began = Instant::now();
+        let before = [sleeps, context_switches].map(|count| count(pids[which]));
         let rows: i64 = value(&mut pair.clients[which], &scan(loops));
-        let switches = context_switches(pids[which]) - before;
-        println!("{side:?}: {switches} in {:?}", began.elapsed());
+        let slept = sleeps(pids[which]) - before[0];
+        let switches = context_switches(pids[which]) - before[1];
+        println!(
+            "{side:?}: {switches} in {:?}, slept {slept} times",
+            began.elapsed()
+        );
         assert_eq!(rows, 300_000 * loops);
+        assert!(slept <= MAX_SLEEPS, "{side:?}: {slept}");
         switches as f64
     });
     let mut verdicts = Verdicts::default();
@@ -505,8 +513,8 @@ fn statements_outlive_the_worker() {
     server.assert_no_crash();
 }
 
-/// At random moments of statements the worker is stopped, goes on, ends, and is started again: rows are exact,
-/// and the time of a scan is within three of its errors.
+/// At random moments of statements the worker is stopped, goes on, ends, and is started again: rows are
+/// exact, and the time of a scan is within three of its errors.
 #[test]
 fn statements_outlive_the_worker_at_random_moments() {
     const MOMENTS: usize = 60;
