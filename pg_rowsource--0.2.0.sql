@@ -1587,7 +1587,7 @@ CREATE VIEW rowsource_misestimates AS
                 WHEN n.starts = 0::bigint THEN 'never started'::text
                 WHEN n.may_stop_early THEN 'may stop early'::text
                 ELSE 'not completed'::text END AS verdict,
-           n.self_time
+           n.self_time, n.self_time_error
       FROM pg_stat_rowsource n,
            LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
                            coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
@@ -1617,6 +1617,7 @@ COMMENT ON COLUMN rowsource_misestimates.actual_rows IS 'The rows per start that
 COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
 COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
 COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_misestimates.self_time_error IS 'One standard error of self_time, in milliseconds';
 GRANT SELECT ON rowsource_misestimates TO PUBLIC;
 
 CREATE VIEW rowsource_top_statements AS
@@ -1655,7 +1656,7 @@ GRANT SELECT ON rowsource_top_statements TO PUBLIC;
 
 CREATE VIEW rowsource_top_nodes AS
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, self_time,
-           percent_of_statement, processes,
+           self_time_error, percent_of_statement, processes,
            100::float8 * CASE WHEN toplevel THEN self_time END
                / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
       FROM pg_stat_rowsource
@@ -1672,6 +1673,7 @@ COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the 
 COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_nodes.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several processes ran the node';
 COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
 COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
@@ -1730,7 +1732,7 @@ GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, rows_removed, rows,
-           self_time,
+           self_time, self_time_error,
            100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
                / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
       FROM pg_stat_rowsource
@@ -1750,6 +1752,7 @@ COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, f
 COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
 COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
 COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_rows_removed.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 

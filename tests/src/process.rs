@@ -63,6 +63,12 @@ pub fn sleeps(pid: u32) -> u64 {
     switches.unwrap_or_else(|| panic!("process {pid} has ended"))
 }
 
+/// Returns how often the process gave up its processor, or lost it.
+pub fn context_switches(pid: u32) -> u64 {
+    let lost = status(pid).and_then(|status| status.nonvoluntary_ctxt_switches);
+    sleeps(pid) + lost.unwrap_or_else(|| panic!("process {pid} has ended"))
+}
+
 /// Returns the seconds that the process's first thread has run on a processor.
 pub fn processor_time(pid: u32) -> f64 {
     let times = process(pid).and_then(|process| process.schedstat().ok());
