@@ -5,7 +5,7 @@
 //! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty.
 
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use crate::pg::store;

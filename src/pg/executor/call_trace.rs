@@ -6,13 +6,13 @@
 //! listing makes it slower.
 
 use super::hooks;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::hot::trace::{self, Trace, Traced};
 use crate::pg::hot::waits;
 use crate::pg::plan::{describe, tree};
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::guarded;
-use crate::pg::server::{fail, switch, unguarded};
+use crate::pg::server::{fail, switch};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use pgrx::{PgSqlErrorCode, error};
 use rowsource_core::call_trace::CallList;

@@ -2,8 +2,8 @@
 //! At level basic this is most of what a prepared statement would cost.
 
 use super::parsed;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::session::TextId;
 use pgrx::pg_sys::QueryDesc;
 use rowsource_core::hint;

@@ -7,11 +7,10 @@
 
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, statement, unnamed};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::plan::tree::{list, tag};
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, Query, QueryDesc};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};

@@ -8,10 +8,10 @@
 use super::listener::Listen;
 use super::{explain, response};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe::ParsedConstants;
 use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;

@@ -10,9 +10,9 @@
 use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, first_bytes, from_database, switch, unguarded};
+use crate::pg::server::{self, first_bytes, from_database, switch};
 use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};

@@ -14,10 +14,10 @@
 
 use super::listener::{self, Listen};
 use super::{nesting, parsed};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
 use crate::pg::plan::describe;
 use crate::pg::plan::tree::{list, tag};
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, first_bytes};

@@ -10,14 +10,14 @@ use super::statement::{caller, enter_utility, find as find_statement, leave_util
 use super::{nesting, own, unmeasured, unnamed};
 use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, UtilityWaits};
 use crate::pg::plan::describe::{self, StatementText};
 use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, memory, switch, unguarded};
+use crate::pg::server::{self, memory, switch};
 use crate::pg::store;
 use crate::pg::waits::lasting;
 use crate::session::{self, KnownPlan};

@@ -4,8 +4,8 @@
 //! Otherwise each CREATE TEMPORARY TABLE would make new plans, because a new table has a new OID, and before
 //! PostgreSQL 18 also new queryids.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::normalise::{Text, fingerprint};
 use rowsource_core::stable_hash::StableHasher;

@@ -3,7 +3,7 @@
 //! Core's planstate_tree_walker visits the same nodes, but does not tell how a child is linked to its parent.
 //! This link decides whether the parent's time and buffers include the child's.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys::{self, List, NodeTag, PlanState};
 use rowsource_core::plan::Costs;
 use rowsource_core::reconcile::Edge;

@@ -37,8 +37,8 @@ pub mod workers;
 
 pub use collect::Collector;
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use node_table::NodeTable;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};

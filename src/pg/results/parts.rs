@@ -9,12 +9,12 @@
 use super::export;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::{Channel, Part};
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::gate::{Found, Gate};
 use rowsource_core::model::NodeStats;

@@ -34,7 +34,6 @@ pub mod switch;
 mod time;
 mod user_error;
 
-pub use crate::pg::border::{backend_local, unguarded};
 pub use access::{
     command_name, database_exists, database_id, database_name, database_oid, find_database, lock_mode_name,
     may_see, may_see_activity, may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid,

@@ -2,12 +2,12 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::{nesting, outermost_planner, unmeasured};
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;

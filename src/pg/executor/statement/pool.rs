@@ -7,9 +7,9 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::live::Need;
 use crate::pg::live::memory::NodeMemory;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::PlanKey;
 use std::cell::{Cell, UnsafeCell};
 

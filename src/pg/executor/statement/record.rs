@@ -5,12 +5,12 @@ use super::facts;
 use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::sql_trace::level;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
@@ -24,10 +24,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Statement {
+    /// Records the statement for a hook of the executor, to which a failure of that is none.
+    #[inline(always)]
+    pub fn record_in_hook(&self) {
+        server::attempt("record a statement", || self.record(true));
+    }
+
     /// Records the statement, unless that was done before. `core_alive` says that the statement's memory
     /// contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&self, core_alive: bool) {
+    pub(super) fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
         if !self.life.advance(Event::Record) {
             return;

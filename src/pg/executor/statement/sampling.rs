@@ -2,9 +2,9 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::tree;
-use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs, measure_costs_in_order};

@@ -2,12 +2,12 @@
 //! fails.
 
 use super::state::Statement;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::{usage, waits};
 use crate::pg::plan::tree;
 use crate::pg::results::parallel;
 use crate::pg::results::parts;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::{pg_guard, pg_sys};
 use std::cell::Cell;
 

@@ -2,10 +2,10 @@
 //! is read once per schema, not per table: a plan may scan 10,000 partitions of one schema.
 
 use super::named::text;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::plan::tree::{Found, tag};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
