@@ -39,21 +39,14 @@ pub unsafe fn index_searches(ps: *mut PlanState, core_alive: bool) -> u64 {
 
 /// Returns how many nodes of a plan and below it the planner was told not to use. Before 18, their costs say
 /// that.
-///
-/// # Safety
-/// `plan` must be a live plan.
 #[cfg(pg_ge_18)]
-pub unsafe fn disabled_nodes(plan: *const pg_sys::Plan) -> i32 {
-    // SAFETY: the plan is live by the caller's promise.
-    unsafe { (*plan).disabled_nodes }
+pub fn disabled_nodes(plan: &pg_sys::Plan) -> i32 {
+    plan.disabled_nodes
 }
 
 /// Returns 0: the costs say it.
-///
-/// # Safety
-/// None. From 18 on, `plan` must be a live plan.
 #[cfg(not(pg_ge_18))]
-pub unsafe fn disabled_nodes(_plan: *const pg_sys::Plan) -> i32 {
+pub fn disabled_nodes(_plan: &pg_sys::Plan) -> i32 {
     0
 }
 

@@ -4,6 +4,7 @@ use super::listener::{Call, Started};
 use super::{hinted, nesting, own, statement, traced};
 use crate::guc;
 use crate::instrumentation::InstrumentationPlan;
+use crate::pg::handles::Handle;
 use crate::pg::hot::trace;
 use crate::pg::server;
 use crate::pg::server::contained::Raised;
@@ -102,7 +103,7 @@ pub unsafe fn set_up(call: &Call, decided: Decided) -> Started {
         let held = server::HeldInterrupts::now();
         let attached = catch_unwind(AssertUnwindSafe(move || {
             statement::attach(
-                query,
+                Handle::new(query),
                 &setting,
                 requested_by_others,
                 added_by_us,

@@ -16,6 +16,7 @@ use super::listener::{self, Listen};
 use super::{nesting, parsed};
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
+use crate::pg::handles::Handle;
 use crate::pg::plan::describe;
 use crate::pg::plan::tree::{list, tag};
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
@@ -266,7 +267,7 @@ unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
     // printed.
     unsafe {
         let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
-        describe::hide_foreign(copy)?;
+        describe::hide_foreign(Handle::new(copy))?;
         let _unasked = describe::Unasked::new();
         let printed = pg_sys::pg_get_querydef(copy, false);
         keep_text(queryid, CStr::from_ptr(printed).to_bytes());

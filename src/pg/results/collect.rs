@@ -127,7 +127,7 @@ impl Nodes for Collector<'_> {
             return caller;
         };
         // SAFETY: the plan state is live, because `new` requires that.
-        if !unsafe { tree::runs_asynchronous_scans(self.nodes.get(append).plan_state()) } {
+        if !unsafe { runs_asynchronous_scans(self.nodes.get(append).plan_state()) } {
             return caller;
         }
         let is_below = |node: NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
@@ -275,6 +275,18 @@ pub(super) unsafe fn sharing(ps: *mut pg_sys::PlanState) -> Sharing {
             _ => return Sharing::Plain,
         };
         Sharing::Gather(parallel_divisor(workers, pg_sys::parallel_leader_participation))
+    }
+}
+
+/// Returns whether a plan state is an Append some of whose scans run asynchronously.
+///
+/// # Safety
+/// The plan state must be initialised.
+unsafe fn runs_asynchronous_scans(plan_state: *mut pg_sys::PlanState) -> bool {
+    // SAFETY: the plan state is initialised by the caller's promise, and the cast follows its tag.
+    unsafe {
+        (*plan_state).type_ == NodeTag::T_AppendState
+            && (*plan_state.cast::<pg_sys::AppendState>()).as_nasyncplans > 0
     }
 }
 

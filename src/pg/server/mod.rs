@@ -51,7 +51,7 @@ pub use process::{
     is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
     is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
 };
-pub use relation::{HeapSize, heap_size, lock_for_writing};
+pub use relation::{HeapSize, heap_size, is_temporary_relation, lock_for_writing};
 pub use statement_text::{
     MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals, with_text,
 };

@@ -6,6 +6,7 @@ use super::facts;
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::compat;
+use crate::pg::handles::Handle;
 use crate::pg::hot::usage::Usage;
 use pgrx::pg_sys::PlanState;
 use rowsource_core::model::{NodeStats, Outside};
@@ -99,7 +100,7 @@ impl Statement {
         // execution state lives as long as they do.
         let usage = unsafe {
             if core_alive {
-                facts::read((*root).state, &mut sums.facts);
+                facts::read(Handle::new((*root).state), &mut sums.facts);
             }
             std::mem::replace(&mut *self.outside.get(), Usage::zero())
         };

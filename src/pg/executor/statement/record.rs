@@ -8,6 +8,7 @@ use super::text::copy_text;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
+use crate::pg::handles::Handle;
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
@@ -112,8 +113,7 @@ impl Statement {
                 // SAFETY: an error has ended the statement, and its memory contexts are live.
                 unsafe { self.collect_parts(true) };
             }
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-            unsafe { self.note_unwrapped() };
+            self.note_unwrapped();
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
@@ -323,8 +323,8 @@ struct Live<'a> {
 
 impl session::LiveStatement for Live<'_> {
     fn copy_text(&self, to: &mut Vec<u8>) {
-        // SAFETY: PostgreSQL's description of the query is live.
-        unsafe { copy_text(self.statement.query, self.planned_as, to) }
+        // SAFETY: PostgreSQL's description of the query is live, and it does not run.
+        copy_text(unsafe { Handle::new(self.statement.query) }, self.planned_as, to);
     }
 
     #[cold]
@@ -334,8 +334,8 @@ impl session::LiveStatement for Live<'_> {
         let nodes = &self.statement.nodes;
         if to.try_reserve(nodes.count()).is_ok() {
             let shown = nodes.iter().filter(|node| !node.hidden());
-            // SAFETY: the plan states and the plan are live.
-            to.extend(shown.map(|node| unsafe { tree::costs(node.plan_state()) }));
+            // SAFETY: all of the query is live, and it does not run.
+            to.extend(shown.map(|node| tree::costs(unsafe { Handle::new(node.plan_state()) })));
         }
     }
 }
