@@ -1,6 +1,6 @@
 //! What a started query is made of.
 
-use super::{Handle, ListOf};
+use super::handle::{Handle, ListOf, name};
 use pgrx::pg_sys::{self, EState, NodeTag, Plan, PlanState, PlannedStmt, QueryDesc, SubPlanState};
 
 /// A started query.
@@ -205,7 +205,7 @@ impl<'q> RelationRef<'q> {
 
     /// Returns the name of the relation.
     pub fn name(self) -> &'q std::ffi::CStr {
-        super::name(&self.class().relname)
+        name(&self.class().relname)
     }
 
     /// Returns the number of columns.

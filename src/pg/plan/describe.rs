@@ -361,7 +361,8 @@ unsafe fn describe<'q>(
 /// # Safety
 /// The same as for [`describe`].
 unsafe fn ids(query: StartedQuery, key: &PlanKey, text: &StatementText, found: &[Found]) -> PlanIds {
-    // SAFETY: the caller allows errors, and the current memory context stays that until the scratch is dropped.
+    // SAFETY: the caller allows errors, and the current memory context stays that until the scratch is
+    // dropped.
     let planid = unsafe {
         let _memory = Scratch::enter();
         contained_or_cancelled(|| Some(planid::planid(query, found)))

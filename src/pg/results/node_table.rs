@@ -251,7 +251,8 @@ impl<'a> NodeRef<'a> {
     /// Gives the node its plan state.
     ///
     /// # Safety
-    /// The plan state must stay live until the node gets another one, or nobody asks for more than its address.
+    /// The plan state must stay live until the node gets another one, or nobody asks for more than its
+    /// address.
     #[inline(always)]
     pub unsafe fn set_plan_state(self, state: PlanStateRef) {
         // SAFETY: the node is live as long as its table is borrowed, and no reference to this field exists.

@@ -87,8 +87,8 @@ pub(super) unsafe fn count_scan_io(estate: Handle<EState>, level: Instrumentatio
 #[cold]
 #[inline(never)]
 pub(super) fn read(estate: Handle<EState>, facts: &mut StatementFacts) {
-    // SAFETY: what the state has of compiled code and of triggers is null, or as live as it. Each trigger of a
-    // relation has an entry in its instrumentation.
+    // SAFETY: what the state has of compiled code and of triggers is null, or as live as it. Each trigger of
+    // a relation has an entry in its instrumentation.
     unsafe {
         if let Some(jit) = estate.es_jit.as_ref() {
             facts.jit += read_jit(&jit.instr, estate.es_jit_flags);

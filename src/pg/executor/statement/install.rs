@@ -107,8 +107,8 @@ impl Statement {
         is_drained: bool,
     ) -> bool {
         let instr = node.instrumentation();
-        // SAFETY: core uses `instrument` only through the plan state. The node lives as long as the statement,
-        // which lives as long as the query's context. No reference to the plan state is in use.
+        // SAFETY: core uses `instrument` only through the plan state. The node lives as long as the
+        // statement, which lives as long as the query's context. No reference to the plan state is in use.
         unsafe {
             if !ps.instrument.is_null() {
                 *instr = *ps.instrument;

@@ -137,8 +137,8 @@ impl<'q> Changed<'q> {
         }
     }
 
-    /// Shortens a constant, whose value is not null and passed by reference, if it is long, or if no bytes are
-    /// `left`. Returns `None` if too many are shortened. May raise.
+    /// Shortens a constant, whose value is not null and passed by reference, if it is long, or if no bytes
+    /// are `left`. Returns `None` if too many are shortened. May raise.
     fn consider(&mut self, constant: Handle<'q, Const>, left: &mut usize) -> Option<()> {
         let short = match size(constant) {
             size if size > MAX_BYTES => beginning(constant),

@@ -77,8 +77,8 @@ pub fn name(object: Object, oid: Oid) -> Option<String> {
     identity(class, oid)
 }
 
-/// Returns PostgreSQL's name of an object of a class that has names, which does not depend on the search path.
-/// May raise.
+/// Returns PostgreSQL's name of an object of a class that has names, which does not depend on the search
+/// path. May raise.
 fn identity(class: Oid, oid: Oid) -> Option<String> {
     if oid == pg_sys::InvalidOid {
         return None;

@@ -18,8 +18,8 @@ use std::ffi::{CStr, CString};
 /// More columns of a temporary table than these do not count.
 const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 
-/// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog cannot
-/// be read.
+/// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog
+/// cannot be read.
 pub fn planid(query: StartedQuery, found: &[Found]) -> i64 {
     let _unquoted = Unquoted::set();
     let mut number = Number {
@@ -269,7 +269,8 @@ impl<'q> Number<'q> {
 
     /// Adds the name of a column of a table. Returns false if there is none.
     fn table_column(&mut self, table: Oid, column: pg_sys::AttrNumber) -> bool {
-        // SAFETY: the function accepts any number. A name is null or a C string in the current memory context.
+        // SAFETY: the function accepts any number. A name is null or a C string in the current memory
+        // context.
         let name = unsafe {
             let name = pg_sys::get_attname(table, column, true);
             (!name.is_null()).then(|| CStr::from_ptr(name))

@@ -22,8 +22,8 @@ const MAX_WALKED: u64 = 200_000;
 /// of a table's columns with each other.
 const MAX_SQUARED_COLUMNS: u64 = 20_000_000;
 
-/// Shortens what EXPLAIN prints, or replaces all constants by symbols. Returns `None` if it would still be too
-/// long. May raise.
+/// Shortens what EXPLAIN prints, or replaces all constants by symbols. Returns `None` if it would still be
+/// too long. May raise.
 pub fn bound<'q>(
     query: StartedQuery<'q>,
     found: &[Found<'q>],
@@ -315,6 +315,7 @@ fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
     ) -> Option<Handle<'q, Node>> {
         node.follow(select).map(Handle::node)
     }
+    let one = |expression| [expression, None, None, None];
     let joined = || list(plan.cast::<pg_sys::Join>(), |join| &join.joinqual);
     let [a, b, c, d] = match plan.tag() {
         NodeTag::T_IndexScan => {
@@ -332,33 +333,33 @@ fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
         }
         NodeTag::T_BitmapIndexScan => {
             let scan = plan.cast::<pg_sys::BitmapIndexScan>();
-            [list(scan, |scan| &scan.indexqualorig), None, None, None]
+            one(list(scan, |scan| &scan.indexqualorig))
         }
         NodeTag::T_BitmapHeapScan => {
             let scan = plan.cast::<pg_sys::BitmapHeapScan>();
-            [list(scan, |scan| &scan.bitmapqualorig), None, None, None]
+            one(list(scan, |scan| &scan.bitmapqualorig))
         }
         NodeTag::T_SampleScan => {
             let sample = plan.cast::<pg_sys::SampleScan>().follow(|scan| &scan.tablesample);
-            [sample.map(Handle::node), None, None, None]
+            one(sample.map(Handle::node))
         }
         NodeTag::T_TidScan => {
             let scan = plan.cast::<pg_sys::TidScan>();
-            [list(scan, |scan| &scan.tidquals), None, None, None]
+            one(list(scan, |scan| &scan.tidquals))
         }
         NodeTag::T_TidRangeScan => {
             let scan = plan.cast::<pg_sys::TidRangeScan>();
-            [list(scan, |scan| &scan.tidrangequals), None, None, None]
+            one(list(scan, |scan| &scan.tidrangequals))
         }
         NodeTag::T_ForeignScan => {
             let scan = plan.cast::<pg_sys::ForeignScan>();
-            [list(scan, |scan| &scan.fdw_exprs), None, None, None]
+            one(list(scan, |scan| &scan.fdw_exprs))
         }
         NodeTag::T_CustomScan => {
             let scan = plan.cast::<pg_sys::CustomScan>();
-            [list(scan, |scan| &scan.custom_exprs), None, None, None]
+            one(list(scan, |scan| &scan.custom_exprs))
         }
-        NodeTag::T_NestLoop => [joined(), None, None, None],
+        NodeTag::T_NestLoop => one(joined()),
         NodeTag::T_MergeJoin => {
             let join = plan.cast::<pg_sys::MergeJoin>();
             [joined(), list(join, |join| &join.mergeclauses), None, None]
@@ -369,15 +370,15 @@ fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
         }
         NodeTag::T_Result => {
             let result = plan.cast::<pg_sys::Result>();
-            [result.follow(|result| &result.resconstantqual), None, None, None]
+            one(result.follow(|result| &result.resconstantqual))
         }
         NodeTag::T_ModifyTable => {
             let modify = plan.cast::<pg_sys::ModifyTable>();
-            [modify.follow(|modify| &modify.onConflictWhere), None, None, None]
+            one(modify.follow(|modify| &modify.onConflictWhere))
         }
         NodeTag::T_Memoize => {
             let memoize = plan.cast::<pg_sys::Memoize>();
-            [list(memoize, |memoize| &memoize.param_exprs), None, None, None]
+            one(list(memoize, |memoize| &memoize.param_exprs))
         }
         NodeTag::T_WindowAgg => {
             let window = plan.cast::<pg_sys::WindowAgg>();
