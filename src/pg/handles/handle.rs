@@ -202,6 +202,63 @@ impl<T: PgNode> Tags<T> {
     }
 }
 
+/// Points to a node of PostgreSQL that is live for `'q` itself. What its fields lead to may be gone.
+#[repr(transparent)]
+pub struct Bare<'q, T>(Handle<'q, T>);
+
+impl<T> Clone for Bare<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Bare<'_, T> {}
+
+impl<T> Deref for Bare<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.0.get()
+    }
+}
+
+impl<'q, T: PgNode> Bare<'q, T> {
+    /// Makes a handle of this kind.
+    ///
+    /// # Safety
+    /// `pointer` must point to a live node. While `'q` lasts, it stays live, and whoever writes to it does so
+    /// while no reference to it is in use.
+    #[inline(always)]
+    pub const unsafe fn new(pointer: *mut T) -> Bare<'q, T> {
+        // SAFETY: the caller promises that of the node itself, and no field is followed.
+        Bare(unsafe { Handle::new(pointer) })
+    }
+
+    /// Returns the type of the node.
+    #[inline(always)]
+    pub const fn tag(self) -> NodeTag {
+        self.0.tag()
+    }
+
+    /// Returns the node as one of another type.
+    ///
+    /// # Panics
+    /// If it is not that.
+    #[inline(always)]
+    pub fn cast<U: PgNode>(self) -> Bare<'q, U> {
+        Bare(self.0.cast())
+    }
+}
+
+impl<'q, T> From<Handle<'q, T>> for Bare<'q, T> {
+    #[inline(always)]
+    fn from(handle: Handle<'q, T>) -> Bare<'q, T> {
+        Bare(handle)
+    }
+}
+
 /// A List of nodes of one type. A null pointer is an empty one.
 #[repr(transparent)]
 pub struct ListOf<'q, T>(Option<Handle<'q, List>>, PhantomData<&'q T>);

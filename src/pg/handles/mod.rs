@@ -10,5 +10,5 @@
 mod handle;
 mod query;
 
-pub use handle::{Handle, ListOf, name, tag};
+pub use handle::{Bare, Handle, ListOf, name, tag};
 pub use query::{PlanRef, PlanStateRef, RelationRef, StartedQuery};
