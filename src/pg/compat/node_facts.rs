@@ -4,8 +4,8 @@ use crate::pg::handles::{Bare, Handle, PlanStateRef};
 use pgrx::pg_sys::{self, BitmapHeapScanState, PlanState};
 use rowsource_core::model::{NodeKind, ScanIo};
 
-/// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on. `whole` is the
-/// same node, if all of it is live.
+/// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on. `whole` is
+/// the same node, if all of it is live.
 #[cfg(pg_ge_18)]
 pub fn index_searches(ps: Bare<PlanState>, whole: Option<PlanStateRef>) -> u64 {
     use pgrx::pg_sys::NodeTag;

@@ -216,7 +216,12 @@ unsafe fn executor_run(
     // SAFETY: the query is started, by the caller's promise. The guard's frame is left before the query runs.
     unsafe {
         if trace::is_of((*query).sourceText) {
-            guarded(|| install(Handle::new(query)));
+            guarded(|| {
+                Handle::new(query)
+                    .started()
+                    .into_iter()
+                    .for_each(|query| install(query))
+            });
         }
         compat::executor_run::call(NEXT_EXECUTOR_RUN.get(), query, direction, count, execute_once);
     }
@@ -228,9 +233,7 @@ unsafe fn executor_run(
 /// The trace in progress must be of this query.
 unsafe fn install(query: StartedQuery) {
     let mut found = tree::Nodes::new();
-    if let Some(root) = query.root() {
-        tree::walk(root, &mut found);
-    }
+    tree::walk(query.root(), &mut found);
     // SAFETY: a trace is in progress, by the caller's promise. No node runs, so no reference to the trace's
     // nodes is in use.
     unsafe {

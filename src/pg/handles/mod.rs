@@ -11,4 +11,4 @@ mod handle;
 mod query;
 
 pub use handle::{Bare, Handle, ListOf, name, tag};
-pub use query::{PlanRef, PlanStateRef, RelationRef, StartedQuery};
+pub use query::{PlanRef, PlanStateRef, PlannedStmtRef, QueryRef, RelationRef, StartedQuery};

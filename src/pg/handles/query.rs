@@ -2,9 +2,16 @@
 
 use super::handle::{Handle, ListOf, name};
 use pgrx::pg_sys::{self, EState, NodeTag, Plan, PlanState, PlannedStmt, QueryDesc, SubPlanState};
+use std::ops::Deref;
+
+/// A query, which may not be started yet, or have ended.
+pub type QueryRef<'q> = Handle<'q, QueryDesc>;
 
 /// A started query.
-pub type StartedQuery<'q> = Handle<'q, QueryDesc>;
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct StartedQuery<'q>(QueryRef<'q>);
+
 /// The plan of a statement.
 pub type PlannedStmtRef<'q> = Handle<'q, PlannedStmt>;
 /// A node of a plan.
@@ -14,7 +21,38 @@ pub type RelationRef<'q> = Handle<'q, pg_sys::RelationData>;
 /// The state of a node of a started query.
 pub type PlanStateRef<'q> = Handle<'q, PlanState>;
 
+impl<'q> Deref for StartedQuery<'q> {
+    type Target = QueryRef<'q>;
+
+    #[inline(always)]
+    fn deref(&self) -> &QueryRef<'q> {
+        &self.0
+    }
+}
+
 impl<'q> StartedQuery<'q> {
+    /// Returns the executor's state.
+    #[inline(always)]
+    pub fn estate(self) -> Handle<'q, EState> {
+        // SAFETY: a started query has a state, which is as live as it.
+        unsafe { Handle::new(self.estate) }
+    }
+
+    /// Returns the state of the plan's root.
+    #[inline(always)]
+    pub fn root(self) -> PlanStateRef<'q> {
+        // SAFETY: a started query has it, and it is as live as the query.
+        unsafe { Handle::new(self.planstate) }
+    }
+}
+
+impl<'q> QueryRef<'q> {
+    /// Returns the query as a started one, if it is that.
+    #[inline(always)]
+    pub fn started(self) -> Option<StartedQuery<'q>> {
+        (!self.estate.is_null() && !self.planstate.is_null()).then_some(StartedQuery(self))
+    }
+
     /// Returns the query's plan.
     #[inline(always)]
     pub fn plan(self) -> PlannedStmtRef<'q> {
@@ -22,32 +60,16 @@ impl<'q> StartedQuery<'q> {
         unsafe { Handle::new(self.plannedstmt) }
     }
 
-    /// Returns the executor's state.
-    #[inline(always)]
-    pub fn estate(self) -> Handle<'q, EState> {
-        // SAFETY: a started query has a state, which is as live as it.
-        unsafe { Handle::new(self.estate) }
-    }
-}
-
-impl<'q> StartedQuery<'q> {
-    /// Returns the root of the plan's states, unless there is none.
-    #[inline(always)]
-    pub fn root(self) -> Option<PlanStateRef<'q>> {
-        // SAFETY: the states of a started query's nodes are as live as it.
-        (!self.planstate.is_null()).then(|| unsafe { Handle::new(self.planstate) })
-    }
-
     /// Returns the number of parameters.
     pub fn parameters(self) -> usize {
-        // SAFETY: the parameters of a started query are null, or as live as it.
+        // SAFETY: the parameters of a query are null, or as live as it.
         unsafe { self.params.as_ref() }.map_or(0, |parameters| parameters.numParams.max(0) as usize)
     }
 
-    /// Returns what receives the rows of the query.
-    pub fn receiver(self) -> pg_sys::CommandDest::Type {
-        // SAFETY: a started query has a receiver, which is as live as it.
-        unsafe { (*self.dest).mydest }
+    /// Returns what receives the rows of the query, unless nothing does.
+    pub fn receiver(self) -> Option<pg_sys::CommandDest::Type> {
+        // SAFETY: the receiver of a query is null, or as live as it.
+        unsafe { self.dest.as_ref() }.map(|receiver| receiver.mydest)
     }
 }
 

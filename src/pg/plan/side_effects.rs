@@ -34,7 +34,7 @@ pub fn is_read_only<'q>(query: StartedQuery, nodes: impl Iterator<Item = PlanSta
         && cost > MIN_CHECKED_COST
         && !plan.hasModifyingCTE
         && plan.rowMarks.is_null()
-        && query.receiver() != pg_sys::CommandDest::DestIntoRel
+        && query.receiver() != Some(pg_sys::CommandDest::DestIntoRel)
         && plan
             .list::<pg_sys::RangeTblEntry>(|plan| &plan.rtable)
             .iter()

@@ -52,9 +52,7 @@ pub use process::{
     is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
 };
 pub use relation::{HeapSize, heap_size, is_temporary_relation, lock_for_writing};
-pub use statement_text::{
-    MAX_SHOWN_TEXT, commented_text, statement_beginning, statement_text, with_literals, with_text,
-};
+pub use statement_text::{MAX_SHOWN_TEXT, SourceText, with_literals, with_text};
 pub use stop::{is_stopping, stopped_cleanly};
 pub use time::{from_unix, message_time, now, now_unix, shown_time, time_of_day};
 pub use user_error::{fail, notify};

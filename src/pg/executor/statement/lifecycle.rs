@@ -4,6 +4,7 @@ use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::{nesting, outermost_planner, unmeasured};
+use crate::pg::handles::Handle;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
@@ -268,7 +269,7 @@ impl Statement {
             pg_sys::ScanDirection::ForwardScanDirection => unsafe {
                 self.is_read_to_end.set((*(*query).estate).es_processed < count);
                 if nesting::depth() == 1 && !self.excluded_from_last.get() {
-                    unmeasured::cursor_read(self.query);
+                    unmeasured::cursor_read(Handle::new(self.query));
                 }
             },
             // A run in no direction reads nothing.

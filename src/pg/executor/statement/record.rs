@@ -269,7 +269,7 @@ impl Statement {
             },
             last: is_last.then(|| session::Executed {
                 // SAFETY: as above.
-                text: unsafe { parsed::text_id(self.query) },
+                text: parsed::text_id(unsafe { Handle::new(self.query) }),
                 statement: &live,
                 workers,
                 planning_ms: planned.last_ms,
@@ -347,7 +347,8 @@ fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) 
     let (nodes, planid) = (&target.description.decoded().nodes, target.plan.key.planid);
     // SAFETY: the caller passes null or a query that is live.
     server::attempt("trace a statement", || unsafe {
-        traced::stats(query, target.planned_as, planid, nodes, stats)
+        let query = (!query.is_null()).then(|| Handle::new(query.cast_mut()));
+        traced::stats(query, target.planned_as, planid, nodes, stats);
     });
 }
 

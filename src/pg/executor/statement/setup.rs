@@ -44,9 +44,6 @@ pub fn attach(
     toplevel: bool,
     is_sent: bool,
 ) -> bool {
-    let Some(root) = query.root() else {
-        return false;
-    };
     if memory::is_short() {
         return false;
     }
@@ -61,7 +58,7 @@ pub fn attach(
     };
     let mode = mode(setting, requested_by_others);
     let mut found = tree::Nodes::new();
-    tree::walk(root, &mut found);
+    tree::walk(query.root(), &mut found);
     if found.is_empty() {
         return false;
     }
@@ -72,7 +69,7 @@ pub fn attach(
         queryid => queryid,
     };
     let queryid = if has_temporary_tables {
-        temporary::query_id(estate, planned_as, || known_text(query, planned_as))
+        temporary::query_id(estate, planned_as, || known_text(*query, planned_as))
     } else {
         planned_as
     };
@@ -319,7 +316,7 @@ unsafe fn target<'q>(
         describe::description(
             query,
             &key,
-            || text(query, planned_as),
+            || text(*query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key.with_plan(store::planid(&key)?)),
             |planid| store::description_or_before(&key.with_plan(planid)),
@@ -460,7 +457,7 @@ impl Target {
     /// As for [`describe::description`].
     #[inline(never)]
     unsafe fn describe_with_literals<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
-        let text = text(query, self.planned_as);
+        let text = text(*query, self.planned_as);
         if describe::is_of(&self.description, query, &text) {
             self.older_literals = false;
             return;

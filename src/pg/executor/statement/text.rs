@@ -2,9 +2,9 @@
 
 use crate::pg::compat;
 use crate::pg::executor::{explain, parsed, unnamed};
-use crate::pg::handles::StartedQuery;
+use crate::pg::handles::QueryRef;
 use crate::pg::plan::describe::StatementText;
-use crate::pg::server;
+use crate::pg::server::SourceText;
 use std::borrow::Cow;
 
 /// What is shown if a statement has no text.
@@ -12,7 +12,7 @@ const NO_TEXT: &[u8] = b"(no text)";
 
 /// Returns the text of a query that is recorded with this queryid.
 #[inline(never)]
-pub fn text<'q>(query: StartedQuery<'q>, queryid: i64) -> StatementText<'q> {
+pub fn text<'q>(query: QueryRef<'q>, queryid: i64) -> StatementText<'q> {
     let plan = query.plan();
     let (mut source, mut location, mut length) = (query.sourceText, plan.stmt_location, plan.stmt_len);
     let mut parsed_as = queryid;
@@ -29,9 +29,8 @@ pub fn text<'q>(query: StartedQuery<'q>, queryid: i64) -> StatementText<'q> {
         }
     }
     // SAFETY: the text is as live as the query. PostgreSQL keeps the text of a running utility statement.
-    let (bytes, start) = unsafe {
-        explain::text_inside(source).unwrap_or_else(|| server::statement_text(source, location, length))
-    };
+    let source = unsafe { SourceText::new(source, location, length) };
+    let (bytes, start) = explain::text_inside(source).unwrap_or_else(|| source.statement());
     StatementText {
         bytes: Cow::Borrowed(if bytes.is_empty() { NO_TEXT } else { bytes }),
         location: Some(start),
@@ -40,7 +39,7 @@ pub fn text<'q>(query: StartedQuery<'q>, queryid: i64) -> StatementText<'q> {
 }
 
 /// Returns the text of a query, as [`text`] does. Returns `None` if it has none.
-pub fn known_text(query: StartedQuery<'_>, queryid: i64) -> Option<Cow<'_, [u8]>> {
+pub fn known_text(query: QueryRef<'_>, queryid: i64) -> Option<Cow<'_, [u8]>> {
     let text = text(query, queryid);
     Some(text.bytes).filter(|bytes| **bytes != *NO_TEXT)
 }
@@ -48,7 +47,7 @@ pub fn known_text(query: StartedQuery<'_>, queryid: i64) -> Option<Cow<'_, [u8]>
 /// Copies the text. Leaves `to` empty if there is no memory.
 #[cold]
 #[inline(never)]
-pub fn copy_text(query: StartedQuery, queryid: i64, to: &mut Vec<u8>) {
+pub fn copy_text(query: QueryRef, queryid: i64, to: &mut Vec<u8>) {
     let text = text(query, queryid);
     to.clear();
     if to.try_reserve(text.bytes.len()).is_ok() {
