@@ -203,10 +203,9 @@ fn visit_with_inputs<'q>(mut place: Found<'q>, walk: &mut Walk<'_, 'q>) {
     for sub in ps.init_plans().iter() {
         visit_init_plan(sub, init_plan, walk);
     }
-    for plan_state in [ps.follow(|ps| &ps.lefttree), ps.follow(|ps| &ps.righttree)] {
-        if let Some(plan_state) = plan_state {
-            visit(Found { plan_state, ..child }, walk);
-        }
+    let inputs = [ps.follow(|ps| &ps.lefttree), ps.follow(|ps| &ps.righttree)];
+    for plan_state in inputs.into_iter().flatten() {
+        visit(Found { plan_state, ..child }, walk);
     }
     for &plan_state in ps.members() {
         visit_with_inputs(Found { plan_state, ..child }, walk);

@@ -150,10 +150,9 @@ impl<'q> Walk<'q> {
         };
         let outer = plan.follow(|plan| &plan.lefttree);
         let mut below = 1;
-        for input in [outer, plan.follow(|plan| &plan.righttree), input] {
-            if let Some(input) = input {
-                below = below.max(self.longest_column(input)?);
-            }
+        let inputs = [outer, plan.follow(|plan| &plan.righttree), input];
+        for input in inputs.into_iter().flatten() {
+            below = below.max(self.longest_column(input)?);
         }
         for column in own_columns(plan).iter() {
             below = below.max(self.count(column)?.parts);
