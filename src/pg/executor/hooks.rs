@@ -176,7 +176,7 @@ unsafe fn executor_run(
         if switch::passes_on() && statement::find(query).is_none() {
             return switch::pass_on(next);
         }
-        let after = |statement: &Statement| statement.note_read(query, direction, count);
+        let after = |statement: &Statement| statement.note_read(direction, count);
         run(move || Call::of_started(query, Phase::Fetch), next, after);
     }
 }

@@ -41,8 +41,8 @@ impl<'q, T> Handle<'q, T> {
     /// # Safety
     /// * `pointer` must point to a live struct. While `'q` lasts, it stays live, and so does all that its
     ///   fields lead to: that of a started query is live until ExecutorEnd.
-    /// * While `'q` lasts, the executor does not run the query, and whoever else writes to any of this does so
-    ///   while no reference to it is in use.
+    /// * While `'q` lasts, whoever writes to any of this does so while no reference to it is in use. The
+    ///   executor writes to it only while it runs the query.
     #[inline(always)]
     pub const unsafe fn new(pointer: *mut T) -> Handle<'q, T> {
         // SAFETY: the caller promises that the struct is there.
@@ -108,6 +108,12 @@ impl<'q, T: PgNode> Handle<'q, T> {
     #[inline(always)]
     pub fn list<U: PgNode>(self, select: impl FnOnce(&T) -> &*mut List) -> ListOf<'q, U> {
         ListOf(self.follow(select), PhantomData)
+    }
+
+    /// Returns the List that a field points to as one node: functions that take expressions take Lists, too.
+    #[inline(always)]
+    pub fn expressions(self, select: impl FnOnce(&T) -> &*mut List) -> Option<Handle<'q, Node>> {
+        self.follow(select).map(Handle::node)
     }
 
     /// Returns the lengths of the Lists in the List that a field points to.
@@ -234,6 +240,15 @@ impl<'q, T: PgNode> Bare<'q, T> {
     pub const unsafe fn new(pointer: *mut T) -> Bare<'q, T> {
         // SAFETY: the caller promises that of the node itself, and no field is followed.
         Bare(unsafe { Handle::new(pointer) })
+    }
+
+    /// Returns the node as one of which all is live.
+    ///
+    /// # Safety
+    /// As for [`Handle::new`].
+    #[inline(always)]
+    pub const unsafe fn whole(self) -> Handle<'q, T> {
+        self.0
     }
 
     /// Returns the type of the node.

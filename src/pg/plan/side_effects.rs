@@ -12,7 +12,7 @@
 
 use crate::pg::handles::{Handle, ListOf, PlanRef, PlanStateRef, StartedQuery};
 use crate::pg::server;
-use pgrx::pg_sys::{self, List, Node, NodeTag, Oid, PgNode};
+use pgrx::pg_sys::{self, Node, NodeTag, Oid};
 
 /// Aggregates that neither fail nor read catalogs: count(any), count(*), and avg, sum, max and min of
 /// integers, oids, dates and timestamps.
@@ -49,7 +49,7 @@ pub fn is_read_only<'q>(query: StartedQuery, nodes: impl Iterator<Item = PlanSta
 fn calls_nothing_volatile(plan: PlanRef) -> bool {
     let own = match plan.tag() {
         NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => [
-            expressions(plan.cast::<pg_sys::Join>(), |join| &join.joinqual),
+            plan.cast::<pg_sys::Join>().expressions(|join| &join.joinqual),
             None,
         ],
         NodeTag::T_Result => {
@@ -58,11 +58,11 @@ fn calls_nothing_volatile(plan: PlanRef) -> bool {
         }
         NodeTag::T_FunctionScan => {
             let scan = plan.cast::<pg_sys::FunctionScan>();
-            [expressions(scan, |scan| &scan.functions), None]
+            [scan.expressions(|scan| &scan.functions), None]
         }
         NodeTag::T_ValuesScan => {
             let scan = plan.cast::<pg_sys::ValuesScan>();
-            [expressions(scan, |scan| &scan.values_lists), None]
+            [scan.expressions(|scan| &scan.values_lists), None]
         }
         NodeTag::T_Limit => {
             let limit = plan.cast::<pg_sys::Limit>();
@@ -98,20 +98,12 @@ fn calls_nothing_volatile(plan: PlanRef) -> bool {
         _ => return false,
     };
     let common = [
-        expressions(plan, |plan| &plan.targetlist),
-        expressions(plan, |plan| &plan.qual),
+        plan.expressions(|plan| &plan.targetlist),
+        plan.expressions(|plan| &plan.qual),
     ];
     let mut all = own.into_iter().chain(common).flatten();
     // SAFETY: these are expressions, or Lists of them.
     all.all(|node| unsafe { !pg_sys::contain_volatile_functions(node.as_ptr()) })
-}
-
-/// Returns a List of expressions as a node.
-fn expressions<'q, T: PgNode>(
-    node: Handle<'q, T>,
-    select: impl FnOnce(&T) -> &*mut List,
-) -> Option<Handle<'q, Node>> {
-    node.follow(select).map(Handle::node)
 }
 
 /// Returns whether a node reads each start of its input to the end, within one of its own calls.

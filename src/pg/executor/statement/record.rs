@@ -8,7 +8,7 @@ use super::text::copy_text;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
-use crate::pg::handles::Handle;
+use crate::pg::handles::{Handle, QueryRef};
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
@@ -52,12 +52,11 @@ impl Statement {
         let (Some(shape), Some(target)) = (self.shape.get(), &self.target) else {
             return false;
         };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
-        // statement is not running.
-        if !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
+        if !self.is_complete() || level::is_on() || self.has_outside() {
             return false;
         }
-        // SAFETY: as above, and the memory contexts are live.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. So are the
+        // memory contexts.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, true, Some(self.timed)) };
         results::with_scratch(|scratch| {
             let counted = scratch
@@ -213,7 +212,10 @@ impl Statement {
         let (plan, toplevel) = if self.is_toplevel() {
             (&target.plan, true)
         // SAFETY: what core has of the statement is live.
-        } else if core_alive && nesting::depth() == 0 && !unsafe { is_of_sql_function(self.query) } {
+        } else if core_alive
+            && nesting::depth() == 0
+            && !is_of_sql_function(unsafe { Handle::new(self.query) })
+        {
             for_client = target.for_client();
             (&for_client, true)
         } else {
@@ -264,11 +266,10 @@ impl Statement {
                 planning: planned.planning,
                 origin: self.origin.get(),
                 at,
-                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-                changed_rows: unsafe { self.changed_rows(returned) },
+                changed_rows: self.changed_rows(returned),
             },
             last: is_last.then(|| session::Executed {
-                // SAFETY: as above.
+                // SAFETY: the last statement's query is live, because of `core_alive`.
                 text: parsed::text_id(unsafe { Handle::new(self.query) }),
                 statement: &live,
                 workers,
@@ -292,15 +293,10 @@ impl Target {
 
 /// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if
 /// that has not read all rows.
-///
-/// # Safety
-/// `query` must be valid.
 #[cold]
 #[inline(never)]
-unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() };
-    to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
+fn is_of_sql_function(query: QueryRef) -> bool {
+    query.receiver() == Some(pg_sys::CommandDest::DestSQLFunction)
 }
 
 /// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement

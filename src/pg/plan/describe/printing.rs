@@ -9,7 +9,7 @@ use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::handles::{Handle, ListOf, PlanRef, StartedQuery};
 use crate::pg::plan::tree::Found;
-use pgrx::pg_sys::{self, Const, List, Node, NodeTag, PgNode, Plan};
+use pgrx::pg_sys::{self, Const, Node, NodeTag, Plan};
 use rowsource_core::model::MAX_NODES;
 use std::ffi::c_void;
 
@@ -308,35 +308,29 @@ fn first_child(plan: PlanRef<'_>) -> Option<PlanRef<'_>> {
 
 /// Returns the expressions of a node that EXPLAIN prints.
 fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
-    fn list<'q, T: PgNode>(
-        node: Handle<'q, T>,
-        select: impl FnOnce(&T) -> &*mut List,
-    ) -> Option<Handle<'q, Node>> {
-        node.follow(select).map(Handle::node)
-    }
     let one = |expression| [expression, None, None, None];
-    let joined = || list(plan.cast::<pg_sys::Join>(), |join| &join.joinqual);
+    let joined = || plan.cast::<pg_sys::Join>().expressions(|join| &join.joinqual);
     let [a, b, c, d] = match plan.tag() {
         NodeTag::T_IndexScan => {
             let scan = plan.cast::<pg_sys::IndexScan>();
-            let order = list(scan, |scan| &scan.indexorderbyorig);
-            [list(scan, |scan| &scan.indexqualorig), order, None, None]
+            let order = scan.expressions(|scan| &scan.indexorderbyorig);
+            [scan.expressions(|scan| &scan.indexqualorig), order, None, None]
         }
         NodeTag::T_IndexOnlyScan => {
             let scan = plan.cast::<pg_sys::IndexOnlyScan>();
             let (order, recheck) = (
-                list(scan, |scan| &scan.indexorderby),
-                list(scan, |scan| &scan.recheckqual),
+                scan.expressions(|scan| &scan.indexorderby),
+                scan.expressions(|scan| &scan.recheckqual),
             );
-            [list(scan, |scan| &scan.indexqual), order, recheck, None]
+            [scan.expressions(|scan| &scan.indexqual), order, recheck, None]
         }
         NodeTag::T_BitmapIndexScan => {
             let scan = plan.cast::<pg_sys::BitmapIndexScan>();
-            one(list(scan, |scan| &scan.indexqualorig))
+            one(scan.expressions(|scan| &scan.indexqualorig))
         }
         NodeTag::T_BitmapHeapScan => {
             let scan = plan.cast::<pg_sys::BitmapHeapScan>();
-            one(list(scan, |scan| &scan.bitmapqualorig))
+            one(scan.expressions(|scan| &scan.bitmapqualorig))
         }
         NodeTag::T_SampleScan => {
             let sample = plan.cast::<pg_sys::SampleScan>().follow(|scan| &scan.tablesample);
@@ -344,28 +338,28 @@ fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
         }
         NodeTag::T_TidScan => {
             let scan = plan.cast::<pg_sys::TidScan>();
-            one(list(scan, |scan| &scan.tidquals))
+            one(scan.expressions(|scan| &scan.tidquals))
         }
         NodeTag::T_TidRangeScan => {
             let scan = plan.cast::<pg_sys::TidRangeScan>();
-            one(list(scan, |scan| &scan.tidrangequals))
+            one(scan.expressions(|scan| &scan.tidrangequals))
         }
         NodeTag::T_ForeignScan => {
             let scan = plan.cast::<pg_sys::ForeignScan>();
-            one(list(scan, |scan| &scan.fdw_exprs))
+            one(scan.expressions(|scan| &scan.fdw_exprs))
         }
         NodeTag::T_CustomScan => {
             let scan = plan.cast::<pg_sys::CustomScan>();
-            one(list(scan, |scan| &scan.custom_exprs))
+            one(scan.expressions(|scan| &scan.custom_exprs))
         }
         NodeTag::T_NestLoop => one(joined()),
         NodeTag::T_MergeJoin => {
             let join = plan.cast::<pg_sys::MergeJoin>();
-            [joined(), list(join, |join| &join.mergeclauses), None, None]
+            [joined(), join.expressions(|join| &join.mergeclauses), None, None]
         }
         NodeTag::T_HashJoin => {
             let join = plan.cast::<pg_sys::HashJoin>();
-            [joined(), list(join, |join| &join.hashclauses), None, None]
+            [joined(), join.expressions(|join| &join.hashclauses), None, None]
         }
         NodeTag::T_Result => {
             let result = plan.cast::<pg_sys::Result>();
@@ -377,20 +371,20 @@ fn printed_expressions(plan: PlanRef<'_>) -> [Option<Handle<'_, Node>>; 5] {
         }
         NodeTag::T_Memoize => {
             let memoize = plan.cast::<pg_sys::Memoize>();
-            one(list(memoize, |memoize| &memoize.param_exprs))
+            one(memoize.expressions(|memoize| &memoize.param_exprs))
         }
         NodeTag::T_WindowAgg => {
             let window = plan.cast::<pg_sys::WindowAgg>();
             [
-                list(window, |window| &window.runCondition),
-                list(window, |window| &window.runConditionOrig),
+                window.expressions(|window| &window.runCondition),
+                window.expressions(|window| &window.runConditionOrig),
                 window.follow(|window| &window.startOffset),
                 window.follow(|window| &window.endOffset),
             ]
         }
         _ => [None; 4],
     };
-    [list(plan, |plan| &plan.qual), a, b, c, d]
+    [plan.expressions(|plan| &plan.qual), a, b, c, d]
 }
 
 /// Returns how many columns EXPLAIN prints as the keys of a node.
