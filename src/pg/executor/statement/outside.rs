@@ -18,8 +18,8 @@ impl Statement {
     /// statement's memory contexts are live.
     ///
     /// # Safety
-    /// The statement must not be running, and must not run before the result is dropped. If `core_alive`, what
-    /// the executor's state leads to must be live.
+    /// The statement must not be running, and must not run before the result is dropped. If `core_alive`,
+    /// what the executor's state leads to must be live.
     #[inline(always)]
     pub(super) unsafe fn take_outside<'a>(
         &'a self,
@@ -90,8 +90,8 @@ impl Statement {
         // SAFETY: the statement is not running, and does not run before the result is dropped, by the
         // caller's promise.
         *waits = unsafe { self.take_waits(stats) };
-        // SAFETY: nothing charges the account, and with `core_alive` all of the state is live, by the caller's
-        // promise.
+        // SAFETY: nothing charges the account, and with `core_alive` all of the state is live, by the
+        // caller's promise.
         let usage = unsafe {
             if core_alive {
                 facts::read(estate.whole(), &mut sums.facts);

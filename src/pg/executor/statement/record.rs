@@ -55,8 +55,8 @@ impl Statement {
         if !self.is_complete() || level::is_on() || self.has_outside() {
             return false;
         }
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. So are the
-        // memory contexts.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. So are
+        // the memory contexts.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, true, Some(self.timed)) };
         results::with_scratch(|scratch| {
             let counted = scratch
