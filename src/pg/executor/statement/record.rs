@@ -208,14 +208,12 @@ impl Statement {
         } else {
             (self.outcome.get(), self.is_complete())
         };
+        // SAFETY: this is called only with `core_alive`: then core's query is live.
+        let query = || unsafe { Handle::new(self.query) };
         let for_client;
         let (plan, toplevel) = if self.is_toplevel() {
             (&target.plan, true)
-        // SAFETY: what core has of the statement is live.
-        } else if core_alive
-            && nesting::depth() == 0
-            && !is_of_sql_function(unsafe { Handle::new(self.query) })
-        {
+        } else if core_alive && nesting::depth() == 0 && !is_of_sql_function(query()) {
             for_client = target.for_client();
             (&for_client, true)
         } else {
@@ -269,8 +267,7 @@ impl Statement {
                 changed_rows: self.changed_rows(returned),
             },
             last: is_last.then(|| session::Executed {
-                // SAFETY: the last statement's query is live, because of `core_alive`.
-                text: parsed::text_id(unsafe { Handle::new(self.query) }),
+                text: parsed::text_id(query()),
                 statement: &live,
                 workers,
                 planning_ms: planned.last_ms,
