@@ -17,7 +17,7 @@
 use super::control::Control;
 use super::{access, control, entry, file, listing, record};
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory, statfile};
 use crate::pg::tempfile;
