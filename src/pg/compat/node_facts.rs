@@ -25,12 +25,11 @@ pub fn index_searches(ps: Bare<PlanState>, whole: Option<PlanStateRef>) -> u64 {
         _ => return 0,
     };
     // From 19 on, the leader's count is memory of its own.
+    // SAFETY: it is null, or as live as the whole node.
     #[cfg(pg_ge_19)]
-    let own = match whole {
-        // SAFETY: it is null, or as live as the whole node.
-        Some(_) => unsafe { own.as_ref() }.map_or(0, |own| own.nsearches),
-        None => 0,
-    };
+    let own = whole
+        .and_then(|_| unsafe { own.as_ref() })
+        .map_or(0, |own| own.nsearches);
     #[cfg(not(pg_ge_19))]
     let own = own.nsearches;
     match whole {
