@@ -1,7 +1,8 @@
 //! A backend's pointers to the store after it has attached, and the locks.
 
 use super::control::Control;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use std::cell::Cell;
 

@@ -2,13 +2,12 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::{nesting, outermost_planner, unmeasured};
-use crate::pg::handles::Handle;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
+use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
@@ -233,29 +232,45 @@ impl Statement {
     }
 
     /// Notes how far a run has read the query: up to `count` rows, or to the end if `count` is 0.
+    ///
+    /// # Safety
+    /// `query` must be the statement's query, which must be started.
     #[inline(always)]
-    pub fn note_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
+    pub unsafe fn note_read(
+        &self,
+        query: *const pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
         if count == 0 && direction == pg_sys::ScanDirection::ForwardScanDirection {
             self.is_read_to_end.set(true);
         } else {
-            self.note_partly_read(direction, count);
+            // SAFETY: the query is started, by the caller's promise.
+            unsafe { self.note_partly_read(query, direction, count) };
         }
     }
 
     /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some
     /// rows. The end is seen only if there were fewer rows than the caller asked for.
+    ///
+    /// # Safety
+    /// `query` must be the statement's query, which must be started.
     #[cold]
     #[inline(never)]
-    fn note_partly_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
+    unsafe fn note_partly_read(
+        &self,
+        query: *const pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        count: u64,
+    ) {
         match direction {
-            pg_sys::ScanDirection::ForwardScanDirection => {
-                let has_ended = self.estate().is_some_and(|estate| estate.es_processed < count);
-                self.is_read_to_end.set(has_ended);
+            // SAFETY: a started query has its state.
+            pg_sys::ScanDirection::ForwardScanDirection => unsafe {
+                self.is_read_to_end.set((*(*query).estate).es_processed < count);
                 if nesting::depth() == 1 && !self.excluded_from_last.get() {
-                    // SAFETY: a run of the query has just ended, so it is live.
-                    unmeasured::cursor_read(unsafe { Handle::new(self.query) });
+                    unmeasured::cursor_read(self.query);
                 }
-            }
+            },
             // A run in no direction reads nothing.
             pg_sys::ScanDirection::NoMovementScanDirection => (),
             // Some rows may be counted again, in this run or later.

@@ -3,7 +3,8 @@
 
 use super::pool;
 use super::state::Statement;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;

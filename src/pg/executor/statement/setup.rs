@@ -2,30 +2,27 @@
 //! core measure it. If the pool has a statement of the same plan, that one is prepared for another execution
 //! instead.
 
-use super::pool::{self, Idle};
 use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
     Target,
 };
 use super::text::{known_text, text};
-use super::{facts, sampling};
+use super::{facts, pool, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::response::{self, Begun};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
-use crate::pg::handles::StartedQuery;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::live::Need;
-use crate::pg::plan::tree::{self, Found};
-use crate::pg::plan::{describe, identity, temporary};
+use crate::pg::plan::{describe, identity, temporary, tree};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
 use crate::session;
-use pgrx::pg_sys::{self, NodeTag};
+use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
@@ -35,20 +32,26 @@ use std::cell::{Cell, UnsafeCell};
 /// requested from core before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that
 /// no other statement runs it, and `is_sent` that a client sent it. Returns false if the statement will run
 /// unmeasured.
+///
+/// # Safety
+/// `query` must have been started.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-pub fn attach(
-    query: StartedQuery,
+pub unsafe fn attach(
+    query: *mut QueryDesc,
     setting: &InstrumentationPlan,
     requested_before: i32,
     added_by_us: i32,
     toplevel: bool,
     is_sent: bool,
 ) -> bool {
-    if memory::is_short() {
+    // SAFETY: the query is started by the caller's promise, so its plan and its state are live.
+    let (estate, root, plan) = unsafe { ((*query).estate, (*query).planstate, &*(*query).plannedstmt) };
+    if estate.is_null() || root.is_null() || memory::is_short() {
         return false;
     }
-    let (estate, plan) = (query.estate(), query.plan());
-    let requested_by_others = requested_before | (estate.es_instrument & !added_by_us);
+    // SAFETY: the state of a started query is live.
+    let (instrument, context) = unsafe { ((*estate).es_instrument, (*estate).es_query_cxt) };
+    let requested_by_others = requested_before | (instrument & !added_by_us);
     let with_auto_explain;
     let setting = if requested_by_others & INSTRUMENT_TIMER != 0 {
         with_auto_explain = explain::with_auto_explain(setting);
@@ -58,18 +61,21 @@ pub fn attach(
     };
     let mode = mode(setting, requested_by_others);
     let mut found = tree::Nodes::new();
-    tree::walk(query.root(), &mut found);
+    // SAFETY: the plan states of a started query are initialised.
+    unsafe { tree::walk(root, &mut found) };
     if found.is_empty() {
         return false;
     }
     let has_temporary_tables = temporary::session_has_tables();
-    let planid = identity::by_oids(&found, has_temporary_tables);
-    let planned_as = match compat::query_id(&plan) {
-        0 => unnamed::queryid(&plan),
+    // SAFETY: `found` are the plan states of this plan.
+    let planid = unsafe { identity::by_oids(&found, has_temporary_tables) };
+    let planned_as = match compat::query_id(plan) {
+        0 => unnamed::queryid(plan),
         queryid => queryid,
     };
     let queryid = if has_temporary_tables {
-        temporary::query_id(estate, planned_as, || known_text(*query, planned_as))
+        // SAFETY: the query is started, so its executor state and its text are live.
+        unsafe { temporary::query_id(estate, planned_as, || known_text(query, planned_as)) }
     } else {
         planned_as
     };
@@ -85,11 +91,14 @@ pub fn attach(
     } else {
         None
     };
-    // SAFETY: `found` are all plan states of the query, and its context gets the statement. Equal keys mean
-    // plan states of the same kinds and order. No reference to a part of the query is in use.
+    // SAFETY: the query is started, `found` are all its plan states, and `context` is its context. Equal keys
+    // mean plan states of the same kinds and order.
     unsafe {
         let statement = match matching {
-            Some(idle) => idle.revive(query, &found),
+            Some(mut statement) => {
+                statement.reset_for_reexecution(query, &found);
+                statement
+            }
             None => match set_up(
                 query,
                 setting,
@@ -102,7 +111,7 @@ pub fn attach(
                 None => return false,
             },
         };
-        let changes_rows = !estate.es_opened_result_relations.is_null();
+        let changes_rows = !(*estate).es_opened_result_relations.is_null();
         statement
             .may_fire_triggers
             .set(changes_rows && facts::count_triggers(estate, statement.level));
@@ -110,7 +119,7 @@ pub fn attach(
             facts::count_scan_io(estate, statement.level);
         }
         // PostgreSQL allocated the plan, as it does all nodes.
-        statement.origin.set(compat::plan_origin(&plan));
+        statement.origin.set(compat::plan_origin(plan));
         if toplevel {
             if let Some(target) = &statement.target {
                 response::record_commit_before(&target.plan);
@@ -125,7 +134,7 @@ pub fn attach(
         if toplevel && !is_sent {
             statement.excluded_from_last.set(true);
         }
-        statement.register_reset_callback(estate.es_query_cxt);
+        statement.register_reset_callback(context);
     }
     true
 }
@@ -134,20 +143,20 @@ pub fn attach(
 /// is no memory.
 ///
 /// # Safety
-/// * `found` must be all plan states of the query, whose context must get the statement.
-/// * No reference to a part of the query may be in use.
+/// `query` must be started, and `found` must be all its plan states.
 #[inline(never)]
-unsafe fn set_up<'q>(
-    query: StartedQuery<'q>,
+unsafe fn set_up(
+    query: *mut QueryDesc,
     setting: &InstrumentationPlan,
-    found: &[Found<'q>],
+    found: &[tree::Found],
     (key, planned_as): (PlanKey, i64),
     requested_by_others: i32,
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
-    if !is_worker && own::uses_extension(&key, &query.plan()) {
-        unmeasured::uses_extension(query.as_ptr());
+    // SAFETY: the plan of a started query is live.
+    if !is_worker && own::uses_extension(&key, unsafe { &*(*query).plannedstmt }) {
+        unmeasured::uses_extension(query);
         return None;
     }
     let mut key = key;
@@ -163,19 +172,24 @@ unsafe fn set_up<'q>(
     let target = if is_worker {
         None
     } else {
-        // SAFETY: the caller promises the same, and errors are caught above.
+        // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
         Some(unsafe { target(query, found, key, planned_as) }?)
     };
     let (nodes, place) = nodes(found.len(), target.as_ref())?;
-    // SAFETY: the query's context owns the statement, so the plan states are live while that can be reached.
+    // SAFETY: the table has a node for each of these plan states, which are live by the caller's promise.
     unsafe { fill(&nodes, found) };
-    let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state.tag()));
+    // SAFETY: the plan states are live by the caller's promise.
+    let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
     let clock = setting.clock;
     if let Some(target) = &target {
-        let nodes = nodes.iter().zip(found).filter(|(_, found)| !found.hidden);
-        for (i, (node, Found { plan_state, .. })) in nodes.enumerate() {
-            let is_judged = tree::returns_rows(*plan_state) && !target.description.may_stop_early(i);
-            node.set_estimate(Estimate::new(plan_state.plan().plan_rows, is_judged));
+        for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
+            // SAFETY: the plan states are initialised by the caller's promise.
+            let (plan_rows, returns_rows) = unsafe {
+                let ps = node.plan_state();
+                (tree::plan_rows(ps), tree::returns_rows(ps))
+            };
+            let is_judged = returns_rows && !target.description.may_stop_early(i);
+            node.set_estimate(Estimate::new(plan_rows, is_judged));
         }
     }
     let level = match mode {
@@ -184,7 +198,7 @@ unsafe fn set_up<'q>(
     };
     let timed = Statement::timed(level, setting.sampfreq, clock);
     let statement = Statement {
-        query: query.as_ptr(),
+        query,
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
         switch: Cell::new(switch::state()),
@@ -192,14 +206,16 @@ unsafe fn set_up<'q>(
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
         only_by_core: false,
-        changes_rows: query.operation != pg_sys::CmdType::CMD_SELECT,
+        // SAFETY: a query has its command.
+        changes_rows: unsafe { (*query).operation } != pg_sys::CmdType::CMD_SELECT,
         reusable: Cell::new(false),
         may_fire_triggers: Cell::new(false),
         level,
         sampfreq: setting.sampfreq,
         clock,
         timed,
-        may_need_beats: timed == Timed::Sampled && Statement::may_need_beats(found),
+        // SAFETY: the plan states are initialised by the caller's promise.
+        may_need_beats: timed == Timed::Sampled && unsafe { Statement::may_need_beats(found) },
         tick_ns: clock.scale().ns_per_tick(),
         config: sampling::config(clock, setting.sampfreq),
         shape: Cell::new(None),
@@ -214,7 +230,8 @@ unsafe fn set_up<'q>(
         origin: Cell::new(PlanOrigin::Other),
         // EXPLAIN (ANALYZE) always has core measure something. The statement of a pool is never explained.
         explained: requested_by_others != 0 && explain::is_running(),
-        counts_scan_io: level != InstrumentationLevel::Rows && facts::read_ahead(found),
+        // SAFETY: the plan states are initialised by the caller's promise.
+        counts_scan_io: level != InstrumentationLevel::Rows && unsafe { facts::read_ahead(found) },
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
@@ -228,18 +245,20 @@ unsafe fn set_up<'q>(
     }
     if mode == Mode::CoreOnly {
         // Core measures in the workers too.
-        // SAFETY: no reference to the state is in use.
-        unsafe { (*query.estate().as_ptr()).es_instrument &= !INSTRUMENT_ROWSOURCE };
+        // SAFETY: a started query has a live state. The caller made it, so no reference to it exists.
+        unsafe { (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE };
         // SAFETY: the statement has not run yet.
         unsafe { statement.nodes.memory().hide() };
         return Some(statement);
     }
-    // SAFETY: the caller promises the same. `fill` gave the nodes these plan states.
-    unsafe { statement.install_instrumentation(query, found, has_gather, requested_by_others) };
+    // SAFETY: the query is started, and its nodes have not run yet. `fill` gave them their plan states.
+    unsafe { statement.install_instrumentation(has_gather, requested_by_others) };
     statement.set_shape();
-    statement.publish(statement.target.as_ref().map_or(key, |target| target.plan.key));
+    // SAFETY: the statement has not run yet.
+    unsafe { statement.publish(statement.target.as_ref().map_or(key, |target| target.plan.key)) };
     if is_worker {
-        statement.join();
+        // SAFETY: the statement is starting.
+        unsafe { statement.join() };
     } else if has_gather {
         statement.channel.set(Some(parallel::Channel::unopened()));
     }
@@ -248,7 +267,7 @@ unsafe fn set_up<'q>(
 
 /// Finds memory for the nodes of a statement, and for what the statement publishes of its plan. Also returns
 /// the box of a statement that the pool has given away. Returns `None` if there is no memory.
-fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Idle>)> {
+fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Box<Statement>>)> {
     let mut need = Need::of_nodes(count);
     if let Some(Target { description, .. }) = target {
         need = need.with_description(description.published_size(), || {
@@ -268,12 +287,13 @@ fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Idl
 /// Copies into new nodes what is the same for all executions of the plan, and their plan states.
 ///
 /// # Safety
-/// The plan states must be live while their nodes can be reached.
-unsafe fn fill(nodes: &NodeTable, all: &[Found]) {
+/// The plan states must be initialised.
+unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
     for (node, found) in nodes.iter().zip(all) {
-        // SAFETY: the caller promises the same.
-        unsafe { node.set_plan_state(found.plan_state) };
-        node.set_plan_node_id(found.plan_state.plan().plan_node_id);
+        // SAFETY: the plan state is initialised by the caller's promise, so it has its tag and its plan.
+        let (kind, id) = unsafe { (tree::tag(found.plan_state), tree::plan_node_id(found.plan_state)) };
+        node.set_plan_state(found.plan_state);
+        node.set_plan_node_id(id);
         node.set_parent(found.parent);
         node.set_depth(found.depth);
         node.set_edge(found.edge);
@@ -284,11 +304,12 @@ unsafe fn fill(nodes: &NodeTable, all: &[Found]) {
         let parent = usize::try_from(found.parent)
             .ok()
             .filter(|_| !found.by_expression);
-        node.set_by_others(
-            parent.is_some_and(|parent| all[parent].plan_state.tag() == NodeTag::T_CustomScanState),
-        );
+        // SAFETY: as above. A parent is among the nodes.
+        node.set_by_others(parent.is_some_and(|parent| unsafe {
+            tree::tag(all[parent].plan_state) == NodeTag::T_CustomScanState
+        }));
         node.set_by_core(matches!(
-            found.plan_state.tag(),
+            kind,
             NodeTag::T_HashState
                 | NodeTag::T_BitmapIndexScanState
                 | NodeTag::T_BitmapAndState
@@ -300,10 +321,10 @@ unsafe fn fill(nodes: &NodeTable, all: &[Found]) {
 /// Describes the plan, and finds where its statistics are stored. Returns `None` if there is no memory.
 ///
 /// # Safety
-/// As for [`describe::description`].
-unsafe fn target<'q>(
-    query: StartedQuery<'q>,
-    found: &[Found<'q>],
+/// `query` must be started, and `found` must be all its plan states.
+unsafe fn target(
+    query: *mut QueryDesc,
+    found: &[tree::Found],
     key: PlanKey,
     planned_as: i64,
 ) -> Option<Target> {
@@ -311,12 +332,12 @@ unsafe fn target<'q>(
     // This is a copy, because describing a plan may run output functions of types, whose statements may
     // replace it.
     let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
-    // SAFETY: the caller promises the same.
+    // SAFETY: the caller promises what the function requires.
     let (description, older_literals) = unsafe {
         describe::description(
             query,
             &key,
-            || text(*query, planned_as),
+            || text(query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key.with_plan(store::planid(&key)?)),
             |planid| store::description_or_before(&key.with_plan(planid)),
@@ -375,35 +396,35 @@ impl Statement {
     /// Prepares the statement for another execution of its plan.
     ///
     /// # Safety
-    /// * `found` must be all plan states of the query, with the same kinds and order as those for which the
-    ///   statement was set up. The query's context must get the statement.
-    /// * No reference to a part of the query may be in use.
-    pub(super) unsafe fn reset_for_reexecution<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
+    /// * `query` must be started.
+    /// * `found` must be all its plan states, with the same kinds and order as those for which the statement
+    ///   was set up.
+    unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
         // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point
         // to one.
         if let Some(target) = &mut self.target {
-            // SAFETY: the caller promises the same, and errors are caught above.
+            // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
             unsafe { target.describe_again(query, found) };
         }
         // A trace shows each execution by itself.
         let is_traced = level::is_on();
         for (node, found) in self.nodes.iter().zip(found) {
             node.reset(is_traced);
-            if node.by_core() {
-                self.measure_by_core(node, true);
-            }
-            let plan = found.plan_state.plan();
-            node.set_plan_node_id(plan.plan_node_id);
-            node.set_estimate(node.estimate().with_plan_rows(plan.plan_rows));
-            // SAFETY: the plan state has not run, and gets a pointer to a node that lives as long as the
-            // statement, which lives as long as it.
+            node.set_plan_state(found.plan_state);
+            // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a
+            // node that lives as long as the statement.
             unsafe {
-                node.set_plan_state(found.plan_state);
-                (*found.plan_state.as_ptr()).instrument = node.instrumentation();
-                compat::count_index_searches(found.plan_state.as_ptr(), node.index_searches());
+                if node.by_core() {
+                    self.measure_by_core(node, true);
+                }
+                node.set_plan_node_id(tree::plan_node_id(found.plan_state));
+                let plan_rows = tree::plan_rows(found.plan_state);
+                node.set_estimate(node.estimate().with_plan_rows(plan_rows));
+                (*found.plan_state).instrument = node.instrumentation();
+                compat::count_index_searches(found.plan_state, node.index_searches());
             }
         }
-        self.query = query.as_ptr();
+        self.query = query;
         self.switch.set(switch::state());
         let is_reused = self.life.advance(Event::Reuse);
         debug_assert!(is_reused, "the pool keeps closed statements only");
@@ -438,45 +459,49 @@ impl Target {
     /// Describes the plan for another execution, unless the description is that of this plan already.
     ///
     /// # Safety
-    /// As for [`describe::description`].
+    /// `query` must be started, and `found` must be all its plan states.
     #[inline(always)]
-    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
-        if describe::is_of_all(&self.description)
-            && describe::has_current_names(&self.description, &self.compared_at, found)
-        {
-            self.older_literals = false;
-            return;
+    unsafe fn describe_again(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: the caller promises what the functions require.
+        unsafe {
+            if describe::is_of_all(&self.description)
+                && describe::has_current_names(&self.description, &self.compared_at, found)
+            {
+                self.older_literals = false;
+                return;
+            }
+            self.describe_with_literals(query, found);
         }
-        // SAFETY: the caller promises the same.
-        unsafe { self.describe_with_literals(query, found) };
     }
 
     /// Describes the plan for another execution if its literals or names may differ.
     ///
     /// # Safety
-    /// As for [`describe::description`].
+    /// `query` must be started, and `found` must be all its plan states.
     #[inline(never)]
-    unsafe fn describe_with_literals<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
-        let text = text(*query, self.planned_as);
-        if describe::is_of(&self.description, query, &text) {
-            self.older_literals = false;
-            return;
-        }
-        let earlier = self.plan.description.borrow().clone();
-        let known = Some((&earlier, &self.plan.compared_at));
-        let by_oids = self.plan.by_oids;
-        let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
-        // SAFETY: the caller promises the same.
-        let described =
-            unsafe { describe::description(query, &by_oids, || text, known, || None, before, found) };
-        if let Some(described) = described {
-            (self.description, self.older_literals) = described;
-            let planid = self.description.ids().planid;
-            if planid != self.plan.key.planid {
-                store::note_planid(&by_oids, planid);
-                self.plan = session::new_plan(by_oids, &self.description);
+    unsafe fn describe_with_literals(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+        // SAFETY: the caller promises what the functions require.
+        unsafe {
+            let text = text(query, self.planned_as);
+            if describe::is_of(&self.description, query, &text) {
+                self.older_literals = false;
+                return;
             }
-            self.compared_at.set(self.plan.compared_at.get());
+            let earlier = self.plan.description.borrow().clone();
+            let known = Some((&earlier, &self.plan.compared_at));
+            let by_oids = self.plan.by_oids;
+            let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
+            if let Some(described) =
+                describe::description(query, &by_oids, || text, known, || None, before, found)
+            {
+                (self.description, self.older_literals) = described;
+                let planid = self.description.ids().planid;
+                if planid != self.plan.key.planid {
+                    store::note_planid(&by_oids, planid);
+                    self.plan = session::new_plan(by_oids, &self.description);
+                }
+                self.compared_at.set(self.plan.compared_at.get());
+            }
         }
     }
 }
