@@ -337,7 +337,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_size",
         c"Sets the shared memory for the samples of rowsource_ash.",
-        c"A sample takes 64 bytes. New samples replace the oldest.",
+        c"A sample takes 64 bytes. Of older ones fewer are kept.",
         &HISTORY_SIZE,
         128,
         1024 * 1024,

@@ -16,6 +16,7 @@ mod logical_io;
 mod nodes;
 mod plans;
 mod progress;
+mod samples;
 mod sql;
 mod sql_trace;
 mod store;

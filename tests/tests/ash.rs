@@ -181,7 +181,7 @@ fn samples_name_the_node_and_the_blocking_session() {
     }
     // The server has run for less than an hour, and was not sampled two days ago.
     assert!(report.contains("\nsamples from "), "{report}");
-    let none = "SELECT string_agg(line, E'\n' ORDER BY n) LIKE '%\nno samples are kept of this interval; %rowsource_snapshot_ash'
+    let none = "SELECT string_agg(line, E'\n' ORDER BY n) LIKE '%\nno samples are kept of this interval; %no snapshot has older ones'
                 FROM rowsource_ash_report('2 days', '1 day') WITH ORDINALITY AS x(line, n)";
     assert!(value::<bool>(&mut observer, none));
     server.assert_no_crash();

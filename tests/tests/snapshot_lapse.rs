@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::history::vacuum_snapshots;
 use rowsource_tests::session::{run_each, texts, value};
 
 const DAYS: i64 = 17;
@@ -36,18 +37,7 @@ fn step(client: &mut Client, number: i64) {
         ),
     );
     if number % 40 == 0 {
-        // As autovacuum does.
-        for part in [
-            "s",
-            "_tempfile_io",
-            "_waits",
-            "_ash",
-            "_blockers",
-            "_plans",
-            "_descriptions",
-        ] {
-            run_each(client, &format!("VACUUM rowsource_snapshot{part}"));
-        }
+        vacuum_snapshots(client);
     }
 }
 

@@ -113,10 +113,13 @@ pub struct Activity {
     before: Option<u64>,
     /// The sum of the squared differences from each moment to the next, each times what it stands for.
     differences: f64,
-    /// Since when there are samples.
+    /// Since when there are samples in memory, and what is said of older ones.
     begun_at: i64,
-    /// The first and the last time in the interval at which the sessions were sampled.
-    covered: Option<(i64, i64)>,
+    older: String,
+    /// The parts of the interval in which the sessions were sampled.
+    covered: Vec<(i64, i64)>,
+    /// Until when the samples are from snapshots.
+    stored_until: Option<i64>,
     /// What is not known by a queryid is known by its text.
     statements: BTreeMap<(StatementId, String), (Count, String)>,
     nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
@@ -125,13 +128,13 @@ pub struct Activity {
     sessions: BTreeMap<(u64, i32, String), Count>,
     blockers: BTreeMap<(u64, i32), Blocker>,
     /// For each bar, the samples of each class, and how often the sessions were sampled.
-    bars: BTreeMap<i64, ([u64; CLASSES.len()], u64)>,
+    bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
 }
 
 impl Activity {
-    /// Begins an interval, in microseconds. There are samples since `begun_at`, when the server had crashed
-    /// or was started first.
-    pub fn new(from: i64, to: i64, begun_at: i64) -> Activity {
+    /// Begins an interval, in microseconds. Memory has samples since `begun_at`, when the server had crashed
+    /// or was started first. `older` says what is known of older ones that the interval lacks.
+    pub fn new(from: i64, to: i64, begun_at: i64, older: &str) -> Activity {
         // The first and the last bar may be parts of one.
         let minutes = to.saturating_sub(from).max(1) as u64;
         let minutes = minutes.div_ceil(MINUTE_US as u64);
@@ -150,7 +153,9 @@ impl Activity {
             before: None,
             differences: 0.0,
             begun_at,
-            covered: None,
+            older: older.to_owned(),
+            covered: Vec::new(),
+            stored_until: None,
             statements: BTreeMap::new(),
             nodes: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -165,33 +170,52 @@ impl Activity {
         at.div_euclid(self.step) * self.step
     }
 
-    /// Notes that the sessions were sampled in a part of the interval.
+    /// Notes that the sessions were sampled in a part of the interval. Parts come in their order.
     fn cover(&mut self, first: i64, last: i64) {
-        let covered = self.covered.get_or_insert((first, last));
-        *covered = (covered.0.min(first), covered.1.max(last));
+        match self.covered.last_mut() {
+            Some(before) if first.saturating_sub(before.1) <= TOLERANCE_US => before.1 = before.1.max(last),
+            _ => self.covered.push((first, last)),
+        }
     }
 
-    /// Returns a line that says for which part of the interval samples are kept; `None` if for all of it.
-    fn coverage(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
-        let mut older = String::new();
-        if self.begun_at > self.from {
-            older = format!(
+    /// Returns lines that say which parts of the interval have samples, and where these come from; none if
+    /// all of it has samples from memory.
+    fn coverage(&self, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+        let crash_in = |first: i64, last: i64| match first < self.begun_at && self.begun_at <= last {
+            true => format!(
                 "; the server crashed, or began to sample, at {}",
                 shown(self.begun_at)
-            );
-        }
-        older.push_str("; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash");
-        let Some((first, last)) = self.covered else {
-            return Some(format!("no samples are kept of this interval{older}"));
+            ),
+            false => String::new(),
+        };
+        let (Some((first, _)), Some((_, last))) = (self.covered.first(), self.covered.last()) else {
+            let crash = crash_in(self.from, i64::MAX);
+            return vec![format!("no samples are kept of this interval{crash}; {}", self.older)];
         };
         let is_late = first.saturating_sub(self.from) > TOLERANCE_US;
-        let is_early = self.to.saturating_sub(last) > TOLERANCE_US;
-        let part = format!("samples from {} to {}", shown(first), shown(last));
-        match (is_late, is_early) {
-            (true, _) => Some(format!("{part}{older}")),
-            (false, true) => Some(part),
-            (false, false) => None,
+        let is_early = self.to.saturating_sub(*last) > TOLERANCE_US;
+        let mut lines = Vec::new();
+        if is_late || is_early {
+            let mut line = format!("samples from {} to {}", shown(*first), shown(*last));
+            if is_late {
+                line.push_str(&crash_in(self.from, first.saturating_add(TOLERANCE_US)));
+                line.push_str("; ");
+                line.push_str(&self.older);
+            }
+            lines.push(line);
         }
+        let gaps = self.covered.windows(2).map(|parts| (parts[0].1, parts[1].0));
+        lines.extend(gaps.clone().take(SHOWN).map(|(first, last)| {
+            let crash = crash_in(first, last.saturating_add(TOLERANCE_US));
+            format!("no samples from {} to {}{crash}", shown(first), shown(last))
+        }));
+        if let Some(more) = gaps.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            lines.push(format!("and no samples of {more} more parts of the interval"));
+        }
+        lines.extend(self.stored_until.map(|until| {
+            format!("samples until {} are from snapshots, later ones from memory", shown(until))
+        }));
+        lines
     }
 
     /// Adds a sample of the moment.
@@ -246,16 +270,38 @@ impl Activity {
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
-    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds.
-    pub fn add_moment(&mut self, moment: &Moment, slot_us: i64) {
+    /// Adds a part of the interval of which snapshots have the samples. They leave out moments at which no
+    /// session was active, so the moments are added here, and not by [`Activity::add_moment`].
+    pub fn add_stored(&mut self, first: i64, last: i64, moments: u64) {
+        self.cover(first, last);
+        self.stored_until = Some(last);
+        self.moments += moments;
+        let length = last.saturating_sub(first).saturating_add(1) as f64;
+        let mut at = first;
+        while at <= last {
+            let bar = self.bar_of(at);
+            let next = bar.saturating_add(self.step).min(last.saturating_add(1));
+            self.bars.entry(bar).or_default().1 += moments as f64 * (next - at) as f64 / length;
+            at = next;
+        }
+    }
+
+    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds; `None` if it is
+    /// from a snapshot.
+    pub fn add_moment(&mut self, moment: &Moment, slot_us: Option<i64>) {
         self.end_moment();
+        if slot_us.is_none() && moment.at.saturating_sub(self.moment.at) > 2 * moment.span {
+            // Nothing was active in between.
+            self.end_moment();
+        }
         self.moment = *moment;
-        self.moments += moment.moments;
         self.kept += 1;
+        let Some(slot_us) = slot_us else { return };
+        self.moments += moment.moments;
         let (first, last) = (moment.first.max(self.from), moment.last.min(self.to));
         self.cover(first, last);
         self.slots.insert(slot_us, last);
-        self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments;
+        self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments as f64;
     }
 
     fn end_moment(&mut self) {
@@ -269,13 +315,13 @@ impl Activity {
 
     /// Returns a line that says which moments are kept and what that means, unless all are.
     fn resolution(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
-        let slots: Vec<String> = self
-            .slots
-            .iter()
-            .rev()
-            .filter(|(slot_us, _)| **slot_us > 1)
-            .map(|(slot_us, last)| format!("one in {} s until {}", *slot_us as f64 / 1e6, shown(*last)))
-            .collect();
+        let slots = self.slots.iter().rev().filter(|(slot_us, _)| **slot_us > 1);
+        let slots =
+            slots.map(|(slot_us, last)| format!("one in {} s until {}", *slot_us as f64 / 1e6, shown(*last)));
+        let stored = self.stored_until.map(|until| {
+            format!("of snapshots one in 0.1 s until {}, or in 10 s after a day", shown(until))
+        });
+        let slots: Vec<String> = stored.into_iter().chain(slots).collect();
         (!slots.is_empty()).then(|| {
             format!(
                 "{} of them are kept: {}; twice the standard error of the average is {:.2}",
@@ -302,7 +348,7 @@ impl Activity {
             format!("to    {}", shown(self.to)),
         ];
         lines.extend(self.coverage(shown));
-        if self.covered.is_none() {
+        if self.covered.is_empty() {
             return lines;
         }
         lines.push(format!(
@@ -493,10 +539,10 @@ impl Activity {
         let averages: Vec<(i64, f64, [f64; CLASSES.len()])> = self
             .bars
             .iter()
-            .filter(|(_, (_, moments))| *moments > 0)
+            .filter(|(_, (_, moments))| *moments > 0.0)
             .map(|(at, (samples, moments))| {
                 // A bar of a fraction of a moment would be too long.
-                let of = samples.map(|samples| samples as f64 / (*moments).max(1) as f64);
+                let of = samples.map(|samples| samples as f64 / moments.max(1.0));
                 (*at, of.iter().sum(), of)
             })
             .collect();

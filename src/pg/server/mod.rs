@@ -5,6 +5,7 @@
 //! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
 //!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile`
 //!   reads and writes statistics files;
+//! * `query` reads the tables of the extension;
 //! * `memory` is Rust's allocator, `main_memory` requests main shared memory;
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time`
@@ -23,6 +24,7 @@ pub mod memory;
 pub mod moment;
 pub mod pg_try;
 mod process;
+pub mod query;
 mod relation;
 pub mod setting;
 pub mod sql_types;
