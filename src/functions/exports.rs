@@ -273,6 +273,12 @@ functions! {
     _rowsource_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::stored_columns(), |rows| waits::rows_to_store(rows));
 
+    /// Internal: the moments that two texts mean: by default the last hour
+    _rowsource_interval(
+        from_time: moment, to_time: moment
+    ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> row(history::interval_columns(), |rows| history::interval_row(rows, from_time, to_time));
+
     /// Prints what sessions waited for in an interval, in percent of the database time, like Oracle's "Top
     /// Timed Events", from the snapshots around it; without arguments, in the last hour
     rowsource_wait_report(

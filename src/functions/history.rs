@@ -30,6 +30,21 @@ fn how_to_take() -> String {
     }
 }
 
+/// Adds the row of `_rowsource_interval()`.
+pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    interval_columns().add(rows, &ash::interval(from, to));
+}
+
+/// The columns of `_rowsource_interval()`.
+pub fn interval_columns() -> Columns<(i64, i64)> {
+    columns! { |row: &(i64, i64)|
+        /// When the interval begins
+        from_at: timestamptz = row.0;
+        /// When the interval ends
+        to_at: timestamptz = row.1;
+    }
+}
+
 /// Selects what a report says of its interval: its ends, the snapshots there, and the counters.
 const COUNTERS: &str = "
     WITH i AS (

@@ -217,6 +217,39 @@ objects! {
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid";
 
+    /// The rows of the view of this name that are of an interval, between the snapshots around it; without
+    /// arguments, of the last hour
+    FUNCTION rowsource_interval_tempfile_io(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
+        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_tempfile_io" {} "
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
+END";
+
+    /// The rows of the view of this name that are of an interval, between the snapshots around it; without
+    /// arguments, of the last hour
+    FUNCTION rowsource_interval_waits(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
+        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_waits" {} "
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
+END";
+
+    /// The rows of the view of this name that are of an interval, between the snapshots around it; without
+    /// arguments, of the last hour
+    FUNCTION rowsource_interval_plans(from_time: text = "NULL", to_time: text = "NULL") TO pg_read_all_stats
+        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_plans" {} "
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
+END";
+
     // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database,
     // then those of this user, then the one that took the most time.
     /// Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since
