@@ -202,7 +202,10 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     sorted.extend(groups);
     // A stable sort would allocate.
     sorted.sort_unstable_by(|(group, counted), (other_group, other)| {
-        other.samples.cmp(&counted.samples).then_with(|| group.cmp(other_group))
+        other
+            .samples
+            .cmp(&counted.samples)
+            .then_with(|| group.cmp(other_group))
     });
     let columns = top_columns();
     for (group, counted) in sorted {
@@ -312,7 +315,10 @@ fn add_sample(
         .entry(key.userid)
         .or_insert_with(|| server::user_name(key.userid));
     let mut session = sampled.backend_type.as_deref().unwrap_or_default().to_owned();
-    for part in [user.as_deref(), sampled.application.as_deref()].into_iter().flatten() {
+    for part in [user.as_deref(), sampled.application.as_deref()]
+        .into_iter()
+        .flatten()
+    {
         session.push(' ');
         session.push_str(part);
     }

@@ -59,7 +59,9 @@ impl Waits {
         };
         let mut roots = HashMap::new();
         for (pid, sampled) in &self.moment {
-            let Some(blocker) = sampled.sample.blocker else { continue };
+            let Some(blocker) = sampled.sample.blocker else {
+                continue;
+            };
             if let Some(blocking) = self.moment.get(&blocker) {
                 room_for_one(&mut self.blockers);
                 self.blockers.insert((at.run, blocker), blocking.clone());

@@ -90,10 +90,15 @@ pub fn iostat_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 
 /// Adds the rows of `rowsource_wait_report()`.
 pub fn wait_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
-    report(rows, ("Top timed events", WAITS), (from, to), |counted, counters| {
-        let active_ms = counted["active_time"].as_f64().filter(|ms| *ms > 0.0);
-        timed_events::report(active_ms, counters)
-    });
+    report(
+        rows,
+        ("Top timed events", WAITS),
+        (from, to),
+        |counted, counters| {
+            let active_ms = counted["active_time"].as_f64().filter(|ms| *ms > 0.0);
+            timed_events::report(active_ms, counters)
+        },
+    );
 }
 
 /// Adds the lines of a report on the counters of an interval: those between the snapshots around it. Now

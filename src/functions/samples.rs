@@ -19,7 +19,11 @@ use std::rc::Rc;
 pub enum Entry {
     /// A part of the interval of which snapshots have the samples, and how many moments it has. Of these,
     /// only those follow at which a session was active.
-    Stored { first: i64, last: i64, moments: u64 },
+    Stored {
+        first: i64,
+        last: i64,
+        moments: u64,
+    },
     /// A moment, and the slot of which it is one, in microseconds; `None` if it is from a snapshot. Its
     /// samples follow.
     Moment(Moment, Option<i64>),
@@ -181,7 +185,9 @@ impl Lookup {
             return sampled;
         }
         let plan = self.plan(&sample.key);
-        let node = sample.node.and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
+        let node = sample
+            .node
+            .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
         (sampled.operation, sampled.object) = match node {
             Some((operation, object)) => (Some(operation.clone()), object.clone()),
             None => (None, self.relation(&sample)),

@@ -153,7 +153,8 @@ pub fn measured(observer: &mut Client, during: Duration) -> Cost {
 
 /// Does what autovacuum does with the tables of the snapshots.
 pub fn vacuum_snapshots(client: &mut Client) {
-    let tables = "SELECT oid::regclass FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
+    let tables =
+        "SELECT oid::regclass FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
     for table in texts(client, tables).into_iter().flatten().flatten() {
         run_each(client, &format!("VACUUM {table}"));
     }

@@ -241,7 +241,13 @@ fn the_past_is_a_tree_with_times() {
     assert!(gone.starts_with("a relation that is gone (OID "), "{gone}");
     let kept = "SELECT DISTINCT object_name, mode IS NOT NULL, command
                   FROM rowsource_snapshot_ash WHERE blocking_pid IS NOT NULL ORDER BY command";
-    let row = |command: Option<&str>| vec![Some("t".to_owned()), Some("t".to_owned()), command.map(str::to_owned)];
+    let row = |command: Option<&str>| {
+        vec![
+            Some("t".to_owned()),
+            Some("t".to_owned()),
+            command.map(str::to_owned),
+        ]
+    };
     assert_eq!(
         texts(&mut observer, kept),
         [row(Some("ALTER TABLE")), row(Some("SELECT"))]

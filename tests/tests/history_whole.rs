@@ -10,7 +10,12 @@ use rowsource_tests::waiting::{pid, until};
 
 fn lines(client: &mut Client, report: &str) -> String {
     let lines = texts(client, &format!("SELECT {report}"));
-    lines.into_iter().flatten().flatten().collect::<Vec<_>>().join("\n")
+    lines
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Lets a session sleep for a second, and another one wait for a lock that a third, which is idle, holds.
@@ -56,7 +61,10 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
     );
     let mut observer = server.session();
     worker(&mut observer);
-    run_each(&mut observer, "CREATE TABLE t AS SELECT 1 AS id; CREATE ROLE joe LOGIN");
+    run_each(
+        &mut observer,
+        "CREATE TABLE t AS SELECT 1 AS id; CREATE ROLE joe LOGIN",
+    );
     work(&server, &mut observer, "before");
     run_each(&mut observer, "SELECT rowsource_snapshot()");
     let report = lines(&mut observer, "rowsource_ash_report('10 min')");
@@ -80,7 +88,10 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
         println!("stored {stored}: {before} moments before, {after} after");
         assert_eq!(twice, 0);
         // A hundred times a second, if the worker is on time.
-        assert!((30..=130).contains(&before) && (30..=130).contains(&after), "{before}, {after}");
+        assert!(
+            (30..=130).contains(&before) && (30..=130).contains(&after),
+            "{before}, {after}"
+        );
     }
     let of_top = "SELECT sum(samples) FROM rowsource_top_activity('10 min') WHERE wait_event = 'PgSleep' AND operation = 'Result'";
     let [samples] = numbers(&mut observer, of_top)[..] else {
@@ -120,13 +131,27 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
     );
     let trees: Vec<String> = trees
         .into_iter()
-        .map(|row| row.into_iter().map(|cell| cell.unwrap_or_default()).collect::<Vec<_>>().join(" | "))
+        .map(|row| {
+            row.into_iter()
+                .map(|cell| cell.unwrap_or_default())
+                .collect::<Vec<_>>()
+                .join(" | ")
+        })
         .collect();
     assert_eq!(trees.len(), 4, "{trees:#?}");
-    assert!(trees[0].starts_with("holder after | - | - | LOCK TABLE"), "{trees:#?}");
-    assert!(trees[1].starts_with("holder before | - | - | LOCK TABLE"), "{trees:#?}");
+    assert!(
+        trees[0].starts_with("holder after | - | - | LOCK TABLE"),
+        "{trees:#?}"
+    );
+    assert!(
+        trees[1].starts_with("holder before | - | - | LOCK TABLE"),
+        "{trees:#?}"
+    );
     for tree in &trees[2..] {
-        assert!(tree.starts_with("rowsource-tests | AccessShareLock | t | "), "{trees:#?}");
+        assert!(
+            tree.starts_with("rowsource-tests | AccessShareLock | t | "),
+            "{trees:#?}"
+        );
         assert!(tree.ends_with(" | t"), "{trees:#?}");
     }
 
@@ -134,7 +159,8 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
     let mut joe = server.try_connect("joe").expect("a session");
     let report = lines(&mut joe, "rowsource_ash_report('10 min')");
     assert!(
-        report.contains("; snapshots may have older ones, for roles with the privileges of pg_read_all_stats"),
+        report
+            .contains("; snapshots may have older ones, for roles with the privileges of pg_read_all_stats"),
         "{report}"
     );
     assert!(!report.contains("from snapshots"), "{report}");
@@ -182,22 +208,43 @@ fn counters_until_now_need_no_snapshot() {
     };
     // Without any snapshot, they are all that was counted.
     let report = lines(&mut client, "rowsource_wait_report()");
-    assert!(report.contains("\nno snapshot  ") && report.contains("\nnow  "), "{report}");
-    assert!(report.contains("Take one with SELECT rowsource_snapshot()"), "{report}");
+    assert!(
+        report.contains("\nno snapshot  ") && report.contains("\nnow  "),
+        "{report}"
+    );
+    assert!(
+        report.contains("Take one with SELECT rowsource_snapshot()"),
+        "{report}"
+    );
     assert_eq!(sleeps(&report)[3], "1", "{report}");
 
-    run_each(&mut client, "SELECT rowsource_snapshot(); SELECT pg_sleep(0.01); SELECT pg_sleep(0.01)");
+    run_each(
+        &mut client,
+        "SELECT rowsource_snapshot(); SELECT pg_sleep(0.01); SELECT pg_sleep(0.01)",
+    );
     let since: String = value(&mut client, "SELECT clock_timestamp()::text");
     let report = lines(&mut client, &format!("rowsource_wait_report('{since}')"));
-    assert!(report.contains("\nsnapshot 1  ") && report.contains("\nnow  "), "{report}");
+    assert!(
+        report.contains("\nsnapshot 1  ") && report.contains("\nnow  "),
+        "{report}"
+    );
     assert!(!report.contains("nothing older"), "{report}");
     assert_eq!(sleeps(&report)[3], "2", "{report}");
-    let same = lines(&mut client, &format!("rowsource_wait_report('{since}'::timestamptz)"));
+    let same = lines(
+        &mut client,
+        &format!("rowsource_wait_report('{since}'::timestamptz)"),
+    );
     assert_eq!(sleeps(&same)[3], "2", "{same}");
     // An interval of the past ends with the snapshot after it.
     run_each(&mut client, "SELECT rowsource_snapshot(); SELECT pg_sleep(0.01)");
-    let report = lines(&mut client, &format!("rowsource_wait_report('{since}', '{since}')"));
-    assert!(report.contains("\nsnapshot 1  ") && report.contains("\nsnapshot 2  "), "{report}");
+    let report = lines(
+        &mut client,
+        &format!("rowsource_wait_report('{since}', '{since}')"),
+    );
+    assert!(
+        report.contains("\nsnapshot 1  ") && report.contains("\nsnapshot 2  "),
+        "{report}"
+    );
     assert_eq!(sleeps(&report)[3], "2", "{report}");
     let all = lines(&mut client, "rowsource_wait_report('1 min')");
     assert_eq!(sleeps(&all)[3], "3", "{all}");
@@ -208,7 +255,10 @@ fn counters_until_now_need_no_snapshot() {
     );
     assert_eq!(until_now, 1);
     let before = lines(&mut client, "rowsource_tempfile_report('2 days', '1 day')");
-    assert!(before.contains("no snapshot is as old as this interval"), "{before}");
+    assert!(
+        before.contains("no snapshot is as old as this interval"),
+        "{before}"
+    );
 }
 
 #[test]
@@ -237,7 +287,10 @@ fn a_standby_shows_its_own_history() {
         "{report}"
     );
     let report = lines(&mut there, "rowsource_wait_report()");
-    assert!(report.contains("\nno snapshot  ") && report.contains("\nnow  "), "{report}");
+    assert!(
+        report.contains("\nno snapshot  ") && report.contains("\nnow  "),
+        "{report}"
+    );
     assert!(report.contains("\nA standby takes no snapshots."), "{report}");
     sleeper.cancel(&mut there);
 }

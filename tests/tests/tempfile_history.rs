@@ -66,7 +66,10 @@ fn the_report_says_what_to_do_without_snapshots() {
     let mut client = server.connect();
     for taken in ["no snapshot", "snapshot 1"] {
         let said = report(&mut client, "").join("\n");
-        assert!(said.contains(&format!("\n{taken}  ")) && said.contains("\nnow  "), "{said}");
+        assert!(
+            said.contains(&format!("\n{taken}  ")) && said.contains("\nnow  "),
+            "{said}"
+        );
         assert!(
             said.contains("nothing older is known\nTake one with SELECT rowsource_snapshot()"),
             "{said}"
@@ -120,7 +123,10 @@ fn intervals_add_up() {
     );
     let all = report(&mut client, &between(1, 5));
     let hour = report(&mut client, "");
-    assert!(hour[1].starts_with("snapshot 1 ") && hour[2].starts_with("now "), "{hour:#?}");
+    assert!(
+        hour[1].starts_with("snapshot 1 ") && hour[2].starts_with("now "),
+        "{hour:#?}"
+    );
     let seconds: f64 = value(
         &mut client,
         "SELECT extract(epoch FROM max(taken_at) - min(taken_at))::float8 FROM rowsource_snapshots",

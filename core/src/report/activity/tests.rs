@@ -89,7 +89,12 @@ Top statements
 #[test]
 fn the_report_says_which_part_of_the_interval_has_samples() {
     let report = |slots: &[(i64, i64)]| {
-        let mut activity = Activity::new(10 * MINUTE_US, 20 * MINUTE_US, i64::MIN, "no snapshot has older ones");
+        let mut activity = Activity::new(
+            10 * MINUTE_US,
+            20 * MINUTE_US,
+            i64::MIN,
+            "no snapshot has older ones",
+        );
         for (first, last) in slots {
             let (first, last) = (*first * MINUTE_US, *last * MINUTE_US);
             let at = last.min(19 * MINUTE_US);
@@ -104,12 +109,15 @@ fn the_report_says_which_part_of_the_interval_has_samples() {
         }
         activity.report("UTC", &shown).split_off(3)
     };
-    let mut begun = Activity::new(10 * MINUTE_US, 20 * MINUTE_US, 15 * MINUTE_US, "no snapshot has older ones");
+    let mut begun = Activity::new(
+        10 * MINUTE_US,
+        20 * MINUTE_US,
+        15 * MINUTE_US,
+        "no snapshot has older ones",
+    );
     let expected = "no samples are kept of this interval; the server crashed, or began to sample, at 00:15; no snapshot has older ones";
     assert_eq!(begun.report("UTC", &shown)[3], expected);
-    let none = [
-        "no samples are kept of this interval; no snapshot has older ones",
-    ];
+    let none = ["no samples are kept of this interval; no snapshot has older ones"];
     assert_eq!(report(&[]), none);
     let late = "samples from 00:12 to 00:20; no snapshot has older ones";
     assert_eq!(report(&[(12, 13), (13, 25)])[0], late);
