@@ -1,6 +1,7 @@
 //! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the
 //! tables and pass the values.
 
+use super::store::snapshots_elsewhere;
 use super::{ash, display};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
@@ -22,9 +23,7 @@ fn how_to_take() -> String {
         return "A standby takes no snapshots.".to_owned();
     }
     let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
-    match super::store::snapshot_database()
-        .filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
-    {
+    match snapshots_elsewhere() {
         Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
         None => here.to_owned(),
     }

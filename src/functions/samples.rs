@@ -1,6 +1,7 @@
 //! The samples of an interval, with names: those that memory has, and older ones from snapshots.
 
-use super::{store, wait_names};
+use super::store::snapshots_elsewhere;
+use super::wait_names;
 use crate::pg::ash::memory;
 use crate::pg::compat;
 use crate::pg::live;
@@ -434,11 +435,7 @@ pub fn why_not_stored() -> Option<&'static str> {
 
 /// Says why there may be no older samples.
 pub fn why_no_older() -> String {
-    let elsewhere = || {
-        let name = store::snapshot_database();
-        name.filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
-    };
-    match (why_not_stored(), elsewhere()) {
+    match (why_not_stored(), snapshots_elsewhere()) {
         (Some(why), _) => why.to_owned(),
         (None, Some(name)) => {
             format!("the server takes its snapshots in the database \"{name}\": connect to it for older ones")
