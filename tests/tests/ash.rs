@@ -469,7 +469,7 @@ fn a_snapshot_keeps_the_samples_of_one_moment_in_each_tenth_of_a_second() {
             "SELECT count(DISTINCT sample_time), count(DISTINCT snap_id), count(*) - count(DISTINCT (sample_time, pid)),
                     (SELECT count(DISTINCT a.sample_time) FROM rowsource_ash a
                       WHERE a.sample_time <= (SELECT max(sample_time) FROM rowsource_snapshot_ash)),
-                    count(*) FILTER (WHERE NOT EXISTS (
+                    count(*) FILTER (WHERE k.moments > 0 AND NOT EXISTS (
                         SELECT FROM rowsource_ash a WHERE (a.sample_time, a.pid) = (k.sample_time, k.pid)
                                AND a.wait_event IS NOT DISTINCT FROM k.wait_event)),
                     count(*) FILTER (WHERE operation = 'Result' AND wait_event = 'PgSleep'),
