@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
-use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::{pid, until};
 
 fn server(name: &str) -> Server {

@@ -50,6 +50,7 @@ mod foreign_failed;
 mod foreign_modify;
 mod foreign_types;
 mod gather_waits;
+mod history_whole;
 mod hostile_schema;
 mod identity;
 mod identity_changes;
