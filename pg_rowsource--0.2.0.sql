@@ -1305,7 +1305,7 @@ CREATE FUNCTION rowsource_moments_to_store(
     stored timestamptz,
     OUT first_sample_at timestamptz,
     OUT last_sample_at timestamptz,
-    OUT moments bigint
+    OUT sampled_moments bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'rowsource_moments_to_store_0_2';
@@ -1510,6 +1510,46 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2';
 COMMENT ON FUNCTION rowsource_check_writable(regclass) IS 'Internal: locks a table of snapshots for writing, and fails with a hint on a standby, in a read-only transaction, and if a trigger or foreign key of somebody else would run';
 REVOKE ALL ON FUNCTION rowsource_check_writable(regclass) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_check_new_baseline(
+    name text,
+    is_there boolean,
+    bytes bigint,
+    snapshots bigint
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_new_baseline_0_2';
+COMMENT ON FUNCTION rowsource_check_new_baseline(text, boolean, bigint, bigint) IS 'Internal: fails if an interval cannot get a name';
+REVOKE ALL ON FUNCTION rowsource_check_new_baseline(text, boolean, bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_check_baseline(
+    name text,
+    is_there boolean
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_baseline_0_2';
+COMMENT ON FUNCTION rowsource_check_baseline(text, boolean) IS 'Internal: fails if no baseline has a name';
+REVOKE ALL ON FUNCTION rowsource_check_baseline(text, boolean) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_imported_line(
+    line text,
+    OUT origin text,
+    OUT rel text,
+    OUT snap_id bigint,
+    OUT content jsonb
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', 'rowsource_imported_line_0_2';
+COMMENT ON FUNCTION rowsource_imported_line(text) IS 'Internal: what a line of rowsource_export() says. Fails if it is none';
+REVOKE ALL ON FUNCTION rowsource_imported_line(text) FROM PUBLIC;
+
+CREATE FUNCTION _rowsource_excluded(
+    OUT userid oid,
+    OUT datid oid
+) RETURNS SETOF record
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', '_rowsource_excluded_0_2';
+COMMENT ON FUNCTION _rowsource_excluded() IS 'Internal: the roles and databases of which the history has nothing';
 
 CREATE FUNCTION rowsource_note_removed(
     snapshots bigint
@@ -1918,9 +1958,10 @@ CREATE TABLE rowsource_snapshots (
     bytes bigint,
     format_version int NOT NULL DEFAULT 4 CONSTRAINT snapshot_of_this_version CHECK (format_version = 4),
     is_thinned boolean NOT NULL DEFAULT false,
+    is_kept boolean NOT NULL DEFAULT false,
     first_sample_at timestamptz,
     last_sample_at timestamptz,
-    moments bigint NOT NULL DEFAULT 0
+    sampled_moments bigint NOT NULL DEFAULT 0
 );
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
 COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
@@ -1930,9 +1971,10 @@ COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statem
 COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
 COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. Rows of another one cannot be copied into them';
 COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether its samples are those of one moment in a thousand';
+COMMENT ON COLUMN rowsource_snapshots.is_kept IS 'Whether it is of a baseline, and stays as it is';
 COMMENT ON COLUMN rowsource_snapshots.first_sample_at IS 'The first moment at which the sessions were sampled and which it has stored; NULL if there is none';
 COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The last one that was stored until then. The next snapshot stores those after it';
-COMMENT ON COLUMN rowsource_snapshots.moments IS 'How many moments it has stored. Those at which no session was active have no samples';
+COMMENT ON COLUMN rowsource_snapshots.sampled_moments IS 'How many moments it has stored. Those at which no session was active have no samples';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_tempfile_io (
@@ -2128,7 +2170,8 @@ BEGIN ATOMIC
            i.small_writes, i.small_write_bytes, i.small_write_time,
            i.large_writes, i.large_write_bytes, i.large_write_time,
            i.source, i.stats_reset
-      FROM pg_stat_rowsource_tempfile_io i;
+      FROM pg_stat_rowsource_tempfile_io i
+     WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.datid = i.datid);
 END;
 COMMENT ON FUNCTION _rowsource_tempfile_io(bigint) IS 'Internal: the counters of temporary files, as a snapshot of this number stores them. Everyone may call it, because rowsource_interval_tempfile_io does so with the rights of who reads it';
 
@@ -2162,9 +2205,9 @@ BEGIN ATOMIC
     WITH earlier AS MATERIALIZED (
         SELECT pg_catalog.max(taken_at) AS taken_at, pg_catalog.max(last_sample_at) AS last_sample_at FROM rowsource_snapshots
     ), snapshot AS (
-        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, moments)
+        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, sampled_moments)
         SELECT (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d),
-               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.moments, 0::bigint)
+               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.sampled_moments, 0::bigint)
           FROM earlier e LEFT JOIN LATERAL rowsource_moments_to_store(e.last_sample_at) m ON true
         RETURNING snap_id, taken_at, last_sample_at
     ), tempfile_io AS (
@@ -2181,6 +2224,7 @@ BEGIN ATOMIC
             ON CONFLICT DO NOTHING
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
         SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
@@ -2192,6 +2236,7 @@ BEGIN ATOMIC
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
+               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
@@ -2211,7 +2256,7 @@ BEGIN ATOMIC
                           AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE o.taken_at < s.taken_at
+         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
@@ -2220,11 +2265,11 @@ BEGIN ATOMIC
     -- the last one of each session that others waited for.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
-               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+               is_kept, pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) AS bytes
           FROM rowsource_snapshots
     ), thick AS MATERIALIZED (
         SELECT snap_id FROM all_snapshots
-         WHERE NOT is_thinned
+         WHERE NOT is_thinned AND NOT is_kept
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
@@ -2250,7 +2295,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
     ), units AS (
         SELECT snap_id, pg_catalog.max(snap_id) OVER (
                    PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
@@ -2286,8 +2331,8 @@ BEGIN ATOMIC
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
     ), grown AS (
         UPDATE rowsource_snapshots s
-           SET bytes = NULL, moments = s.moments + a.moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
-          FROM (SELECT m.last_id, pg_catalog.sum(k.moments)::bigint AS moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
+           SET bytes = NULL, sampled_moments = s.sampled_moments + a.sampled_moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
+          FROM (SELECT m.last_id, pg_catalog.sum(k.sampled_moments)::bigint AS sampled_moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
                   FROM merged m JOIN rowsource_snapshots k ON k.snap_id = m.snap_id
                  GROUP BY m.last_id) a
          WHERE s.snap_id = a.last_id
@@ -2296,11 +2341,13 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
-        SELECT snap_id, pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes, pg_catalog.max(snap_id) OVER () AS newest
+        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
+               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i) AS bytes
           FROM rowsource_snapshots
     ), excess AS (
         DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND k.snap_id < k.newest
+         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
                AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id
@@ -2556,3 +2603,141 @@ END;
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) TO pg_read_all_stats;
+
+CREATE TABLE rowsource_baselines (
+    name text PRIMARY KEY,
+    from_at timestamptz NOT NULL,
+    to_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+COMMENT ON TABLE rowsource_baselines IS 'Intervals that were given a name. Their snapshots stay as they are';
+COMMENT ON COLUMN rowsource_baselines.name IS 'The name';
+COMMENT ON COLUMN rowsource_baselines.from_at IS 'When the interval began: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.to_at IS 'When the interval ended: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.created_at IS 'When the name was given';
+GRANT SELECT ON rowsource_baselines TO PUBLIC;
+
+CREATE FUNCTION rowsource_baseline(
+    name text,
+    from_time text,
+    to_time text DEFAULT NULL
+) RETURNS void
+LANGUAGE SQL VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_snapshot()
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i
+     WHERE NOT EXISTS (SELECT FROM rowsource_snapshots s WHERE s.taken_at >= i.to_at);
+    SELECT rowsource_check_new_baseline(
+               rowsource_baseline.name, EXISTS (SELECT FROM rowsource_baselines b WHERE b.name = rowsource_baseline.name),
+               (SELECT pg_catalog.sum(s.bytes)::bigint
+                  FROM rowsource_snapshots s
+                 WHERE s.is_kept OR s.snap_id IN (SELECT v.snap_id FROM rowsource_intervals v WHERE v.to_at > i.from_at AND v.from_at < i.to_at)),
+               (SELECT pg_catalog.count(*) FROM rowsource_intervals v
+                 WHERE v.snap_id > 0::bigint AND v.to_at > i.from_at AND v.from_at < i.to_at))
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i;
+    INSERT INTO rowsource_baselines (name, from_at, to_at)
+    SELECT rowsource_baseline.name, pg_catalog.min(v.from_at), pg_catalog.max(v.to_at)
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i
+           JOIN rowsource_intervals v ON v.snap_id > 0::bigint AND v.to_at > i.from_at AND v.from_at < i.to_at;
+    UPDATE rowsource_snapshots s SET is_kept = true
+      FROM rowsource_baselines b
+     WHERE b.name = rowsource_baseline.name AND s.taken_at BETWEEN b.from_at AND b.to_at AND NOT s.is_kept;
+END;
+COMMENT ON FUNCTION rowsource_baseline(text, text, text) IS 'Gives a name to an interval, and keeps the snapshots around it from being thinned, merged and deleted. If none was taken since its end, takes one. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_baseline(text, text, text) TO them';
+REVOKE ALL ON FUNCTION rowsource_baseline(text, text, text) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_baseline_drop(
+    name text
+) RETURNS void
+LANGUAGE SQL VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_check_baseline(
+               rowsource_baseline_drop.name,
+               EXISTS (SELECT FROM rowsource_baselines b WHERE b.name = rowsource_baseline_drop.name));
+    DELETE FROM rowsource_baselines b WHERE b.name = rowsource_baseline_drop.name;
+    UPDATE rowsource_snapshots s SET is_kept = false
+     WHERE s.is_kept AND NOT EXISTS (SELECT FROM rowsource_baselines b WHERE s.taken_at BETWEEN b.from_at AND b.to_at);
+END;
+COMMENT ON FUNCTION rowsource_baseline_drop(text) IS 'Takes the name of an interval away. Its snapshots become fewer with age as all others, unless they are of another baseline. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_baseline_drop(text) TO them';
+REVOKE ALL ON FUNCTION rowsource_baseline_drop(text) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_export(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    WITH wanted AS MATERIALIZED (
+        SELECT s.* FROM rowsource_snapshots s
+         WHERE s.is_kept
+            OR s.snap_id IN (SELECT pg_catalog.unnest(ARRAY[v.from_snap_id, v.snap_id])
+                               FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
+                                    JOIN rowsource_intervals v ON v.to_at > i.from_at AND v.from_at < i.to_at)
+    ), named AS (
+        SELECT 'rowsource_snapshot_plans'::text AS rel, p.snap_id, pg_catalog.to_jsonb(p.*) AS row, p.userid, p.datid
+          FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_ash'::text, a.snap_id, pg_catalog.to_jsonb(a.*), a.userid, a.datid
+          FROM rowsource_snapshot_ash a JOIN wanted w ON w.snap_id = a.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_descriptions'::text, NULL::bigint, pg_catalog.to_jsonb(d.*), d.userid, d.datid
+          FROM rowsource_snapshot_descriptions d
+         WHERE EXISTS (SELECT FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
+                        WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
+                              AND p.toplevel = d.toplevel)
+    ), rows AS (
+        SELECT 'rowsource_baselines'::text AS rel, NULL::bigint AS snap_id, pg_catalog.to_jsonb(b.*) AS row FROM rowsource_baselines b
+        UNION ALL
+        SELECT 'rowsource_snapshots'::text, w.snap_id, pg_catalog.to_jsonb(w.*) FROM wanted w
+        UNION ALL
+        SELECT 'rowsource_snapshot_tempfile_io'::text, i.snap_id, pg_catalog.to_jsonb(i.*)
+          FROM rowsource_snapshot_tempfile_io i JOIN wanted w ON w.snap_id = i.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_waits'::text, c.snap_id, pg_catalog.to_jsonb(c.*)
+          FROM rowsource_snapshot_waits c JOIN wanted w ON w.snap_id = c.snap_id
+        UNION ALL
+        -- OIDs mean nothing elsewhere.
+        SELECT n.rel, n.snap_id, n.row || pg_catalog.jsonb_build_object('usename', u.rolname, 'datname', d.datname)
+          FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
+    )
+    SELECT pg_catalog.json_build_object(
+               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'rel', r.rel,
+               'snap_id', r.snap_id, 'row', r.row)::text
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
+END;
+COMMENT ON FUNCTION rowsource_export(text, text) IS 'Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+REVOKE ALL ON FUNCTION rowsource_export(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_export(text, text) TO pg_read_all_stats;
+
+CREATE TABLE rowsource_imported (
+    origin text NOT NULL,
+    rel text NOT NULL,
+    snap_id bigint,
+    content jsonb NOT NULL,
+    hash text NOT NULL
+);
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);
+COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
+COMMENT ON COLUMN rowsource_imported.rel IS 'The table there that has the row';
+COMMENT ON COLUMN rowsource_imported.snap_id IS 'The number of its snapshot there; NULL for descriptions of plans and for baselines';
+COMMENT ON COLUMN rowsource_imported.content IS 'The row, with the names of its user and its database';
+COMMENT ON COLUMN rowsource_imported.hash IS 'Tells rows apart';
+GRANT SELECT ON rowsource_imported TO pg_read_all_stats;
+
+CREATE FUNCTION rowsource_import(
+    line text
+) RETURNS boolean
+LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_check_writable('rowsource_imported'::regclass);
+    WITH new AS (
+        INSERT INTO rowsource_imported (origin, rel, snap_id, content, hash)
+        SELECT l.origin, l.rel, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
+            ON CONFLICT DO NOTHING
+        RETURNING origin
+    )
+    SELECT pg_catalog.count(*) > 0::bigint FROM new;
+END;
+COMMENT ON FUNCTION rowsource_import(text) IS 'Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is new. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_import(text) TO them';
+REVOKE ALL ON FUNCTION rowsource_import(text) FROM PUBLIC;

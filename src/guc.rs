@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 
-pub use snapshots::{snapshot_database, snapshot_interval_us, snapshot_max_mb};
+pub use snapshots::{history_exclude, snapshot_database, snapshot_interval_us, snapshot_max_mb};
 
 /// Which statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]

@@ -64,7 +64,7 @@ pub fn moments_columns() -> Columns<Moments> {
         /// The last one
         last_sample_at: timestamptz = row.1;
         /// How many there are
-        moments: bigint = row.2;
+        sampled_moments: bigint = row.2;
     }
 }
 

@@ -5,7 +5,8 @@ use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     ash, blockers, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io,
-    nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
+    nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets,
+    transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -18,6 +19,10 @@ const MAX_FORMAT_BYTES: usize = 1_000;
 const MAX_NAME_BYTES: usize = 1_000;
 /// The maximum length of a text that the SQL of a report passes, in bytes.
 const MAX_REPORT_BYTES: usize = 1 << 20;
+
+/// The maximum length of a line of the history of another server, in bytes: that of a plan whose bytes are
+/// hexadecimal digits, and its text.
+const MAX_LINE_BYTES: usize = 3 * (archive::MAX_DESCRIPTION + archive::MAX_STATISTICS);
 
 /// The maximum number of buckets of a histogram that is plotted.
 const MAX_BUCKETS: usize = 10_000;
@@ -388,6 +393,35 @@ functions! {
     rowsource_check_writable(rel: regclass) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(history::check_writable(rel.map(|oid| oid.to_u32())));
 
+    /// Internal: fails if an interval cannot get a name
+    rowsource_check_new_baseline(
+        name: text(MAX_FORMAT_BYTES), is_there: boolean, bytes: bigint, snapshots: bigint
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(transfer::check_new_baseline(
+            name.as_deref(),
+            is_there.unwrap_or(false),
+            bytes.unwrap_or(0),
+            snapshots.unwrap_or(0),
+        ));
+
+    /// Internal: fails if no baseline has a name
+    rowsource_check_baseline(
+        name: text(MAX_FORMAT_BYTES), is_there: boolean
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(transfer::check_baseline(name.as_deref(), is_there.unwrap_or(false)));
+
+    /// Internal: what a line of rowsource_export() says. Fails if it is none
+    rowsource_imported_line(line: text(MAX_LINE_BYTES)) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> row(transfer::imported_columns(), |rows| {
+            if let Some(line) = line {
+                transfer::imported_row(rows, &line);
+            }
+        });
+
+    /// Internal: the roles and databases of which the history has nothing
+    _rowsource_excluded() TO PUBLIC "STABLE STRICT PARALLEL RESTRICTED"
+        -> rows(history::excluded_columns(), |rows| history::excluded_rows(rows));
+
     /// Internal: notes that snapshots were deleted because of their size
     rowsource_note_removed(snapshots: bigint) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(history::note_removed(snapshots.unwrap_or(0)));
@@ -435,6 +469,7 @@ export!("rowsource_declarations_0_2", |call: &Call| call.returns(
             sql::blockers::declared(),
             sql::snapshots::declared(),
             sql::history::declared(),
+            sql::baselines::declared(),
         ];
         for object in all.iter().flatten() {
             rows.add_line(&object.to_json().to_string());

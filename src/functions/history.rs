@@ -190,6 +190,29 @@ pub fn note_removed(count: i64) {
     }
 }
 
+/// Adds the rows of `_rowsource_excluded()`.
+pub fn excluded_rows(rows: &mut Rows) {
+    let columns = excluded_columns();
+    for (is_role, name) in guc::history_exclude() {
+        let name = server::from_database(&name);
+        let (role, database) = match is_role {
+            true => (server::role_oid(&name), None),
+            false => (None, server::database_oid(&name)),
+        };
+        columns.add(rows, &(role, database));
+    }
+}
+
+/// The columns of `_rowsource_excluded()`.
+pub fn excluded_columns() -> Columns<(Option<u32>, Option<u32>)> {
+    columns! { |row: &(Option<u32>, Option<u32>)|
+        /// The OID of a role
+        userid: oid = row.0;
+        /// The OID of a database
+        datid: oid = row.1;
+    }
+}
+
 /// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();

@@ -26,6 +26,7 @@ mod surface;
 mod temp_usage;
 mod tempfile;
 mod trace_targets;
+mod transfer;
 mod wait_names;
 mod waits;
 mod words;

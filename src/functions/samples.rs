@@ -447,9 +447,9 @@ pub fn why_no_older() -> String {
 /// Selects a part of the interval of each snapshot, and the moments in it.
 const PARTS: &str = "
     SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', s.first_sample_at), pg_catalog.extract('epoch', s.last_sample_at),
-                                       s.moments)
+                                       s.sampled_moments)
       FROM {}rowsource_snapshots s
-     WHERE s.moments OPERATOR(pg_catalog.>) 0 AND s.last_sample_at OPERATOR(pg_catalog.>=) {from}
+     WHERE s.sampled_moments OPERATOR(pg_catalog.>) 0 AND s.last_sample_at OPERATOR(pg_catalog.>=) {from}
            AND s.first_sample_at OPERATOR(pg_catalog.<=) {to}
      ORDER BY s.snap_id";
 /// Selects the text of each statement of the samples of an interval.

@@ -7,6 +7,7 @@ use std::ffi::CString;
 /// The unit is a second.
 static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(15 * 60);
 static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static EXCLUDE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
 /// The unit is a megabyte.
@@ -29,6 +30,14 @@ pub(super) fn define() {
         c"Names the database in which the server takes snapshots. Set it with ALTER SYSTEM.",
         c"Empty: the one with the extension in which a function of it was used first.",
         &DATABASE,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_string_guc(
+        c"pg_rowsource.history_exclude",
+        c"Names roles and databases of which samples and snapshots have nothing. Set it with ALTER SYSTEM.",
+        c"A list like role:batch, database:test.",
+        &EXCLUDE,
         GucContext::Sighup,
         GucFlags::default(),
     );
@@ -62,6 +71,24 @@ pub fn snapshot_interval_us() -> Option<i64> {
 /// Returns the database in which the server takes snapshots, if one is named.
 pub fn snapshot_database() -> Option<CString> {
     DATABASE.get().filter(|name| !name.is_empty())
+}
+
+/// Returns the names of which samples and snapshots have nothing, and whether each is that of a role. The
+/// others are databases.
+pub fn history_exclude() -> Vec<(bool, Vec<u8>)> {
+    let Some(list) = EXCLUDE.get() else {
+        return Vec::new();
+    };
+    let entries = list
+        .to_bytes()
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii);
+    let name = |entry: &[u8], of: &[u8]| Some(entry.strip_prefix(of)?.trim_ascii().to_vec());
+    let entry = |entry| {
+        let role = name(entry, b"role:").map(|name| (true, name));
+        role.or_else(|| Some((false, name(entry, b"database:")?)))
+    };
+    entries.filter_map(entry).collect()
 }
 
 /// Returns how many megabytes the snapshots of a database may take.

@@ -22,12 +22,14 @@ objects! {
         format_version: int "NOT NULL DEFAULT 4 CONSTRAINT snapshot_of_this_version CHECK (format_version = 4)";
         /// Whether its samples are those of one moment in a thousand
         is_thinned: boolean "NOT NULL DEFAULT false";
+        /// Whether it is of a baseline, and stays as it is
+        is_kept: boolean "NOT NULL DEFAULT false";
         /// The first moment at which the sessions were sampled and which it has stored; NULL if there is none
         first_sample_at: timestamptz;
         /// The last one that was stored until then. The next snapshot stores those after it
         last_sample_at: timestamptz;
         /// How many moments it has stored. Those at which no session was active have no samples
-        moments: bigint "NOT NULL DEFAULT 0";
+        sampled_moments: bigint "NOT NULL DEFAULT 0";
     } "
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';";
 
@@ -208,7 +210,8 @@ BEGIN ATOMIC
            i.small_writes, i.small_write_bytes, i.small_write_time,
            i.large_writes, i.large_write_bytes, i.large_write_time,
            i.source, i.stats_reset
-      FROM pg_stat_rowsource_tempfile_io i;
+      FROM pg_stat_rowsource_tempfile_io i
+     WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.datid = i.datid);
 END";
 
     // Its rows, and for each so many bytes more in pages and in indexes.
@@ -242,9 +245,9 @@ BEGIN ATOMIC
     WITH earlier AS MATERIALIZED (
         SELECT pg_catalog.max(taken_at) AS taken_at, pg_catalog.max(last_sample_at) AS last_sample_at FROM rowsource_snapshots
     ), snapshot AS (
-        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, moments)
+        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, sampled_moments)
         SELECT (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d),
-               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.moments, 0::bigint)
+               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.sampled_moments, 0::bigint)
           FROM earlier e LEFT JOIN LATERAL rowsource_moments_to_store(e.last_sample_at) m ON true
         RETURNING snap_id, taken_at, last_sample_at
     ), tempfile_io AS (
@@ -261,6 +264,7 @@ BEGIN ATOMIC
             ON CONFLICT DO NOTHING
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
         SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
@@ -272,6 +276,7 @@ BEGIN ATOMIC
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
+               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
@@ -291,7 +296,7 @@ BEGIN ATOMIC
                           AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE o.taken_at < s.taken_at
+         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
@@ -300,11 +305,11 @@ BEGIN ATOMIC
     -- the last one of each session that others waited for.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
-               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+               is_kept, pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) AS bytes
           FROM rowsource_snapshots
     ), thick AS MATERIALIZED (
         SELECT snap_id FROM all_snapshots
-         WHERE NOT is_thinned
+         WHERE NOT is_thinned AND NOT is_kept
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
@@ -330,7 +335,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
     ), units AS (
         SELECT snap_id, pg_catalog.max(snap_id) OVER (
                    PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
@@ -366,8 +371,8 @@ BEGIN ATOMIC
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
     ), grown AS (
         UPDATE rowsource_snapshots s
-           SET bytes = NULL, moments = s.moments + a.moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
-          FROM (SELECT m.last_id, pg_catalog.sum(k.moments)::bigint AS moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
+           SET bytes = NULL, sampled_moments = s.sampled_moments + a.sampled_moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
+          FROM (SELECT m.last_id, pg_catalog.sum(k.sampled_moments)::bigint AS sampled_moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
                   FROM merged m JOIN rowsource_snapshots k ON k.snap_id = m.snap_id
                  GROUP BY m.last_id) a
          WHERE s.snap_id = a.last_id
@@ -376,11 +381,13 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
-        SELECT snap_id, pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes, pg_catalog.max(snap_id) OVER () AS newest
+        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
+               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i) AS bytes
           FROM rowsource_snapshots
     ), excess AS (
         DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND k.snap_id < k.newest
+         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
                AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id

@@ -1,6 +1,7 @@
 //! Takes the samples.
 
 use super::blockers::{self, Blockers};
+use super::excluded::Excluded;
 use crate::pg::border::shared::load;
 use crate::pg::live::{Areas, Glance};
 use crate::pg::server::contained::{Unlocked, contained};
@@ -121,10 +122,10 @@ impl Sampler {
     }
 
     /// Samples all active sessions. `now` is in microseconds, of a clock that never steps back.
-    pub fn sample(&mut self, now: i64, random: &mut impl RngCore) {
+    pub fn sample(&mut self, now: i64, excluded: &Excluded, random: &mut impl RngCore) {
         let at = self.times.next(server::now(), now);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now)) };
+        let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now, excluded)) };
         self.writer.end_moment(at, random);
         if let Err(message) = result
             && !std::mem::replace(&mut self.has_failed, true)
@@ -137,7 +138,7 @@ impl Sampler {
     ///
     /// # Safety
     /// The caller must be in `contained`, outside of any FFI boundary. May raise.
-    unsafe fn sample_at(&mut self, at: i64, now: i64) {
+    unsafe fn sample_at(&mut self, at: i64, now: i64, excluded: &Excluded) {
         if store::live_memory().is_none() && now >= self.attach_at {
             self.attach_at = now + ATTACH_AGAIN_US;
             store::attach_worker();
@@ -151,6 +152,9 @@ impl Sampler {
                 continue;
             }
             let activity = self.known[i].activity;
+            if excluded.has(activity.userid, activity.datid) {
+                continue;
+            }
             let Some(number) = self.number(i, activity.pid) else {
                 continue;
             };
@@ -192,7 +196,7 @@ impl Sampler {
                 (None, None)
             };
             if let Some(pid) = blocker.filter(|pid| *pid > 0 && self.blockers.is_new()) {
-                self.sample_blocker(pid, at);
+                self.sample_blocker(pid, at, excluded);
             }
             let leader = leader.map(|(_, pid)| pid);
             let mut sample = self.made(i, at, &activity, leader, seen);
@@ -214,7 +218,7 @@ impl Sampler {
     }
 
     /// Adds a sample of a process that blocks others, which may be idle in a transaction.
-    fn sample_blocker(&mut self, pid: i32, at: i64) {
+    fn sample_blocker(&mut self, pid: i32, at: i64, excluded: &Excluded) {
         // SAFETY: there are so many entries. The field is read as one word.
         let is_of = |i: &usize| unsafe { load(&raw const (*self.activity.add(*i)).st_procpid) == pid };
         let Some(i) = (0..self.known.len()).find(is_of) else {
@@ -224,7 +228,9 @@ impl Sampler {
         let entry = unsafe { self.activity.add(i) };
         let mut activity = Activity::NOTHING;
         // SAFETY: the entry is one of pg_stat_activity.
-        if unsafe { is_active(entry, &mut activity, |_| true) } {
+        if unsafe { is_active(entry, &mut activity, |_| true) }
+            && !excluded.has(activity.userid, activity.datid)
+        {
             let sample = self.made(i, at, &activity, None, None);
             self.writer.add(&Sample {
                 is_blocker: true,

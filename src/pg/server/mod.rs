@@ -38,7 +38,7 @@ mod user_error;
 
 pub use crate::pg::border::{backend_local, unguarded};
 pub use access::{
-    command_name, database_exists, database_id, database_name, database_oid, find_database, lock_mode_name,
+    command_name, database_exists, database_id, database_name, database_oid, find_named, lock_mode_name,
     may_see, may_see_activity, may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid,
     schema_name, search_path, session_user_id, shown_relation, trigger_name, trigger_names, user_id,
     user_name,
