@@ -2159,6 +2159,22 @@ COMMENT ON COLUMN rowsource_snapshot_ash.mode IS 'The mode in which the session 
 COMMENT ON COLUMN rowsource_snapshot_ash.command IS 'What kind of command ran, if it has no plan';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
+CREATE TABLE rowsource_imported (
+    origin text NOT NULL,
+    rel text NOT NULL,
+    snap_id bigint,
+    content jsonb NOT NULL,
+    hash text NOT NULL
+);
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);
+COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
+COMMENT ON COLUMN rowsource_imported.rel IS 'The table there that has the row';
+COMMENT ON COLUMN rowsource_imported.snap_id IS 'The number of its snapshot there; NULL for descriptions of plans and for baselines';
+COMMENT ON COLUMN rowsource_imported.content IS 'The row, with the names of its user and its database';
+COMMENT ON COLUMN rowsource_imported.hash IS 'Tells rows apart';
+GRANT SELECT ON rowsource_imported TO pg_read_all_stats;
+
 CREATE FUNCTION _rowsource_tempfile_io(
     snap_id bigint
 ) RETURNS SETOF rowsource_snapshot_tempfile_io
@@ -2708,22 +2724,6 @@ END;
 COMMENT ON FUNCTION rowsource_export(text, text) IS 'Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_export(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_export(text, text) TO pg_read_all_stats;
-
-CREATE TABLE rowsource_imported (
-    origin text NOT NULL,
-    rel text NOT NULL,
-    snap_id bigint,
-    content jsonb NOT NULL,
-    hash text NOT NULL
-);
-ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);
-COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
-COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
-COMMENT ON COLUMN rowsource_imported.rel IS 'The table there that has the row';
-COMMENT ON COLUMN rowsource_imported.snap_id IS 'The number of its snapshot there; NULL for descriptions of plans and for baselines';
-COMMENT ON COLUMN rowsource_imported.content IS 'The row, with the names of its user and its database';
-COMMENT ON COLUMN rowsource_imported.hash IS 'Tells rows apart';
-GRANT SELECT ON rowsource_imported TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_import(
     line text

@@ -112,7 +112,7 @@ fn parsed(line: &str) -> Result<Line, String> {
         text.map(str::to_owned)
             .ok_or_else(|| format!("line {number} has no {key}"))
     };
-    let (origin, table) = (text("origin", MAX_NAME_BYTES)?, text("rel", MAX_NAME_BYTES)?);
+    let (origin, table) = (text("origin", MAX_NAME_BYTES)?, text("table", MAX_NAME_BYTES)?);
     if !TABLES.contains(&table.as_str()) {
         return Err(format!(
             "line {number} is a row of \"{table}\", which is no table of the history"
@@ -136,7 +136,7 @@ pub fn imported_columns() -> Columns<Line> {
         /// The server that it is of
         origin: text = &row.origin;
         /// The table that it is of
-        rel: text = &row.table;
+        table_name: text = &row.table;
         /// The number of its snapshot there
         snap_id: bigint = row.snapshot;
         /// The row

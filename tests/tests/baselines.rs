@@ -167,7 +167,7 @@ fn the_history_is_carried_to_another_server() {
         .join(" UNION ALL ")
     };
     let here = counts("SELECT count(*)::text FROM %");
-    let imported = counts("SELECT count(*)::text FROM rowsource_imported WHERE rel = '%'");
+    let imported = counts("SELECT count(*)::text FROM rowsource_imported WHERE table_name = '%'");
     assert_eq!(column(&mut there, &imported), column(&mut client, &here));
     // It has its origin, and rows as they were.
     let origin: String = value(
@@ -185,7 +185,7 @@ fn the_history_is_carried_to_another_server() {
             &plans.replace(
                 "%",
                 "(SELECT (jsonb_populate_record(NULL::rowsource_snapshot_plans, content)).*
-                    FROM rowsource_imported WHERE rel = 'rowsource_snapshot_plans')"
+                    FROM rowsource_imported WHERE table_name = 'rowsource_snapshot_plans')"
             )
         ),
         texts(&mut client, &plans.replace("%", "rowsource_snapshot_plans"))
@@ -205,11 +205,11 @@ fn the_history_is_carried_to_another_server() {
         (r#"{"rowsource_export": 2, "line": 7}"#, "line 7 has the format 2"),
         (r#"{"rowsource_export": 1, "line": 7}"#, "line 7 has no origin"),
         (
-            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "rel": "pg_authid", "row": {}}"#,
+            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "pg_authid", "row": {}}"#,
             "line 7 is a row of \"pg_authid\", which is no table of the history",
         ),
         (
-            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "rel": "rowsource_snapshots", "row": 3}"#,
+            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "rowsource_snapshots", "row": 3}"#,
             "line 7 has no row",
         ),
     ] {

@@ -95,25 +95,10 @@ BEGIN ATOMIC
           FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
     )
     SELECT pg_catalog.json_build_object(
-               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'rel', r.rel,
+               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
       FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
 END";
-
-    /// The history of other servers, which rowsource_import() has read
-    TABLE rowsource_imported TO pg_read_all_stats {
-        /// The server that it is of: its system_identifier
-        origin: text "NOT NULL";
-        /// The table there that has the row
-        rel: text "NOT NULL";
-        /// The number of its snapshot there; NULL for descriptions of plans and for baselines
-        snap_id: bigint;
-        /// The row, with the names of its user and its database
-        content: jsonb "NOT NULL";
-        /// Tells rows apart
-        hash: text "NOT NULL";
-    } "
-ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);";
 
     /// Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is
     /// new
@@ -122,8 +107,8 @@ ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);";
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
     WITH new AS (
-        INSERT INTO rowsource_imported (origin, rel, snap_id, content, hash)
-        SELECT l.origin, l.rel, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
+        INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
+        SELECT l.origin, l.table_name, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
             ON CONFLICT DO NOTHING
         RETURNING origin
     )

@@ -198,6 +198,21 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
 
+    /// The history of other servers, which rowsource_import() has read
+    TABLE rowsource_imported TO pg_read_all_stats {
+        /// The server that it is of: its system_identifier
+        origin: text "NOT NULL";
+        /// The table there that has the row
+        table_name: text "NOT NULL";
+        /// The number of its snapshot there; NULL for descriptions of plans and for baselines
+        snap_id: bigint;
+        /// The row, with the names of its user and its database
+        content: jsonb "NOT NULL";
+        /// Tells rows apart
+        hash: text "NOT NULL";
+    } "
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);";
+
     // A part of a primary key cannot be NULL, and no database has the highest number.
     /// Internal: the counters of temporary files, as a snapshot of this number stores them. Everyone may call
     /// it, because rowsource_interval_tempfile_io does so with the rights of who reads it
