@@ -1534,7 +1534,7 @@ REVOKE ALL ON FUNCTION rowsource_check_baseline(text, boolean) FROM PUBLIC;
 CREATE FUNCTION rowsource_imported_line(
     line text,
     OUT origin text,
-    OUT rel text,
+    OUT table_name text,
     OUT snap_id bigint,
     OUT content jsonb
 ) RETURNS SETOF record
@@ -2161,15 +2161,15 @@ GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
 CREATE TABLE rowsource_imported (
     origin text NOT NULL,
-    rel text NOT NULL,
+    table_name text NOT NULL,
     snap_id bigint,
     content jsonb NOT NULL,
     hash text NOT NULL
 );
-ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, rel, hash);
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);
 COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
-COMMENT ON COLUMN rowsource_imported.rel IS 'The table there that has the row';
+COMMENT ON COLUMN rowsource_imported.table_name IS 'The table there that has the row';
 COMMENT ON COLUMN rowsource_imported.snap_id IS 'The number of its snapshot there; NULL for descriptions of plans and for baselines';
 COMMENT ON COLUMN rowsource_imported.content IS 'The row, with the names of its user and its database';
 COMMENT ON COLUMN rowsource_imported.hash IS 'Tells rows apart';
@@ -2717,7 +2717,7 @@ BEGIN ATOMIC
           FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
     )
     SELECT pg_catalog.json_build_object(
-               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'rel', r.rel,
+               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
       FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
 END;
@@ -2732,8 +2732,8 @@ LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
     WITH new AS (
-        INSERT INTO rowsource_imported (origin, rel, snap_id, content, hash)
-        SELECT l.origin, l.rel, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
+        INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
+        SELECT l.origin, l.table_name, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
             ON CONFLICT DO NOTHING
         RETURNING origin
     )
