@@ -54,7 +54,7 @@ impl Activity {
         if is_late || is_early {
             let mut line = format!("samples from {} to {}", shown(*first), shown(*last));
             if is_late {
-                line.push_str(&crash_in(self.from, first.saturating_add(TOLERANCE_US)));
+                line.push_str(&crash_in(self.from, *first));
                 line.push_str("; ");
                 line.push_str(&self.older);
             }
@@ -62,7 +62,7 @@ impl Activity {
         }
         let gaps = self.covered.windows(2).map(|parts| (parts[0].1, parts[1].0));
         lines.extend(gaps.clone().take(SHOWN).map(|(first, last)| {
-            let crash = crash_in(first, last.saturating_add(TOLERANCE_US));
+            let crash = crash_in(first, last);
             format!("no samples from {} to {}{crash}", shown(first), shown(last))
         }));
         if let Some(more) = gaps.len().checked_sub(SHOWN).filter(|more| *more > 0) {
