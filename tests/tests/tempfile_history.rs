@@ -362,14 +362,7 @@ fn a_dump_has_the_extension_and_no_history() {
         );
         // Its tables can be copied, the one to which the others refer first.
         run_each(&mut restored, "TRUNCATE rowsource_snapshots CASCADE");
-        for part in [
-            "s",
-            "_tempfile_io",
-            "_waits",
-            "_ash",
-            "_plans",
-            "_descriptions",
-        ] {
+        for part in ["s", "_tempfile_io", "_waits", "_ash", "_plans", "_descriptions"] {
             let table = format!("rowsource_snapshot{part}");
             let mut rows = Vec::new();
             let copied = client.copy_out(&format!("COPY {table} TO STDOUT"));
