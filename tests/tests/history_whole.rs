@@ -117,7 +117,7 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
         "; the server crashed, or began to sample, at ",
         " are from snapshots, later ones from memory",
         "of snapshots one in 0.1 s until ",
-        "SELECT pg_sleep($1)",
+        "SELECT pg_sleep(",
         "Result",
         "client backend postgres holder before",
         "client backend postgres holder after",

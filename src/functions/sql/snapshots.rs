@@ -398,7 +398,7 @@ BEGIN ATOMIC
     WITH kept AS (
         SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
                pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
-               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i) AS bytes
+               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric AS bytes
           FROM rowsource_snapshots
     ), excess AS (
         DELETE FROM rowsource_snapshots o USING kept k
