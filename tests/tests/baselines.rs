@@ -10,29 +10,20 @@ fn column(client: &mut Client, sql: &str) -> Vec<String> {
     texts(client, sql).into_iter().flatten().flatten().collect()
 }
 
-#[test]
-fn a_baseline_keeps_its_snapshots_as_they_are() {
-    let server = Server::preloaded("baselines", &SETTINGS);
-    let mut client = server.session();
-    run_each(
-        &mut client,
-        "SET pg_rowsource.statistics_level = typical; SELECT pg_sleep(0.3); SET pg_rowsource.statistics_level = basic",
-    );
-    // Without a snapshot at its end, one is taken.
-    run_each(
-        &mut client,
-        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
-    );
-    run_each(
-        &mut client,
-        "SELECT rowsource_baseline('quiet', (SELECT taken_at FROM rowsource_snapshots WHERE snap_id = 2)::text)",
-    );
-    let kept = "SELECT snap_id FROM rowsource_snapshots WHERE is_kept ORDER BY 1";
-    assert_eq!(column(&mut client, kept), ["2", "3", "4"]);
-    let baselines = "SELECT name FROM rowsource_baselines b
-        WHERE (from_at, to_at) = (SELECT min(taken_at), max(taken_at) FROM rowsource_snapshots WHERE is_kept)";
-    assert_eq!(column(&mut client, baselines), ["quiet"]);
+/// Returns a query of these tables, each in place of %.
+fn counts(of: &str) -> String {
+    [
+        "rowsource_baselines",
+        "rowsource_snapshots",
+        "rowsource_snapshot_waits",
+        "rowsource_snapshot_ash",
+        "rowsource_snapshot_plans",
+    ]
+    .map(|table| of.replace("%", table))
+    .join(" UNION ALL ")
+}
 
+fn wrong_baselines(client: &mut Client) {
     for (call, code, said) in [
         (
             "rowsource_baseline('quiet', '1 h')",
@@ -57,11 +48,63 @@ fn a_baseline_keeps_its_snapshots_as_they_are() {
             "there is no baseline \"none\"",
         ),
     ] {
-        let (found, message) = must_fail(&mut client, &format!("SELECT {call}"));
+        let (found, message) = must_fail(client, &format!("SELECT {call}"));
         assert_eq!(found.code(), code, "{call}: {message}");
         assert!(message.contains(said), "{call}: {message}");
     }
+}
 
+fn wrong_lines(there: &mut Client) {
+    for (line, said) in [
+        (
+            "nonsense",
+            "the line that begins with \"nonsense\" is no exported line",
+        ),
+        ("{}", "is no exported line"),
+        (r#"{"rowsource_export": 2, "line": 7}"#, "line 7 has the format 2"),
+        (r#"{"rowsource_export": 1, "line": 7}"#, "line 7 has no origin"),
+        (
+            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "pg_authid", "row": {}}"#,
+            "line 7 is a row of \"pg_authid\", which is no table of the history",
+        ),
+        (
+            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "rowsource_snapshots", "row": 3}"#,
+            "line 7 has no row",
+        ),
+    ] {
+        let (code, message) = must_fail(there, &format!("SELECT rowsource_import('{line}')"));
+        assert_eq!(code.code(), "22P02", "{line}: {message}");
+        assert!(
+            message.contains(said) && message.contains("\\copy"),
+            "{line}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_baseline_keeps_its_snapshots_as_they_are() {
+    let server = Server::preloaded("baselines", &SETTINGS);
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "SET pg_rowsource.statistics_level = typical; SELECT pg_sleep(0.3); SET pg_rowsource.statistics_level = basic",
+    );
+    // Without a snapshot at its end, one is taken.
+    run_each(
+        &mut client,
+        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
+    );
+    run_each(
+        &mut client,
+        "SELECT rowsource_baseline('quiet', (SELECT taken_at FROM rowsource_snapshots WHERE snap_id = 2)::text)",
+    );
+    let kept = "SELECT snap_id FROM rowsource_snapshots WHERE is_kept ORDER BY 1";
+    assert_eq!(column(&mut client, kept), ["2", "3", "4"]);
+    let baselines = "SELECT name FROM rowsource_baselines b
+        WHERE (from_at, to_at) = (SELECT min(taken_at), max(taken_at) FROM rowsource_snapshots WHERE is_kept)";
+    assert_eq!(column(&mut client, baselines), ["quiet"]);
+
+    wrong_baselines(&mut client);
     // A month later all others are gone, and nothing of these is thinned.
     let samples = "SELECT count(*) FROM rowsource_snapshot_ash a JOIN rowsource_snapshots s USING (snap_id) WHERE is_kept";
     let before: i64 = value(&mut client, samples);
@@ -155,17 +198,6 @@ fn the_history_is_carried_to_another_server() {
     let import = "SELECT count(*) FILTER (WHERE rowsource_import(line)) FROM lines";
     assert_eq!(value::<i64>(&mut there, import), lines.len() as i64);
     assert_eq!(value::<i64>(&mut there, import), 0, "each row once");
-    let counts = |of: &str| {
-        [
-            "rowsource_baselines",
-            "rowsource_snapshots",
-            "rowsource_snapshot_waits",
-            "rowsource_snapshot_ash",
-            "rowsource_snapshot_plans",
-        ]
-        .map(|table| of.replace("%", table))
-        .join(" UNION ALL ")
-    };
     let here = counts("SELECT count(*)::text FROM %");
     let imported = counts("SELECT count(*)::text FROM rowsource_imported WHERE table_name = '%'");
     assert_eq!(column(&mut there, &imported), column(&mut client, &here));
@@ -196,30 +228,7 @@ fn the_history_is_carried_to_another_server() {
         1
     );
 
-    for (line, said) in [
-        (
-            "nonsense",
-            "the line that begins with \"nonsense\" is no exported line",
-        ),
-        ("{}", "is no exported line"),
-        (r#"{"rowsource_export": 2, "line": 7}"#, "line 7 has the format 2"),
-        (r#"{"rowsource_export": 1, "line": 7}"#, "line 7 has no origin"),
-        (
-            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "pg_authid", "row": {}}"#,
-            "line 7 is a row of \"pg_authid\", which is no table of the history",
-        ),
-        (
-            r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "rowsource_snapshots", "row": 3}"#,
-            "line 7 has no row",
-        ),
-    ] {
-        let (code, message) = must_fail(&mut there, &format!("SELECT rowsource_import('{line}')"));
-        assert_eq!(code.code(), "22P02", "{line}: {message}");
-        assert!(
-            message.contains(said) && message.contains("\\copy"),
-            "{line}: {message}"
-        );
-    }
+    wrong_lines(&mut there);
 }
 
 /// One setting names roles and databases of which samples and snapshots have nothing.

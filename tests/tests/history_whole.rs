@@ -53,6 +53,68 @@ fn numbers(client: &mut Client, sql: &str) -> Vec<i64> {
         .collect()
 }
 
+/// The report and the trees are of both, and say what is missing.
+fn whole_reports(observer: &mut Client) {
+    let report = lines(observer, "rowsource_ash_report('10 min')");
+    println!("{report}");
+    for part in [
+        "; no snapshot has older ones",
+        "\nno samples from ",
+        "; the server crashed, or began to sample, at ",
+        " are from snapshots, later ones from memory",
+        "of snapshots one in 0.1 s until ",
+        "SELECT pg_sleep(",
+        "Result",
+        "client backend postgres holder before",
+        "client backend postgres holder after",
+        "relation on t",
+    ] {
+        assert!(report.contains(part), "no {part} in\n{report}");
+    }
+    let trees = texts(
+        observer,
+        "SELECT application_name, coalesce(mode, '-'), coalesce(relation, '-'), coalesce(query, '-'), wait_time > 200
+           FROM rowsource_blockers('10 min') ORDER BY application_name, depth",
+    );
+    let trees: Vec<String> = trees
+        .into_iter()
+        .map(|row| {
+            row.into_iter()
+                .map(|cell| cell.unwrap_or_default())
+                .collect::<Vec<_>>()
+                .join(" | ")
+        })
+        .collect();
+    assert_eq!(trees.len(), 4, "{trees:#?}");
+    assert!(
+        trees[0].starts_with("holder after | - | - | LOCK TABLE"),
+        "{trees:#?}"
+    );
+    assert!(
+        trees[1].starts_with("holder before | - | - | LOCK TABLE"),
+        "{trees:#?}"
+    );
+    for tree in &trees[2..] {
+        assert!(
+            tree.starts_with("rowsource-tests | AccessShareLock | t | "),
+            "{trees:#?}"
+        );
+        assert!(tree.ends_with(" | t"), "{trees:#?}");
+    }
+}
+
+fn hidden_reports(server: &Server) {
+    // Who may not read the snapshots learns why.
+    let mut joe = server.try_connect("joe").expect("a session");
+    let report = lines(&mut joe, "rowsource_ash_report('10 min')");
+    assert!(
+        report
+            .contains("; snapshots may have older ones, for roles with the privileges of pg_read_all_stats"),
+        "{report}"
+    );
+    assert!(!report.contains("from snapshots"), "{report}");
+}
+
 #[test]
 fn samples_of_snapshots_and_of_memory_are_one_interval() {
     let mut server = Server::preloaded(
@@ -109,62 +171,8 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
     );
     assert!(average > 0.0 && average < 0.9, "{average}");
 
-    let report = lines(&mut observer, "rowsource_ash_report('10 min')");
-    println!("{report}");
-    for part in [
-        "; no snapshot has older ones",
-        "\nno samples from ",
-        "; the server crashed, or began to sample, at ",
-        " are from snapshots, later ones from memory",
-        "of snapshots one in 0.1 s until ",
-        "SELECT pg_sleep(",
-        "Result",
-        "client backend postgres holder before",
-        "client backend postgres holder after",
-        "relation on t",
-    ] {
-        assert!(report.contains(part), "no {part} in\n{report}");
-    }
-    let trees = texts(
-        &mut observer,
-        "SELECT application_name, coalesce(mode, '-'), coalesce(relation, '-'), coalesce(query, '-'), wait_time > 200
-           FROM rowsource_blockers('10 min') ORDER BY application_name, depth",
-    );
-    let trees: Vec<String> = trees
-        .into_iter()
-        .map(|row| {
-            row.into_iter()
-                .map(|cell| cell.unwrap_or_default())
-                .collect::<Vec<_>>()
-                .join(" | ")
-        })
-        .collect();
-    assert_eq!(trees.len(), 4, "{trees:#?}");
-    assert!(
-        trees[0].starts_with("holder after | - | - | LOCK TABLE"),
-        "{trees:#?}"
-    );
-    assert!(
-        trees[1].starts_with("holder before | - | - | LOCK TABLE"),
-        "{trees:#?}"
-    );
-    for tree in &trees[2..] {
-        assert!(
-            tree.starts_with("rowsource-tests | AccessShareLock | t | "),
-            "{trees:#?}"
-        );
-        assert!(tree.ends_with(" | t"), "{trees:#?}");
-    }
-
-    // Who may not read the snapshots learns why.
-    let mut joe = server.try_connect("joe").expect("a session");
-    let report = lines(&mut joe, "rowsource_ash_report('10 min')");
-    assert!(
-        report
-            .contains("; snapshots may have older ones, for roles with the privileges of pg_read_all_stats"),
-        "{report}"
-    );
-    assert!(!report.contains("from snapshots"), "{report}");
+    whole_reports(&mut observer);
+    hidden_reports(&server);
     server.assert_no_crash();
 }
 

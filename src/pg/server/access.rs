@@ -44,14 +44,14 @@ pub fn database_oid(name: &str) -> Option<u32> {
 }
 
 /// Returns the OID of the row of pg_database or pg_authid for which a condition of its OID and its name is
-/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may have no index of it, and no
-/// cache.
+/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may have
+/// no index of it, and no cache.
 ///
 /// # Safety
 /// The caller must be in a transaction.
 pub unsafe fn find_named(catalog: pg_sys::Oid, is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
     let lock = pg_sys::AccessShareLock as i32;
-    // SAFETY: the caller is in a transaction. The rows of both catalogs begin with these two columns, and a row
+    // SAFETY: the caller is in a transaction. Rows of both catalogs begin with these two columns, and a row
     // stays until the next is read.
     unsafe {
         let catalog = pg_sys::table_open(catalog, lock);
