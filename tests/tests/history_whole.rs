@@ -21,6 +21,7 @@ fn lines(client: &mut Client, report: &str) -> String {
 /// Lets a session sleep for a second, and another one wait for a lock that a third, which is idle, holds.
 fn work(server: &Server, observer: &mut Client, name: &str) {
     let mut holder = server.connect();
+    let root = pid(&mut holder);
     run_each(
         &mut holder,
         &format!("SET application_name = 'holder {name}'; BEGIN; LOCK TABLE t"),
@@ -32,7 +33,6 @@ fn work(server: &Server, observer: &mut Client, name: &str) {
     );
     let waiting = Busy::run(server.connect(), "SELECT id FROM t");
     run_each(&mut sleeper, "SELECT pg_sleep(1)");
-    let root = pid(&mut holder);
     until(
         observer,
         &format!(
