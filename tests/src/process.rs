@@ -153,6 +153,16 @@ pub fn protections(pid: u32, file: &Path) -> Vec<String> {
     of_file.map(|map| map.perms.as_str()).collect()
 }
 
+/// Returns where the process has mapped the library.
+pub fn address_of_library(pid: u32) -> u64 {
+    let maps = process(pid).and_then(|process| process.maps().ok());
+    let maps = maps.expect("the process's memory map");
+    let mut of_library = maps
+        .iter()
+        .filter(|map| matches!(&map.pathname, MMapPath::Path(path) if path.ends_with("pg_rowsource.so")));
+    of_library.next().expect("it has loaded the library").address.0
+}
+
 /// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a
 /// segment that no process has mapped, so let a session read the views first.
 pub fn dynamic_shared_memory(postmaster: u32) -> u64 {

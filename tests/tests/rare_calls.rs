@@ -4,9 +4,15 @@
 use postgres::Client;
 use rowsource_tests::adversarial::{at_the_speed_of, with_burning};
 use rowsource_tests::explain::explain_nodes;
+use rowsource_tests::history::worker;
 use rowsource_tests::measured::measure_elapsed;
-use rowsource_tests::session::run_each;
+use rowsource_tests::process::address_of_library;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::waiting::{pid, until};
 use rowsource_tests::{Server, burn};
+use std::collections::BTreeSet;
+
+const SETTINGS: [&str; 2] = ["max_parallel_workers_per_gather = 0", "jit = off"];
 
 /// Each of so many calls is long, and how many nanoseconds a call takes on average. Nine tenths of the time
 /// are in long calls.
@@ -31,21 +37,23 @@ fn measure_once(client: &mut Client, statement: &str) -> (f64, f64) {
     (of(nodes[1].total_ms), of(nodes[1].error_ms))
 }
 
-fn are_honest(name: &str, shapes: &[(u32, u32)], runs: usize) {
-    let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0", "jit = off"]);
-    let mut client = server.session();
-    burn::create(&mut client);
+/// Creates the table and the function of the scan.
+fn create(client: &mut Client) {
+    burn::create(client);
     run_each(
-        &mut client,
+        client,
         "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 20000) i; VACUUM (FREEZE, ANALYZE) n",
     );
+}
+
+fn are_honest(client: &mut Client, shapes: &[(u32, u32)], runs: usize) {
     for (each, mean_ns) in shapes {
         let [short, long] =
             [0.1, 0.1 + 0.9 * f64::from(*each)].map(|part| part * f64::from(*mean_ns) / 1000.0);
         let statement = format!(
             "SELECT count(*) FROM n WHERE {{burn CASE WHEN id % {each} = 0 THEN {long} ELSE {short} END}}"
         );
-        let found: Vec<_> = (0..runs).map(|_| measure_once(&mut client, &statement)).collect();
+        let found: Vec<_> = (0..runs).map(|_| measure_once(client, &statement)).collect();
         let dishonest: Vec<_> = found
             .iter()
             .filter(|(estimate, error)| (estimate - 1.0).abs() > OF_TRUTH + 3.0 * error)
@@ -61,10 +69,48 @@ fn are_honest(name: &str, shapes: &[(u32, u32)], runs: usize) {
 
 #[test]
 fn rare_long_calls_have_an_honest_error_timing() {
-    are_honest("rare-calls", &SHAPES[1..2], 20);
+    let server = Server::preloaded("rare-calls", &SETTINGS);
+    let mut client = server.session();
+    create(&mut client);
+    are_honest(&mut client, &SHAPES[1..2], 20);
 }
 
 #[test]
 fn rare_long_calls_of_all_kinds_have_an_honest_error_timing_long() {
-    are_honest("rare-calls-long", &SHAPES, 50);
+    let server = Server::preloaded("rare-calls-long", &SETTINGS);
+    let mut client = server.session();
+    create(&mut client);
+    are_honest(&mut client, &SHAPES, 50);
+}
+
+/// If the library is not preloaded, it lies elsewhere in each process. The worker's beats reach it all the
+/// same, also in a page that another session had before.
+#[test]
+fn beats_reach_a_library_at_another_address_pg17_plus() {
+    let server = Server::start("rare-calls-address", &SETTINGS);
+    let mut observer = server.session();
+    create(&mut observer);
+    run_each(&mut observer, "SELECT rowsource_ash_start()");
+    let of_worker = address_of_library(worker(&mut observer));
+    let mut addresses = BTreeSet::from([of_worker]);
+    for loaded_before in ["", "LOAD 'auto_explain'", "LOAD 'auto_explain'; LOAD 'pgcrypto'"] {
+        let mut client = server.connect();
+        run_each(&mut client, loaded_before);
+        run_each(&mut client, "LOAD 'pg_rowsource'");
+        addresses.insert(address_of_library(pid(&mut client) as u32));
+        are_honest(&mut client, &SHAPES[1..2], 20);
+        drop(client);
+        until(
+            &mut observer,
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'",
+        );
+    }
+    assert!(addresses.len() > 2, "{addresses:x?}");
+    assert_eq!(
+        value::<i64>(
+            &mut observer,
+            "SELECT sessions_without_beats FROM rowsource_info()"
+        ),
+        0
+    );
 }
