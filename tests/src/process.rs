@@ -76,6 +76,13 @@ pub fn processor_time(pid: u32) -> f64 {
     times.sum_exec_runtime as f64 / 1e9
 }
 
+/// Returns the seconds that the process's first thread has waited for a processor.
+pub fn waited_for_processor(pid: u32) -> f64 {
+    let times = process(pid).and_then(|process| process.schedstat().ok());
+    let times = times.unwrap_or_else(|| panic!("process {pid} has ended"));
+    times.run_delay as f64 / 1e9
+}
+
 /// Does the same for a session that has answered and is about to sleep: only then the kernel has counted all.
 pub fn processor_time_when_idle(pid: u32) -> f64 {
     let deadline = Instant::now() + Duration::from_secs(10);
