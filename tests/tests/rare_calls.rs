@@ -112,10 +112,8 @@ fn beats_reach_a_library_at_another_address_pg17_plus() {
     // What the session has in memory before is in the way of the library.
     for bytes in [100_000_000, 200_000_000] {
         let mut client = server.connect();
-        run_each(
-            &mut client,
-            &format!("DO $$ DECLARE t text := repeat('x', {bytes}); BEGIN LOAD 'pg_rowsource'; END $$"),
-        );
+        let load = format!("DO $$ DECLARE t text := repeat('x', {bytes}); BEGIN LOAD 'pg_rowsource'; END $$");
+        client.batch_execute(&load).expect("the library");
         addresses.insert(address_of_library(pid(&mut client) as u32));
         are_honest(&mut client, &SHAPES[1..2], 5);
         drop(client);
