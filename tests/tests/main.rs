@@ -1,5 +1,5 @@
-//! Tests of the library through SQL. Each file tests one thing; cargo-nextest runs each test in a process of its
-//! own. They are one program, because linking one for each file would take minutes.
+//! Tests of the library through SQL. Each file tests one thing; cargo-nextest runs each test in a process of
+//! its own. They are one program, because linking one for each file would take minutes.
 
 mod accuracy;
 mod archive;
@@ -33,6 +33,7 @@ mod equality;
 mod estimates;
 mod estimates_shown;
 mod eviction;
+mod executions;
 mod exemplars;
 mod explain_function;
 mod explain_option;
@@ -102,6 +103,7 @@ mod snapshot_lapse;
 mod snapshot_month;
 mod snapshot_size;
 mod stack_samples;
+mod statement_again;
 mod store;
 mod store_callgrind;
 mod store_concurrency;
