@@ -151,6 +151,9 @@ pub fn measured(observer: &mut Client, during: Duration) -> Cost {
     }
 }
 
+/// The size on disk of all tables of the snapshots, with their indexes.
+pub const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
+
 /// Does what autovacuum does with the tables of the snapshots.
 pub fn vacuum_snapshots(client: &mut Client) {
     let tables =

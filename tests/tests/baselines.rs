@@ -287,4 +287,23 @@ fn what_is_excluded_is_in_no_history() {
     }
     let plans: i64 = value(&mut client, "SELECT count(*) FROM rowsource_snapshot_plans");
     assert!(plans > 0);
+
+    // Names that nobody has are allowed, entries that name nothing are not.
+    let set = |list: &str| format!("ALTER SYSTEM SET pg_rowsource.history_exclude = '{list}'");
+    for list in ["", "role:x", " role: x ,database:y", "role:with space,role:ü"] {
+        run_each(&mut client, &set(list));
+    }
+    for (list, entry) in [
+        ("batch", "batch"),
+        ("role:a, Role:b", "Role:b"),
+        ("role:a,", ""),
+        ("database: ", "database:"),
+    ] {
+        let (code, message) = must_fail(&mut client, &set(list));
+        assert_eq!(code.code(), "22023", "{list}: {message}");
+        let said = format!(
+            "\"{entry}\" is neither a role nor a database HINT: Write a list like 'role:batch, database:test'."
+        );
+        assert_eq!(message, said, "{list}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::history::vacuum_snapshots;
+use rowsource_tests::history::{ON_DISK, vacuum_snapshots};
 use rowsource_tests::session::{run_each, texts, value};
 
 const DAYS: i64 = 17;
@@ -14,7 +14,6 @@ const SAMPLES: i64 = 100;
 /// The plan that is followed runs once in this number of steps, so most often not right before the snapshot
 /// that stays.
 const EVERY: i64 = 7;
-const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 
 /// Runs what half an hour had, and takes a snapshot.
 fn step(client: &mut Client, number: i64) {

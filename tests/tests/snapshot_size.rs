@@ -2,12 +2,10 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::history::vacuum_snapshots;
+use rowsource_tests::history::{ON_DISK, vacuum_snapshots};
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::waiting::until;
 
-/// The size on disk of all tables of the history, with their indexes.
-const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 const COUNTED: &str = "SELECT sum(bytes)::bigint FROM rowsource_snapshots";
 const REMOVED: &str = "SELECT snapshots_removed FROM rowsource_info()";
 const LOGGED: &str = "pg_rowsource deletes the oldest snapshots";

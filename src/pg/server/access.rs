@@ -44,8 +44,8 @@ pub fn database_oid(name: &str) -> Option<u32> {
 }
 
 /// Returns the OID of the row of pg_database or pg_authid for which a condition of its OID and its name is
-/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may have
-/// no index of it, and no cache.
+/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may
+/// have no index of it, and no cache.
 ///
 /// # Safety
 /// The caller must be in a transaction.
