@@ -110,12 +110,10 @@ fn a_role_does_not_push_out_another_one_and_few_enter() {
 fn a_session_that_fails_in_a_loop_asks_the_ring_seldom() {
     let server = server("executions_loop", &["pg_rowsource.track = all"]);
     let mut client = measuring(&server);
-    run_each(
-        &mut client,
-        "DO $$ BEGIN FOR i IN 1 .. 60 LOOP
+    let in_a_loop = "DO $$ BEGIN FOR i IN 1 .. 60 LOOP
              BEGIN PERFORM 1 / (id - 1000) FROM n; EXCEPTION WHEN division_by_zero THEN NULL; END;
-         END LOOP; END $$",
-    );
+         END LOOP; END $$";
+    client.batch_execute(in_a_loop).expect("it catches the errors");
     let failed = "SELECT count(*) FROM rowsource_executions WHERE outcome = 'failed'";
     let seconds = "SELECT ceil(extract(epoch FROM max(last_seen_at) - min(first_seen_at)))::bigint
                      FROM pg_stat_rowsource_plans WHERE query LIKE '%1 / (id%'";
