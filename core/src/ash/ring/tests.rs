@@ -407,19 +407,19 @@ fn writers_follow_each_other() {
 /// From there on a reader sees each moment, also while the writer overwrites the oldest ones.
 #[test]
 fn it_says_since_when_it_has_all_moments() {
-    let memory = Memory::new(3_000);
+    let memory = Memory::new(600);
     let ring = memory.ring();
     assert_eq!(ring.complete_from(), None);
     ring.begin(1);
     let mut truth = Truth::new(ring, 11);
     let (mut lost, mut coarse) = (0, 0);
-    for i in 0..40_000 {
+    for i in 0..150_000 {
         truth.step(10_000, i % 4);
-        if i % 97 > 0 {
+        if i % 997 > 0 {
             continue;
         }
         let from = ring.complete_from().expect("a moment");
-        // As many as it may be late: a good part of a second.
+        // As many as a reader may be late.
         (0..20).for_each(|i| truth.step(10_000, i % 4));
         let read = moments(ring, from, i64::MAX);
         assert_eq!(read[0].0.first, from);
@@ -429,7 +429,7 @@ fn it_says_since_when_it_has_all_moments() {
         lost += u64::from(all < truth.moments.len() as u64);
         coarse += u64::from(read[0].1 == TIERS - 1);
     }
-    assert!(lost > 100 && coarse > 100, "{lost}, {coarse}");
+    assert!(lost > 20 && coarse > 20, "{lost}, {coarse}");
 }
 
 /// A ring is saved and restored, also into one of another size.
