@@ -6,7 +6,7 @@
 //! stop, the worker reads what was in it (`file`).
 
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use crate::pg::store;

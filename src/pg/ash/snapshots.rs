@@ -7,8 +7,8 @@
 
 use super::process::background_worker;
 use crate::guc;
+use crate::pg::border::unguarded;
 use crate::pg::compat;
-use crate::pg::server::unguarded;
 use crate::pg::server::{self, setting, switch};
 use crate::pg::store::{self, SharedSnapshots};
 use pgrx::pg_sys::panic::CaughtError;

@@ -9,9 +9,9 @@
 //! of relations that it depends on is not used. It also has constants of the types oid and regclass, which a
 //! statement that reads a catalog may take from anywhere.)
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::plan::tree::list;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt, RangeTblEntry};
 use rowsource_core::model::PlanKey;

@@ -8,14 +8,16 @@
 use super::listener::Listen;
 use super::{explain, response};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
+use crate::pg::handles::QueryRef;
 use crate::pg::plan::describe::ParsedConstants;
 use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::SourceText;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;
-use pgrx::pg_sys::{self, NodeTag, QueryDesc};
+use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::normalise::{Constants, Text};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -58,20 +60,14 @@ static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
     BackendLocal::new(Cell::new(None));
 
 /// Returns what identifies the text of a query.
-///
-/// # Safety
-/// `query` must be valid, and have a plan.
 #[inline(always)]
-pub unsafe fn text_id(query: *const QueryDesc) -> TextId {
-    // SAFETY: the query and its plan are valid by the caller's promise.
-    unsafe {
-        let plan = (*query).plannedstmt;
-        TextId {
-            address: (*query).sourceText.addr(),
-            plan: plan.addr(),
-            place: ((*plan).stmt_location, (*plan).stmt_len),
-            parsed: COUNT.get(),
-        }
+pub fn text_id(query: QueryRef) -> TextId {
+    let plan = query.plan();
+    TextId {
+        address: query.sourceText.addr(),
+        plan: query.plannedstmt.addr(),
+        place: (plan.stmt_location, plan.stmt_len),
+        parsed: COUNT.get(),
     }
 }
 
@@ -156,7 +152,7 @@ unsafe fn trace(query: *const pg_sys::Query, source: *const c_char) {
         let (location, length) = (query.stmt_location, query.stmt_len);
         let queryid = compat::parsed_query_id(query);
         if queryid != 0 {
-            let statement = lines::Statement::new(queryid, source, location, length);
+            let statement = lines::Statement::new(queryid, SourceText::new(source, location, length));
             lines::parsed(&statement.nested(!server::is_sent(source)));
         }
     }
@@ -197,8 +193,8 @@ unsafe fn found(
 ) -> Option<ParsedConstants> {
     // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
     unsafe {
-        let (bytes, base) = explain::text_inside(source)
-            .unwrap_or_else(|| server::statement_text(source, query.stmt_location, query.stmt_len));
+        let text = SourceText::new(source, query.stmt_location, query.stmt_len);
+        let (bytes, base) = explain::text_inside(text).unwrap_or_else(|| text.statement());
         let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
         let backslashes = jumble::backslashes_escape();
         let constants = Constants::at(Text { bytes, backslashes }, &found, highest)?;

@@ -14,10 +14,11 @@
 
 use super::listener::{self, Listen};
 use super::{nesting, parsed};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
+use crate::pg::handles::Handle;
 use crate::pg::plan::describe;
-use crate::pg::plan::tree::{list, tag};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::plan::tree::list;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, first_bytes};
@@ -36,8 +37,7 @@ impl Listen for Listener {
             | NodeTag::T_CreateTableAsStmt
             | NodeTag::T_RefreshMatViewStmt
             | NodeTag::T_DeclareCursorStmt => {
-                // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
-                unsafe { around(utility.statement, utility.source, || body(utility)) }
+                around(utility, || body(utility));
             }
             _ => body(utility),
         }
@@ -65,44 +65,31 @@ pub struct Utility {
 static UTILITY: BackendLocal<Cell<Option<Utility>>> = BackendLocal::new(Cell::new(None));
 
 /// Runs a utility statement that runs a query as part of itself.
-///
-/// # Safety
-/// * `statement` must be a live utility statement, and `source` its text.
-/// * The caller's frame and those of `body` must be plain: an error crosses them.
-unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+fn around(statement: &listener::Utility, body: impl FnOnce()) {
     let outer = UTILITY.get();
     // The protocol copies the text of a prepared one, often to where that of another one was.
     parsed::begins_text();
-    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
-    unsafe {
-        let (location, length) = ((*statement).stmt_location, (*statement).stmt_len);
-        let queryid = utility_queryid(statement, source);
-        UTILITY.set(Some(Utility {
-            queryid,
-            own_queryid: queryid,
-            is_cursor: tag((*statement).utilityStmt) == NodeTag::T_DeclareCursorStmt,
-            is_planned: false,
-            source,
-            location,
-            length,
-            depth: nesting::depth(),
-        }));
-        pg_try(body, || UTILITY.set(outer), |_| {});
-    }
+    let queryid = utility_queryid(statement);
+    UTILITY.set(Some(Utility {
+        queryid,
+        own_queryid: queryid,
+        is_cursor: statement.tag == NodeTag::T_DeclareCursorStmt,
+        is_planned: false,
+        source: statement.source,
+        location: statement.plan().stmt_location,
+        length: statement.plan().stmt_len,
+        depth: nesting::depth(),
+    }));
+    // SAFETY: the frames are plain, as the statement promises.
+    unsafe { pg_try(body, || UTILITY.set(outer), |_| {}) };
     UTILITY.set(outer);
 }
 
 /// Returns the queryid of a utility statement. If it has none from PostgreSQL, it is made from its text.
-///
-/// # Safety
-/// `statement` must be a live utility statement, and `source` its text.
-pub unsafe fn utility_queryid(statement: *const PlannedStmt, source: *const c_char) -> i64 {
-    // SAFETY: the statement and its text are live by the caller's promise.
-    unsafe {
-        match compat::query_id(&*statement) {
-            0 => hash(server::statement_text(source, (*statement).stmt_location, (*statement).stmt_len).0),
-            queryid => queryid,
-        }
+pub fn utility_queryid(statement: &listener::Utility) -> i64 {
+    match compat::query_id(&statement.plan()) {
+        0 => hash(statement.text().statement().0),
+        queryid => queryid,
     }
 }
 
@@ -266,7 +253,7 @@ unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
     // printed.
     unsafe {
         let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
-        describe::hide_foreign(copy)?;
+        describe::hide_foreign(Handle::new(copy))?;
         let _unasked = describe::Unasked::new();
         let printed = pg_sys::pg_get_querydef(copy, false);
         keep_text(queryid, CStr::from_ptr(printed).to_bytes());

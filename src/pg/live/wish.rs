@@ -2,9 +2,9 @@
 //! it sleeps.
 
 use super::own;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::hot::state::HOT;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server;
 use crate::pg::store::{self, SharedHistory};
 use pgrx::pg_sys;
 use std::cell::Cell;

@@ -5,13 +5,14 @@
 
 use super::node::Node;
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
+use crate::pg::handles::PlanStateRef;
 use crate::pg::hot::account::{EARLIER, Earlier};
 use crate::pg::hot::called;
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
 use crate::pg::live::memory::NodeMemory;
 use crate::pg::live::{Header, Need};
-use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
+use pgrx::pg_sys::{ExecProcNodeMtd, NodeTag, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Estimate, Wal};
 use rowsource_core::reconcile::Edge;
@@ -219,7 +220,6 @@ getters! {
 }
 
 setters! {
-    set_plan_state: plan_state => *mut PlanState;
     set_plan_node_id: plan_node_id => i32;
     set_estimate: estimate => Estimate;
     set_parent: parent => i32;
@@ -246,6 +246,37 @@ impl<'a> NodeRef<'a> {
     #[inline(always)]
     pub fn as_ptr(self) -> *mut Node {
         self.node
+    }
+
+    /// Gives the node its plan state.
+    ///
+    /// # Safety
+    /// The plan state must stay live until the node gets another one, or nobody asks for more than its
+    /// address.
+    #[inline(always)]
+    pub unsafe fn set_plan_state(self, state: PlanStateRef) {
+        // SAFETY: the node is live as long as its table is borrowed, and no reference to this field exists.
+        unsafe { (*self.node).plan_state = state.as_ptr() }
+    }
+
+    /// Returns the type of its plan state.
+    #[inline(always)]
+    pub fn kind(self) -> NodeTag {
+        // SAFETY: the plan state is live, as who has set it promised, and begins with its tag.
+        unsafe { *self.plan_state().cast::<NodeTag>() }
+    }
+
+    /// Returns which function the executor calls for the node.
+    pub fn called_now(self) -> ExecProcNodeMtd {
+        // SAFETY: the plan state is live, as who has set it promised.
+        unsafe { (*self.plan_state()).ExecProcNode }
+    }
+
+    /// Has the executor call this function for the node.
+    #[inline(always)]
+    pub fn set_called(self, method: ExecProcNodeMtd) {
+        // SAFETY: the plan state is live, as who has set it promised. No reference to it is in use.
+        unsafe { (*self.plan_state()).ExecProcNode = method }
     }
 
     /// Returns what the InitPlans and subplans used that it called; `None` if that is nothing.

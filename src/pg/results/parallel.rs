@@ -9,9 +9,9 @@
 
 use super::node_table::NodeTable;
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::gate::Gate;

@@ -7,8 +7,7 @@
 
 use super::before::Before;
 use super::pg_try::is_request;
-use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::border::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};

@@ -1,8 +1,7 @@
 //! A backend's pointers to the store after it has attached, and the locks.
 
 use super::control::Control;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use pgrx::pg_sys;
 use std::cell::Cell;
 

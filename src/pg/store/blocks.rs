@@ -4,8 +4,8 @@
 //! plan can reuse the free blocks of any other plan. With large objects of many sizes, fragmentation would
 //! waste the memory: PostgreSQL's allocator returns a segment to the system only when the segment is empty.
 
+use crate::pg::border::unguarded;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::model::NodeTotals;
 

@@ -6,7 +6,7 @@ use super::presence::Presence;
 use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};

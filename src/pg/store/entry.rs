@@ -7,9 +7,10 @@ pub(super) mod exemplars;
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{memory, unguarded};
+use crate::pg::server::memory;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::{self, Candidate};

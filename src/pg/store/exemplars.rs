@@ -7,7 +7,7 @@
 use super::access::{self, Store};
 use super::entry::exemplars;
 use super::pending::PlanSlot;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use rowsource_core::model::{
     Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, PlanKey, Run,

@@ -3,7 +3,7 @@
 //! Its lock is taken last, and only for a query that has several plans: when executions are added to the
 //! store, not for each execution.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::flips::{Executions, Flips, Pace};

@@ -14,8 +14,8 @@
 use super::access::Store;
 use super::slot_wait::SlotWait;
 use super::{entry, evict};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;

@@ -6,7 +6,7 @@ use super::blocks::NoMemory;
 use super::entry::{self, NewPlan, NoRoom};
 use super::pending::{self, PlanRef, PlanSlot};
 use super::{evict, exemplars, observe};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;

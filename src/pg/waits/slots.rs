@@ -3,9 +3,9 @@
 //! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has
 //! ended stay in its slot until another process gets its number. So nothing has to run when a process ends.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::border::shared::load;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Slot;
 use rowsource_core::waits::sums::Sums;

@@ -2,12 +2,13 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::{nesting, outermost_planner, unmeasured};
+use crate::pg::handles::Handle;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
@@ -232,45 +233,29 @@ impl Statement {
     }
 
     /// Notes how far a run has read the query: up to `count` rows, or to the end if `count` is 0.
-    ///
-    /// # Safety
-    /// `query` must be the statement's query, which must be started.
     #[inline(always)]
-    pub unsafe fn note_read(
-        &self,
-        query: *const pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
+    pub fn note_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
         if count == 0 && direction == pg_sys::ScanDirection::ForwardScanDirection {
             self.is_read_to_end.set(true);
         } else {
-            // SAFETY: the query is started, by the caller's promise.
-            unsafe { self.note_partly_read(query, direction, count) };
+            self.note_partly_read(direction, count);
         }
     }
 
     /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some
     /// rows. The end is seen only if there were fewer rows than the caller asked for.
-    ///
-    /// # Safety
-    /// `query` must be the statement's query, which must be started.
     #[cold]
     #[inline(never)]
-    unsafe fn note_partly_read(
-        &self,
-        query: *const pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
+    fn note_partly_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
         match direction {
-            // SAFETY: a started query has its state.
-            pg_sys::ScanDirection::ForwardScanDirection => unsafe {
-                self.is_read_to_end.set((*(*query).estate).es_processed < count);
+            pg_sys::ScanDirection::ForwardScanDirection => {
+                let has_ended = self.estate().is_some_and(|estate| estate.es_processed < count);
+                self.is_read_to_end.set(has_ended);
                 if nesting::depth() == 1 && !self.excluded_from_last.get() {
-                    unmeasured::cursor_read(self.query);
+                    // SAFETY: a run of the query has just ended, so it is live.
+                    unmeasured::cursor_read(unsafe { Handle::new(self.query) });
                 }
-            },
+            }
             // A run in no direction reads nothing.
             pg_sys::ScanDirection::NoMovementScanDirection => (),
             // Some rows may be counted again, in this run or later.

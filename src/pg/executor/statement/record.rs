@@ -5,12 +5,13 @@ use super::facts;
 use super::lifecycle::{any_running, caller, in_planner};
 use super::state::{Statement, Target};
 use super::text::copy_text;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
+use crate::pg::handles::{Handle, QueryRef};
 use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::sql_trace::level;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
@@ -24,10 +25,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Statement {
+    /// Records the statement for a hook of the executor, to which a failure of that is none.
+    #[inline(always)]
+    pub fn record_in_hook(&self) {
+        server::attempt("record a statement", || self.record(true));
+    }
+
     /// Records the statement, unless that was done before. `core_alive` says that the statement's memory
     /// contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&self, core_alive: bool) {
+    pub(super) fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
         if !self.life.advance(Event::Record) {
             return;
@@ -45,12 +52,11 @@ impl Statement {
         let (Some(shape), Some(target)) = (self.shape.get(), &self.target) else {
             return false;
         };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
-        // statement is not running.
-        if !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
+        if !self.is_complete() || level::is_on() || self.has_outside() {
             return false;
         }
-        // SAFETY: as above, and the memory contexts are live.
+        // SAFETY: the plan states are live until the query's context is freed, and this runs before. So are
+        // the memory contexts.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, true, Some(self.timed)) };
         results::with_scratch(|scratch| {
             let counted = scratch
@@ -106,8 +112,7 @@ impl Statement {
                 // SAFETY: an error has ended the statement, and its memory contexts are live.
                 unsafe { self.collect_parts(true) };
             }
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-            unsafe { self.note_unwrapped() };
+            self.note_unwrapped();
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
@@ -203,11 +208,12 @@ impl Statement {
         } else {
             (self.outcome.get(), self.is_complete())
         };
+        // SAFETY: this is called only with `core_alive`: then core's query is live.
+        let query = || unsafe { Handle::new(self.query) };
         let for_client;
         let (plan, toplevel) = if self.is_toplevel() {
             (&target.plan, true)
-        // SAFETY: what core has of the statement is live.
-        } else if core_alive && nesting::depth() == 0 && !unsafe { is_of_sql_function(self.query) } {
+        } else if core_alive && nesting::depth() == 0 && !is_of_sql_function(query()) {
             for_client = target.for_client();
             (&for_client, true)
         } else {
@@ -258,12 +264,10 @@ impl Statement {
                 planning: planned.planning,
                 origin: self.origin.get(),
                 at,
-                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-                changed_rows: unsafe { self.changed_rows(returned) },
+                changed_rows: self.changed_rows(returned),
             },
             last: is_last.then(|| session::Executed {
-                // SAFETY: as above.
-                text: unsafe { parsed::text_id(self.query) },
+                text: parsed::text_id(query()),
                 statement: &live,
                 workers,
                 planning_ms: planned.last_ms,
@@ -286,15 +290,10 @@ impl Target {
 
 /// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if
 /// that has not read all rows.
-///
-/// # Safety
-/// `query` must be valid.
 #[cold]
 #[inline(never)]
-unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() };
-    to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
+fn is_of_sql_function(query: QueryRef) -> bool {
+    query.receiver() == Some(pg_sys::CommandDest::DestSQLFunction)
 }
 
 /// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement
@@ -317,8 +316,8 @@ struct Live<'a> {
 
 impl session::LiveStatement for Live<'_> {
     fn copy_text(&self, to: &mut Vec<u8>) {
-        // SAFETY: PostgreSQL's description of the query is live.
-        unsafe { copy_text(self.statement.query, self.planned_as, to) }
+        // SAFETY: PostgreSQL's description of the query is live, and it does not run.
+        copy_text(unsafe { Handle::new(self.statement.query) }, self.planned_as, to);
     }
 
     #[cold]
@@ -328,8 +327,8 @@ impl session::LiveStatement for Live<'_> {
         let nodes = &self.statement.nodes;
         if to.try_reserve(nodes.count()).is_ok() {
             let shown = nodes.iter().filter(|node| !node.hidden());
-            // SAFETY: the plan states and the plan are live.
-            to.extend(shown.map(|node| unsafe { tree::costs(node.plan_state()) }));
+            // SAFETY: all of the query is live, and it does not run.
+            to.extend(shown.map(|node| tree::costs(unsafe { Handle::new(node.plan_state()) })));
         }
     }
 }
@@ -341,7 +340,8 @@ fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) 
     let (nodes, planid) = (&target.description.decoded().nodes, target.plan.key.planid);
     // SAFETY: the caller passes null or a query that is live.
     server::attempt("trace a statement", || unsafe {
-        traced::stats(query, target.planned_as, planid, nodes, stats)
+        let query = (!query.is_null()).then(|| Handle::new(query.cast_mut()));
+        traced::stats(query, target.planned_as, planid, nodes, stats);
     });
 }
 

@@ -2,13 +2,15 @@
 //! fails.
 
 use super::state::Statement;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::handles::Handle;
 use crate::pg::hot::{usage, waits};
 use crate::pg::plan::tree;
 use crate::pg::results::parallel;
 use crate::pg::results::parts;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::phase::Phase;
 use std::cell::Cell;
 
 impl Statement {
@@ -23,12 +25,10 @@ impl Statement {
             return;
         };
         // If this fails, nothing is known of the workers but what core collects.
-        // SAFETY: the caller promises it. The plan states are live.
+        // SAFETY: the caller promises it. All of the query is live.
         server::attempt("announce parallel workers", || unsafe {
-            let gathers = self
-                .nodes
-                .iter()
-                .map(|node| tree::planned_workers(node.plan_state()));
+            let states = self.nodes.iter().map(|node| Handle::new(node.plan_state()));
+            let gathers = states.map(tree::planned_workers);
             channel.announce(target.plan.key, self.channel_slots(), gathers.max().unwrap_or(0));
         });
         self.channel.set(Some(channel));
@@ -59,12 +59,10 @@ impl Statement {
     }
 
     /// Begins the part of this process, which is a parallel worker.
-    ///
-    /// # Safety
-    /// The statement must be starting.
     #[cold]
-    pub(super) unsafe fn join(&self) {
-        // SAFETY: the caller promises it.
+    pub(super) fn join(&self) {
+        assert!(self.life.phase() == Phase::SetUp, "a worker joins before it runs");
+        // SAFETY: the statement is starting.
         unsafe { parallel::join(&self.nodes, self.nodes.memory().is_shared()) };
         act_at_exit();
     }

@@ -6,7 +6,6 @@ use crate::pg::executor::response;
 use crate::pg::hot::waits;
 use crate::pg::plan::tree;
 use crate::pg::results::Collector;
-use crate::pg::results::node_table::NodeRef;
 use crate::pg::server::{self, switch};
 use crate::pg::waits::lasting;
 use crate::session;
@@ -34,12 +33,9 @@ struct Gather {
 impl Statement {
     /// Takes what the process has waited since it began with this statement: while it was parsed, planned and
     /// started.
-    ///
-    /// # Safety
-    /// The statement must not be running.
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn take_planning_waits(&self) {
+    pub(super) fn take_planning_waits(&self) {
         // SAFETY: the statement is set up, and this is the only reference to its waits.
         unsafe { self.frame.waits().merge(&waits::take_outside()) };
     }
@@ -48,8 +44,7 @@ impl Statement {
     /// Returns `None` if there are none.
     ///
     /// # Safety
-    /// * The plan states must be live, and the statement must not be running.
-    /// * The statement must not run before the result is dropped.
+    /// The statement must not be running, and must not run before the result is dropped.
     pub(super) unsafe fn take_waits(&self, stats: &mut [NodeStats]) -> Option<&RunWaits> {
         // SAFETY: the statement is set up. It does not run while the reference is used, by the caller's
         // promise.
@@ -62,8 +57,7 @@ impl Statement {
             return None;
         }
         waits.renumber(lasting::lasting);
-        // SAFETY: the plan states are live by the caller's promise.
-        let gathers = unsafe { self.gathers() };
+        let gathers = self.gathers();
         if !gathers.is_empty() {
             self.move_to_gathers(waits, &gathers);
         }
@@ -101,16 +95,12 @@ impl Statement {
     }
 
     /// Returns the Gathers of the plan.
-    ///
-    /// # Safety
-    /// The plan states must be live.
-    unsafe fn gathers(&self) -> SmallVec<[Gather; 2]> {
-        // SAFETY: the plan states are live by the caller's promise.
-        let is_gather = |node: &NodeRef| unsafe { tree::is_gather(node.plan_state()) };
+    fn gathers(&self) -> SmallVec<[Gather; 2]> {
         let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: as above.
+        // SAFETY: the plan states are live while a statement can be reached.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, false, timed) };
-        let found = self.nodes.iter().enumerate().filter(|(_, node)| is_gather(node));
+        let nodes = self.nodes.iter().enumerate();
+        let found = nodes.filter(|(_, node)| tree::is_gather(node.kind()));
         found
             .map(|(node, _)| Gather {
                 node,
