@@ -99,7 +99,7 @@ fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&
                 let is_measured = statement::find(query).is_some();
                 if let Some(statement) = entered {
                     statement.outcome.set(outcome);
-                    statement.record_in_hook();
+                    server::attempt("record a statement", || statement.record(true));
                     statement.close();
                 }
                 Listeners::has_run(&call(), is_measured, true);
@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
             finish();
         }
         if let Some(statement) = statement {
-            statement.record_in_hook();
+            server::attempt("record a statement", || statement.record(true));
         }
         Listeners::has_run(&call(), statement.is_some(), false);
     }
@@ -228,7 +228,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     unsafe {
         // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
-            statement.record_in_hook();
+            server::attempt("record a statement", || statement.record(true));
         }
         Listeners::run(&Call::of_started(query, Phase::Close), || {
             let end = PREV_EXECUTOR_END.get();

@@ -25,16 +25,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Statement {
-    /// Records the statement for a hook of the executor, to which a failure of that is none.
-    #[inline(always)]
-    pub fn record_in_hook(&self) {
-        server::attempt("record a statement", || self.record(true));
-    }
-
     /// Records the statement, unless that was done before. `core_alive` says that the statement's memory
     /// contexts are live.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub(super) fn record(&self, core_alive: bool) {
+    pub fn record(&self, core_alive: bool) {
         let has_run = self.life.phase() != Phase::SetUp;
         if !self.life.advance(Event::Record) {
             return;
