@@ -130,8 +130,7 @@ impl Blockers {
     /// blocked by its `leader`.
     ///
     /// # Safety
-    /// The process must be in the list. The caller must be in `contained`, outside of any FFI boundary. May
-    /// raise.
+    /// The process must be in the list. May raise.
     pub unsafe fn of(
         &mut self,
         process: *const pg_sys::PGPROC,

@@ -123,8 +123,9 @@ impl Sampler {
     /// Samples all active sessions. `now` is in microseconds, of a clock that never steps back.
     pub fn sample(&mut self, now: i64, random: &mut impl RngCore) {
         let at = self.times.next(server::now(), now);
-        // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now)) };
+        // SAFETY: the worker holds no lock, and is outside of any boundary.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        let result = contained(unlocked, |_| self.sample_at(at, now));
         self.writer.end_moment(at, random);
         if let Err(message) = result
             && !std::mem::replace(&mut self.has_failed, true)
@@ -133,11 +134,8 @@ impl Sampler {
         }
     }
 
-    /// Samples all active sessions.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. May raise.
-    unsafe fn sample_at(&mut self, at: i64, now: i64) {
+    /// Samples all active sessions. May raise.
+    fn sample_at(&mut self, at: i64, now: i64) {
         if store::live_memory().is_none() && now >= self.attach_at {
             self.attach_at = now + ATTACH_AGAIN_US;
             store::attach_worker();
@@ -168,8 +166,7 @@ impl Sampler {
             };
             let mut seen = None;
             if let Some(memory) = &memory {
-                // SAFETY: the caller promises what the function requires.
-                seen = unsafe { self.areas.glance(memory, (number, activity.pid), leader) };
+                seen = self.areas.glance(memory, (number, activity.pid), leader);
             }
             if let Some(seen) = &seen {
                 wait_event = seen.wait_event;
@@ -180,7 +177,7 @@ impl Sampler {
                 continue;
             }
             let (wanted, blocker) = if wait_event & CLASS == pg_sys::PG_WAIT_LOCK {
-                // SAFETY: the caller promises what the functions require.
+                // SAFETY: the process is in the list.
                 unsafe {
                     let blockers = &mut self.blockers;
                     (

@@ -64,29 +64,22 @@ fn before() -> usize {
 /// Takes an area that no session has, or makes one.
 ///
 /// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot
-/// be mapped.
+/// No reference to the hot state may be in use. Raises if memory cannot be mapped.
 pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
     let pid = server::pid();
     let mut found = None;
-    // SAFETY: the caller promises what the functions require.
-    unsafe {
-        each(memory, |address, area| {
-            if let Some(guard) = area.inherit(memory, pid) {
-                // It is the owner until it has ended.
-                std::mem::forget(guard);
-                found = Some((address, area));
-            }
-            found.is_some()
-        });
-    }
+    each(memory, |address, area| {
+        if let Some(guard) = area.inherit(memory, pid) {
+            // It is the owner until it has ended.
+            std::mem::forget(guard);
+            found = Some((address, area));
+        }
+        found.is_some()
+    });
     if found.is_none() {
-        // SAFETY: the caller promises what the function requires. There is room for the area behind the
-        // pages, and zero bytes are a valid one.
-        let (address, area) = unsafe {
-            let (address, place) = memory.first_part()?;
-            (address, &*place.add(before()).cast::<Area>())
-        };
+        let (address, place) = memory.first_part()?;
+        // SAFETY: there is room for the area behind the pages, and zero bytes are a valid one.
+        let area = unsafe { &*place.add(before()).cast::<Area>() };
         std::mem::forget(area.owner.try_hold(pid)?);
         // Until it is complete, another session can take it over if this one ends.
         area.is_leaving.store(true, Relaxed);
@@ -129,18 +122,15 @@ pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
 
 impl Area {
     /// Becomes the owner if no session has the area, and gives back the blocks that the one before held.
-    /// Keeps the area until the guard is dropped.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    pub unsafe fn inherit(&self, memory: &LiveMemory, pid: i32) -> Option<OwnerGuard<'_>> {
+    /// Keeps the area until the guard is dropped. Raises if memory cannot be mapped.
+    pub fn inherit(&self, memory: &LiveMemory, pid: i32) -> Option<OwnerGuard<'_>> {
         if self.pid().is_some() {
             return None;
         }
         let is_in_use = |holder| !self.is_leaving.load(Acquire) || server::is_alive(holder);
         let guard = self.owner.hold_or_inherit(pid, is_in_use)?;
         for slot in &self.slots {
-            // SAFETY: the block is in a slot, and the caller promises the rest.
+            // SAFETY: the block is in a slot.
             slot.inherit(|block| unsafe { Block::at(memory, block).header.end() });
         }
         Some(guard)
@@ -277,11 +267,8 @@ impl Area {
 }
 
 /// Visits the areas of all sessions, until `visit` returns true. It gets the address of the area in the
-/// store's memory, too.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
-pub unsafe fn each(memory: &LiveMemory, mut visit: impl FnMut(u64, &'static Area) -> bool) {
+/// store's memory, too. Raises if memory cannot be mapped.
+pub fn each(memory: &LiveMemory, mut visit: impl FnMut(u64, &'static Area) -> bool) {
     let mut address = memory.newest().load(Acquire);
     while address != 0 {
         // SAFETY: the list contains only addresses of first parts, which are never freed. An area follows its

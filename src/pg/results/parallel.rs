@@ -202,7 +202,7 @@ impl Channel {
         unsafe {
             if !self.is_mapped() {
                 let size = Mapped::size(count, workers);
-                let segment = contained(Unlocked::promised(), || {
+                let segment = contained(&mut Unlocked::promised(), |_| {
                     let segment = pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32);
                     if !segment.is_null() {
                         pg_sys::dsm_pin_mapping(segment);
@@ -340,7 +340,7 @@ unsafe fn leaders_channel() -> Option<Mapped> {
     // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else
     // is used, the segment is checked to be the leader's channel, and large enough.
     unsafe {
-        let attached = contained(Unlocked::promised(), || {
+        let attached = contained(&mut Unlocked::promised(), |_| {
             let segment = match pg_sys::dsm_find_mapping(handle) {
                 segment if segment.is_null() => pg_sys::dsm_attach(handle),
                 segment => segment,

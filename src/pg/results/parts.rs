@@ -166,8 +166,8 @@ fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> boo
                 // SAFETY: an error has ended the statement, or the session exits. What code of PostgreSQL
                 // held when it raised is of no use any more, and the abort of the transaction releases it
                 // too.
-                let unlocked = unsafe { Unlocked::promised() };
-                let copied = contained(unlocked, || live::copy_of(pid)).ok().flatten();
+                let unlocked = &mut unsafe { Unlocked::promised() };
+                let copied = contained(unlocked, |_| live::copy_of(pid)).ok().flatten();
                 if let Some((running, scratch)) = copied
                     && gate.close(pid)
                 {

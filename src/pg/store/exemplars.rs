@@ -8,6 +8,7 @@ use super::access::{self, Store};
 use super::entry::exemplars;
 use super::pending::PlanSlot;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory};
 use rowsource_core::model::{
     Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, PlanKey, Run,
@@ -36,29 +37,27 @@ pub(super) fn keep(
     nodes: &[NodeStats],
 ) {
     let Some(store) = access::store() else { return };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
-    // are recorded at places where the session holds no lock and is outside of any boundary.
-    unsafe {
-        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
+    // SAFETY: executions are recorded where the session holds no lock, and is outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    if server::is_exiting() && !memory::can_map(store.control().mapped_bytes()) {
+        return;
+    }
+    let is_slowest = run.outcome == Outcome::Completed;
+    if is_slowest {
+        let Some(slowest_ms) = exemplars::slowest_ms(&store, unlocked, key) else {
+            return;
+        };
+        slot.slowest_ms.set(slowest_ms);
+        if run.response_ms() <= slowest_ms || !allows(run, slowest_ms) {
             return;
         }
-        let is_slowest = run.outcome == Outcome::Completed;
-        if is_slowest {
-            let Some(slowest_ms) = exemplars::slowest_ms(&store, key) else {
-                return;
-            };
-            slot.slowest_ms.set(slowest_ms);
-            if run.response_ms() <= slowest_ms || !allows(run, slowest_ms) {
-                return;
-            }
-        } else if !allows(run, MIN_SLOWEST_MS) {
-            return;
-        }
-        let mut one = Exemplars::default();
-        let is_kept = one.keep(run, outside, nodes).is_ok() && merge(&store, key, &one);
-        if is_kept && is_slowest {
-            slot.slowest_ms.set(run.response_ms());
-        }
+    } else if !allows(run, MIN_SLOWEST_MS) {
+        return;
+    }
+    let mut one = Exemplars::default();
+    let is_kept = one.keep(run, outside, nodes).is_ok() && merge(&store, unlocked, key, &one);
+    if is_kept && is_slowest {
+        slot.slowest_ms.set(run.response_ms());
     }
 }
 
@@ -70,18 +69,13 @@ fn allows(run: &Run, slowest_ms: f64) -> bool {
     allows
 }
 
-/// Adds kept executions to those of a plan that is in the store. Returns whether that was possible.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
-pub(super) unsafe fn merge(store: &Store, key: &PlanKey, more: &Exemplars) -> bool {
+/// Adds kept executions to those of a plan that is in the store. Returns whether that was possible. Raises
+/// nothing.
+pub(super) fn merge(store: &Store, unlocked: &mut Unlocked, key: &PlanKey, more: &Exemplars) -> bool {
     (0..ATTEMPTS).any(|_| {
-        // SAFETY: the caller is outside of any boundary and holds no lock.
-        unsafe {
-            exemplars::read(store, key).is_some_and(|mut current| {
-                current.exemplars.merge(more.clone());
-                exemplars::replace(store, key, &current)
-            })
-        }
+        exemplars::read(store, unlocked, key).is_some_and(|mut current| {
+            current.exemplars.merge(more.clone());
+            exemplars::replace(store, unlocked, key, &current)
+        })
     })
 }

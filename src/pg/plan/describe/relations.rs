@@ -187,7 +187,7 @@ fn extent(ps: PlanStateRef) -> Extent {
             // The executor is about to read it. If that fails, it fails there.
             // SAFETY: the relation is open. The statement is described in ExecutorStart, which holds no lock.
             let blocks = is_heap.then(|| unsafe {
-                contained(Unlocked::promised(), || {
+                contained(&mut Unlocked::promised(), |_| {
                     let main = pg_sys::ForkNumber::MAIN_FORKNUM;
                     pg_sys::RelationGetNumberOfBlocksInFork(relation.as_ptr(), main)
                 })
