@@ -99,7 +99,8 @@ pub fn ring() -> Option<Ring<'static>> {
     RING.get()
 }
 
-/// Attaches to a segment with a ring. It stays mapped until the process ends. Raises if memory cannot be mapped.
+/// Attaches to a segment with a ring. It stays mapped until the process ends. Raises if memory cannot be
+/// mapped.
 ///
 /// # Safety
 /// If there is a segment with this handle, it must have a ring.

@@ -94,7 +94,8 @@ impl Areas {
     }
 
     /// Returns the area of a process with this place in the list of processes. An area that the process has
-    /// just taken is found at the first time in a round that one is missed. Raises if memory cannot be mapped.
+    /// just taken is found at the first time in a round that one is missed. Raises if memory cannot be
+    /// mapped.
     fn of(
         &mut self,
         memory: &LiveMemory,
@@ -164,7 +165,8 @@ struct Innermost {
 }
 
 impl Innermost {
-    /// Returns the one of a session. `last` is what was seen the last time. Raises if memory cannot be mapped.
+    /// Returns the one of a session. `last` is what was seen the last time. Raises if memory cannot be
+    /// mapped.
     fn of(memory: &LiveMemory, area: &'static Area, last: Option<&Seen>) -> Option<Innermost> {
         let running = area.held_blocks().filter_map(|(slot, id)| {
             let block = match last {

@@ -1,6 +1,7 @@
 //! A backend's pointers to the store after it has attached, and the locks.
 
 use super::control::Control;
+use super::evicted::Controlled;
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::server::contained::Unlocked;
 use pgrx::pg_sys;
@@ -69,9 +70,6 @@ impl Store {
         }
     }
 }
-
-/// Shows that this process holds the control lock exclusively.
-pub(super) struct Controlled(());
 
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static STORE: BackendLocal<Cell<Option<Store>>> = BackendLocal::new(Cell::new(None));
@@ -143,8 +141,11 @@ pub(super) fn locked_by_control<T>(
 ) -> T {
     let lock = store.control.lock.get();
     // SAFETY: the lock lies in the control block, which stays valid. This process holds none.
-    unsafe { pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE) };
-    let result = body(&Controlled(()));
+    let held = unsafe {
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        Controlled::promised()
+    };
+    let result = body(&held);
     // SAFETY: this process holds it.
     unsafe { pg_sys::LWLockRelease(lock) };
     result

@@ -117,9 +117,9 @@ fn attach_as(is_worker: bool) {
 /// # Safety
 /// The current memory context must live as long as the process.
 unsafe fn make_or_attach(control: &'static Control, unlocked: &mut Unlocked) -> Option<Store> {
-    // SAFETY: only the maker, one process at a time, writes the handles, and only before it sets `made`. Other
-    // processes read them only after they see `made`. PostgreSQL's own data about the mapped memory lives as
-    // long as the process, by the caller's promise.
+    // SAFETY: only the maker, one process at a time, writes the handles, and only before it sets `made`.
+    // Other processes read them only after they see `made`. PostgreSQL's own data about the mapped memory
+    // lives as long as the process, by the caller's promise.
     unsafe {
         compat::register_tranche(control.tranche, control::TRANCHE);
         let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), control.tranche);

@@ -317,9 +317,9 @@ impl Control {
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Returns the limits of the plans' area and of the sessions' as of today, if they are not those that were
-    /// set last. For a minute after the system had no memory, they are 0, so that the areas do not grow: each
-    /// failed request would make and remove a file.
+    /// Returns the limits of the plans' area and of the sessions' as of today, if they are not those that
+    /// were set last. For a minute after the system had no memory, they are 0, so that the areas do not grow:
+    /// each failed request would make and remove a file.
     pub fn new_limits(&self) -> Option<(usize, usize)> {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {

@@ -5,8 +5,9 @@ mod chains;
 pub(super) mod description;
 pub(super) mod exemplars;
 
-use super::access::{Controlled, Store, locked, locked_by_control};
+use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
+use super::evicted::Controlled;
 use crate::pg::border::unguarded;
 use crate::pg::compat;
 use crate::pg::server::contained::{Unlocked, contained};
@@ -332,8 +333,8 @@ pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
     }
 }
 
-/// Deletes a plan, unless it has been used since `last_used`. Returns its statistics if it was deleted. Raises
-/// if memory cannot be mapped.
+/// Deletes a plan, unless it has been used since `last_used`. Returns its statistics if it was deleted.
+/// Raises if memory cannot be mapped.
 pub(super) fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> Option<PlanTotals> {
     // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or
     // deleted. So nobody else uses the entry.
@@ -376,8 +377,8 @@ unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> S
     sums
 }
 
-/// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some. Raises if memory cannot
-/// be mapped.
+/// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some. Raises if memory
+/// cannot be mapped.
 pub(super) fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) -> bool {
     let mut has_deleted = false;
     // SAFETY: with `exclusive`, `each` holds the entry's partition lock exclusively during the closure.

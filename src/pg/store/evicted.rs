@@ -1,7 +1,6 @@
 //! What the store knows of executions that are not stored with their plan: how many plans were evicted and
 //! executions refused, their sums, and the keys of evicted plans for a while.
 
-use super::access::Controlled;
 use crate::pg::server;
 use rowsource_core::eviction::Doorkeeper;
 use rowsource_core::model::{DatabaseSum, Others, PlanKey, PlanTotals};
@@ -10,6 +9,19 @@ use serde::{Deserialize, Serialize};
 use std::cell::UnsafeCell;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Shows that this process holds the control lock exclusively.
+pub(super) struct Controlled(());
+
+impl Controlled {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// It must hold as long as the result lives.
+    pub const unsafe fn promised() -> Controlled {
+        Controlled(())
+    }
+}
 
 /// A part of the control block. Zero bytes say that nothing was evicted.
 #[repr(C)]

@@ -167,8 +167,8 @@ impl LiveMemory {
     /// Returns the address in this process of memory that was allocated.
     ///
     /// # Safety
-    /// `address` must come from [`LiveMemory::allocate`] or [`LiveMemory::first_part`] in any process. Raises if
-    /// memory cannot be mapped.
+    /// `address` must come from [`LiveMemory::allocate`] or [`LiveMemory::first_part`] in any process. Raises
+    /// if memory cannot be mapped.
     pub unsafe fn at(&self, address: u64) -> *mut u8 {
         // SAFETY: the caller promises that the address is valid. Memory is never freed.
         unsafe { pg_sys::dsa_get_address(self.area, address).cast() }

@@ -501,7 +501,8 @@ pub(super) fn discard(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
     });
 }
 
-/// Makes the sessions look up the evicted plans again. Their next executions make new entries. Raises nothing.
+/// Makes the sessions look up the evicted plans again. Their next executions make new entries. Raises
+/// nothing.
 pub(super) fn invalidate(store: &Store, unlocked: &mut Unlocked, evicted: &[Candidate<PlanKey>]) {
     if evicted.is_empty() {
         return;

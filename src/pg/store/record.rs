@@ -224,8 +224,8 @@ pub(super) fn flush_at_exit() {
     let Some(store) = access::store() else { return };
     // SAFETY: a process that ends holds no lock, and is outside of any boundary.
     let unlocked = &mut unsafe { Unlocked::promised() };
-    // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes flush the
-    // buffer.
+    // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes flush
+    // the buffer.
     if memory::can_map(store.control().mapped_bytes()) {
         pending::flush_own(unlocked, |unlocked, key, description, batch| {
             add_or_insert(&store, unlocked, key, description, batch);

@@ -107,8 +107,8 @@ fn save_or_log(name: &str, save: impl FnOnce(&mut Unlocked) -> io::Result<()>) {
     }
 }
 
-/// Notes that this session may record executions from now on, until it ends. Raises a fatal error if PostgreSQL
-/// has no room for another callback.
+/// Notes that this session may record executions from now on, until it ends. Raises a fatal error if
+/// PostgreSQL has no room for another callback.
 pub(super) fn session_arrives(control: &Control) {
     // SAFETY: both callbacks have the right type. The global is of a plain type.
     unsafe {
@@ -121,8 +121,8 @@ pub(super) fn session_arrives(control: &Control) {
     }
 }
 
-/// Notes that this process is the background worker. Raises a fatal error if PostgreSQL has no room for another
-/// callback.
+/// Notes that this process is the background worker. Raises a fatal error if PostgreSQL has no room for
+/// another callback.
 pub(super) fn worker_arrives(control: &Control) {
     // SAFETY: the callback has the right type.
     unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
@@ -158,8 +158,8 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn after_detaching(_code: i32, _arg: pg_sys::Datum) {
-    // A session that is counted is one of a store whose control block is in main shared memory, which is still
-    // mapped. If it is in dynamic shared memory, this does not read it.
+    // A session that is counted is one of a store whose control block is in main shared memory, which is
+    // still mapped. If it is in dynamic shared memory, this does not read it.
     if let Some(control) = control::preloaded() {
         control.presence.end_recording();
     }
