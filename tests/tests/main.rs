@@ -1,5 +1,5 @@
-//! Tests of the library through SQL. Each file tests one thing; cargo-nextest runs each test in a process of its
-//! own. They are one program, because linking one for each file would take minutes.
+//! Tests of the library through SQL. Each file tests one thing; cargo-nextest runs each test in a process of
+//! its own. They are one program, because linking one for each file would take minutes.
 
 mod accuracy;
 mod archive;

@@ -1,5 +1,5 @@
-//! Thirty days of a busy server in some minutes, with settings as they are after CREATE EXTENSION: the history
-//! stays below its limit on disk, and the last two weeks are there.
+//! Thirty days of a busy server in some minutes, with settings as they are after CREATE EXTENSION: the
+//! history stays below its limit on disk, and the last two weeks are there.
 
 use postgres::Client;
 use rowsource_tests::Server;

@@ -173,7 +173,8 @@ mod tests {
         assert!((70..95).contains(&between(0, 128_000)), "{}", between(0, 128_000));
         assert!((110..140).contains(&between(128_000, 512_000)));
         assert!((150..185).contains(&between(2_000_000, 10_000_000)));
-        // At 50 us for each, which it takes to wake up on an idle virtual machine, that is 0.26 % of a processor.
+        // At 50 us for each, which it takes to wake up on an idle virtual machine, that is 0.26 % of a
+        // processor.
         assert!(beats.len() < 540, "{}", beats.len());
         assert_eq!(
             beats[0].0, beats[0].1 as i64,
