@@ -34,6 +34,67 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_explain_0_2';
 COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
 
+CREATE FUNCTION rowsource_statement(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'slowest'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_statement_0_2';
+COMMENT ON FUNCTION rowsource_statement(bigint, bigint, text) IS 'Prints the statement of a kept execution so that psql runs it again. which: slowest, failed or cancelled';
+
+CREATE FUNCTION rowsource_statement_read_all() RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'rowsource_statement_read_all_0_2';
+COMMENT ON FUNCTION rowsource_statement_read_all() IS 'Does nothing: who may execute it sees the parameters of all users'' statements in rowsource_statement(). For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_statement_read_all() TO them';
+REVOKE ALL ON FUNCTION rowsource_statement_read_all() FROM PUBLIC;
+
+CREATE FUNCTION rowsource_executions(
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT pid int,
+    OUT application_name text,
+    OUT ended_at timestamptz,
+    OUT outcome text,
+    OUT total_time float8,
+    OUT response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8,
+    OUT nodes jsonb,
+    OUT parameters text[]
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_executions_0_2';
+COMMENT ON FUNCTION rowsource_executions() IS 'The rows of the view rowsource_executions';
+
+CREATE VIEW rowsource_executions AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_executions() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+COMMENT ON VIEW rowsource_executions IS 'The last executions that took long, failed or were cancelled, of all sessions';
+COMMENT ON COLUMN rowsource_executions.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_executions.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_executions.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_executions.datid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_executions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_executions.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_executions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_executions.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_executions.application_name IS 'The session''s application_name';
+COMMENT ON COLUMN rowsource_executions.ended_at IS 'When it ended';
+COMMENT ON COLUMN rowsource_executions.outcome IS 'How it ended: completed, failed or cancelled';
+COMMENT ON COLUMN rowsource_executions.total_time IS 'Milliseconds in which the executor ran, as in pg_stat_rowsource_plans';
+COMMENT ON COLUMN rowsource_executions.response_time IS 'Milliseconds that its client waited for it: before the executor, in it, and for the commit, if that is known';
+COMMENT ON COLUMN rowsource_executions.before_time IS 'Milliseconds before the executor';
+COMMENT ON COLUMN rowsource_executions.commit_time IS 'Milliseconds of its commit, if the transaction ended with it and that is known';
+COMMENT ON COLUMN rowsource_executions.nodes IS 'What each node did, by its node_id: starts, rows, total_time, self_time, blks_hit, blks_read, temp_blks. Of large plans, the first nodes';
+COMMENT ON COLUMN rowsource_executions.parameters IS 'The values of its parameters as SQL, if they are kept, if you may see them, and in its database. ? is one that is not known';
+GRANT SELECT ON rowsource_executions TO PUBLIC;
+
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,

@@ -23,15 +23,13 @@ const MAX_TIME: Duration = Duration::from_millis(3500);
 
 /// Runs what half an hour had.
 fn run_statements(client: &mut Client, step: i64) {
-    run_each(
-        client,
-        &format!(
-            "DO $$ BEGIN FOR n IN {0} .. {0} + {PLANS} - 1 LOOP
-                 EXECUTE 'SELECT id' || repeat(', id', n / {TABLES} % 100) || ' FROM t' || n % {TABLES} || ' WHERE id < 3';
-             END LOOP; END $$",
-            step * PLANS
-        ),
+    let statements = format!(
+        "DO $$ BEGIN FOR n IN {0} .. {0} + {PLANS} - 1 LOOP
+             EXECUTE 'SELECT id' || repeat(', id', n / {TABLES} % 100) || ' FROM t' || n % {TABLES} || ' WHERE id < 3';
+         END LOOP; END $$",
+        step * PLANS
     );
+    client.batch_execute(&statements).expect("the statements");
 }
 
 /// Adds the samples of half an hour to the newest snapshot. How old they are is told by its time.
