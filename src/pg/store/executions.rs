@@ -4,8 +4,8 @@
 //! by readers.
 
 use crate::guc;
-use crate::pg::compat;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::compat;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use pgrx::pg_sys;
@@ -89,7 +89,9 @@ fn with<T>(unlocked: &mut Unlocked, body: impl FnOnce(&mut Ring<'_>) -> T) -> Op
 /// Returns whether an execution enters the ring. If so, it counts, and [`put`] must put it there. Also
 /// returns the milliseconds that the next one must exceed; infinitely many if there is no ring.
 pub(super) fn lets_in(unlocked: &mut Unlocked, key: &PlanKey, run: &Run) -> (bool, f64) {
-    let looked = with(unlocked, |ring| (ring.lets_in(key, run), ring.threshold_ms(key.userid)));
+    let looked = with(unlocked, |ring| {
+        (ring.lets_in(key, run), ring.threshold_ms(key.userid))
+    });
     looked.unwrap_or((false, f64::INFINITY))
 }
 
