@@ -14,6 +14,7 @@ use rowsource_core::results::{
     parallel_divisor,
 };
 use std::cell::Cell;
+use std::ops::Deref;
 
 /// The nodes of a statement that has ended.
 pub struct Collector<'a> {
@@ -46,26 +47,13 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the plan state of a node.
+    /// Returns a node.
     #[inline(always)]
-    fn state(&self, i: usize) -> Bare<'a, PlanState> {
-        // SAFETY: the plan states are live, because `new` requires that. Nobody uses a reference to one.
-        unsafe { Bare::new(self.nodes.get(i).plan_state()) }
-    }
-
-    /// Returns the plan state of a node, if all that it leads to is live.
-    #[inline(always)]
-    pub(super) fn whole(&self, i: usize) -> Option<PlanStateRef<'a>> {
-        // SAFETY: all of it is live with `core_alive`, because `new` requires that.
-        self.core_alive
-            .then(|| unsafe { Handle::new(self.nodes.get(i).plan_state()) })
-    }
-
-    /// Returns what core has counted of a node.
-    #[inline(always)]
-    fn instrument(&self, i: usize) -> Option<&NodeInstrumentation> {
-        // SAFETY: it is null, or as live as the plan state. No other reference to it is in use.
-        unsafe { self.state(i).instrument.as_ref() }
+    pub(super) fn node(&self, i: usize) -> LiveNode<'a> {
+        LiveNode {
+            node: self.nodes.get(i),
+            core_alive: self.core_alive,
+        }
     }
 
     /// Returns what the wrapper counted of a node's calls.
@@ -88,6 +76,45 @@ impl<'a> Collector<'a> {
     }
 }
 
+/// A node of a collector, whose plan state is live.
+#[derive(Clone, Copy)]
+pub(super) struct LiveNode<'a> {
+    node: NodeRef<'a>,
+    core_alive: bool,
+}
+
+impl<'a> Deref for LiveNode<'a> {
+    type Target = NodeRef<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &NodeRef<'a> {
+        &self.node
+    }
+}
+
+impl<'a> LiveNode<'a> {
+    /// Returns the plan state.
+    #[inline(always)]
+    fn state(self) -> Bare<'a, PlanState> {
+        // SAFETY: it is live, because `Collector::new` requires that. Nobody uses a reference to it.
+        unsafe { Bare::new(self.plan_state()) }
+    }
+
+    /// Returns the plan state, if all that it leads to is live.
+    #[inline(always)]
+    pub(super) fn whole(self) -> Option<PlanStateRef<'a>> {
+        // SAFETY: all of it is live with `core_alive`, because `Collector::new` requires that.
+        self.core_alive.then(|| unsafe { Handle::new(self.plan_state()) })
+    }
+
+    /// Returns what core has counted.
+    #[inline(always)]
+    fn instrument(self) -> Option<&'a NodeInstrumentation> {
+        // SAFETY: it is null, or as live as the plan state. No other reference to it is in use.
+        unsafe { self.state().instrument.as_ref() }
+    }
+}
+
 impl Nodes for Collector<'_> {
     #[inline(always)]
     fn count(&self) -> usize {
@@ -101,8 +128,8 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn sample(&self, i: usize) -> NodeSample {
-        let node = self.nodes.get(i);
-        let instr = self.instrument(i);
+        let node = self.node(i);
+        let instr = node.instrument();
         let usage = node.usage();
         let (mut buffers, mut wal) = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
         if let Some((of_called, wal_of_called)) = node.called() {
@@ -113,7 +140,7 @@ impl Nodes for Collector<'_> {
             place: node.place(),
             is_instrumented: instr.is_some(),
             by_core: node.by_core(),
-            processes: processes(self.state(i), self.whole(i)),
+            processes: processes(node.state(), node.whole()),
             loops: instr.map_or(0.0, |instr| instr.nloops),
             is_running: instr.is_some_and(|instr| instr.running),
             rows: node.rows(),
@@ -125,7 +152,7 @@ impl Nodes for Collector<'_> {
             // SAFETY: slots are as live as the plan states, because they are in the same memory context.
             is_last_row: node.counts_calls() && unsafe { wrapper::is_row(node.last()) },
             interrupted: node.interrupted(),
-            calls: self.calls(node),
+            calls: self.calls(*node),
             used: usage.used,
             buffers,
             wal,
@@ -145,12 +172,12 @@ impl Nodes for Collector<'_> {
         let Caller::Node(append) = caller else {
             return caller;
         };
-        let state = self.state(append);
+        let state = self.node(append).state();
         if state.tag() != NodeTag::T_AppendState || state.cast::<pg_sys::AppendState>().as_nasyncplans <= 0 {
             return caller;
         }
         let is_below = |node: NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
-        let is_async = |i: &usize| self.state(*i).async_capable;
+        let is_async = |i: &usize| self.node(*i).state().async_capable;
         let mut below = (append + 1..self.nodes.iter().len()).filter(|i| is_below(self.nodes.get(*i)));
         below.find(is_async).map_or(caller, Caller::Node)
     }
@@ -173,13 +200,13 @@ impl Nodes for Collector<'_> {
     }
 
     fn may_have_run(&self, i: usize) -> bool {
-        !is_unopened(self.state(i))
+        !is_unopened(self.node(i).state())
     }
 
     #[inline(always)]
     fn simple(&self, i: usize) -> Option<SimpleSample> {
-        let node = self.nodes.get(i);
-        let instr = self.instrument(i)?;
+        let node = self.node(i);
+        let instr = node.instrument()?;
         let used = node.used();
         if node.by_core() || node.interrupted().is_some() || used.has_more {
             return None;
@@ -206,7 +233,7 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn changes(&self, i: usize) -> (i64, Wal) {
-        let node = self.nodes.get(i);
+        let node = self.node(i);
         let usage = node.usage();
         let (mut shared_dirtied, mut wal) = (usage.buffers.shared_blks_dirtied, compat::wal(&usage.wal));
         if let Some((buffers, wal_of_called)) = node.called() {
@@ -218,20 +245,22 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn facts(&self, i: usize) -> NodeFacts {
-        facts::read(self.state(i), self.whole(i), self.instrument(i))
+        let node = self.node(i);
+        facts::read(node.state(), node.whole(), node.instrument())
     }
 
     #[inline(always)]
     fn simple_facts(&self, i: usize) -> Option<SimpleFacts> {
-        facts::read_simple(self.state(i), self.whole(i), self.instrument(i)?)
+        let node = self.node(i);
+        facts::read_simple(node.state(), node.whole(), node.instrument()?)
     }
 
     // Inlined, so that a caller which needs a part of it computes no more.
     #[inline(always)]
     fn core(&self, i: usize) -> CoreSample {
-        let node = self.nodes.get(i);
+        let node = self.node(i);
         // SAFETY: it is null, or as live as the plan state, and this is the only reference to it.
-        let Some(instr) = (unsafe { self.state(i).instrument.as_mut() }) else {
+        let Some(instr) = (unsafe { node.state().instrument.as_mut() }) else {
             return CoreSample::default();
         };
         let interrupted_ns = compat::core_interrupted_ns(instr);
@@ -254,7 +283,7 @@ impl Nodes for Collector<'_> {
             startup_ns: compat::core_startup_ns(instr),
             buffers: buffers.into(),
             wal: wal.into(),
-            worker_loops: worker_loops(self.state(i)),
+            worker_loops: worker_loops(node.state()),
             workers: self
                 .channel
                 .get()

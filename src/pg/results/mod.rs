@@ -94,7 +94,7 @@ fn scale_shared_estimates(collector: &Collector, scratch: &mut Scratch) -> Optio
     }
     let mut shares: Vec<Share> = Vec::new();
     shares.try_reserve_exact(nodes.count()).ok()?;
-    let states = (0..nodes.count()).filter_map(|i| collector.whole(i));
+    let states = (0..nodes.count()).filter_map(|i| collector.node(i).whole());
     shares.extend(nodes.iter().zip(states).map(|(node, state)| Share {
         input_of: node.place().input_of(),
         sharing: collect::sharing(state),
