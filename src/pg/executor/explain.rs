@@ -10,15 +10,15 @@ use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
-use crate::pg::server;
 use crate::pg::server::SourceText;
 use crate::pg::server::pg_try::pg_try;
+use crate::pg::server::{self, setting};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
 use rowsource_core::explain_text;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 pub struct Listener;
 
@@ -154,28 +154,10 @@ unsafe fn validate(state: *mut ExplainState) {
         }
         // If nothing is timed, EXPLAIN must show no times instead of zeros.
         (*state).timing &= is_timed(sampfreq);
-        set(c"pg_rowsource.sampfreq", &sampfreq.to_string());
-        set(c"pg_rowsource.explain", "on");
-        set(c"pg_rowsource.statistics_level", "typical");
-    }
-}
-
-/// Changes a setting on the current nest level.
-fn set(name: &CStr, value: &str) {
-    let value = std::ffi::CString::new(value).unwrap_or_default();
-    // SAFETY: both strings are terminated. The setting is pg_rowsource's, any user may set it, and the value
-    // is valid.
-    unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
+        let sampfreq = CString::new(sampfreq.to_string()).unwrap_or_default();
+        setting::set_on_level(c"pg_rowsource.sampfreq", &sampfreq);
+        setting::set_on_level(c"pg_rowsource.explain", c"on");
+        setting::set_on_level(c"pg_rowsource.statistics_level", c"typical");
     }
 }
 

@@ -352,28 +352,34 @@ pub fn set_in_session(name: &CStr, value: &CStr) {
     }
 }
 
+/// Sets a setting that any user may set, until the current level of settings ends.
+pub fn set_on_level(name: &CStr, value: &CStr) {
+    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
 /// Runs `body` with other values of settings that any user may set.
 pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
-    // SAFETY: the strings are terminated, and PostgreSQL copies the values. The level ends here, or after
-    // an error with the transaction.
-    unsafe {
-        let level = unguarded::NewGUCNestLevel();
-        for (name, value) in settings {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
-        }
-        let result = body();
-        unguarded::AtEOXact_GUC(true, level);
-        result
+    // SAFETY: the level ends here, or after an error with the transaction.
+    let level = unsafe { unguarded::NewGUCNestLevel() };
+    for (name, value) in settings {
+        set_on_level(name, value);
     }
+    let result = body();
+    // SAFETY: this is the level that began here.
+    unsafe { unguarded::AtEOXact_GUC(true, level) };
+    result
 }
 
 /// Makes PostgreSQL refuse unknown settings with this prefix from now on.
