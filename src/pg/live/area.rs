@@ -158,8 +158,10 @@ impl Area {
 
     /// Returns the place that lies so many bytes before the area, in its pages.
     fn back(&self, bytes: usize) -> *mut u8 {
-        // SAFETY: callers pass distances to places in the pages.
-        unsafe { std::ptr::from_ref(self).cast_mut().cast::<u8>().sub(bytes) }
+        std::ptr::from_ref(self)
+            .cast_mut()
+            .cast::<u8>()
+            .wrapping_sub(bytes)
     }
 
     /// Makes the hot state and PostgreSQL's counters visible to others, if the system allows it.
@@ -176,9 +178,12 @@ impl Area {
         let may_lie = |hot_back: usize| alias::may_map(hot.addr(), self.back(hot_back));
         let may_both =
             |places: &[usize; 2]| may_lie(places[0]) && alias::may_map(first, self.back(places[1]));
-        let orders = [[before(), bytes], [page, before()]];
-        let found = orders.into_iter().find(may_both);
-        let places = found.unwrap_or(orders[usize::from(!may_lie(before()))]);
+        let (hot_first, counters_first) = ([before(), bytes], [page, before()]);
+        let both = [hot_first, counters_first].into_iter().find(may_both);
+        let places = both.unwrap_or(match may_lie(hot_first[0]) {
+            true => hot_first,
+            false => counters_first,
+        });
         // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are
         // there too. The area's pages are this process's, and never freed. A backend has one thread. The
         // other pages are of PostgreSQL's own variables, which are used as before: they keep their addresses
