@@ -9,8 +9,9 @@ use super::listener::{Call, Listen, Utility};
 use super::{nesting, statement, unnamed};
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
-use crate::pg::handles::{Handle, QueryRef};
+use crate::pg::handles::{Handle, NewPlan, QueryRef, ToPlan};
 use crate::pg::plan::tree::list;
+use crate::pg::server::SourceText;
 use crate::pg::server::pg_try::pg_try;
 use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, Query, QueryDesc};
 use std::cell::Cell;
@@ -152,45 +153,36 @@ fn queryid(utility: Handle<Node>, execute: Option<Handle<ExecuteStmt>>) -> i64 {
 
 /// Returns whether a text is that of the query which the innermost utility statement is about to plan or to
 /// start.
-///
-/// # Safety
-/// `text` must be null or a C string.
 #[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
-unsafe fn is_awaited(text: *const c_char) -> bool {
+fn is_awaited(text: SourceText) -> bool {
     let outer = OUTER.get();
     if nesting::depth() != outer.depth + 1 || !outer.query.is_null() {
         return false;
     }
     if outer.execute.is_null() {
-        return std::ptr::eq(text, outer.source);
+        return std::ptr::eq(text.source(), outer.source);
     }
     // PostgreSQL copies the text of a prepared statement. A trigger may have dropped it.
     // SAFETY: the EXECUTE lives as long as its statement runs. A prepared statement has its text.
     unsafe {
         let prepared = unguarded::FetchPreparedStatement((*outer.execute).name, false).as_ref();
-        !text.is_null()
-            && prepared.is_some_and(|prepared| {
-                CStr::from_ptr(text) == CStr::from_ptr((*prepared.plansource).query_string)
-            })
+        let of_prepared = prepared.map(|prepared| CStr::from_ptr((*prepared.plansource).query_string));
+        of_prepared.is_some_and(|of_prepared| text.string() == Some(of_prepared))
     }
 }
 
 /// Plans a query with `planner`: that of the innermost utility statement at the level of the statement. If it
-/// has a `queryid`, that is the caller of what the statement starts from then on.
-///
-/// # Safety
-/// * `text` must be null or the query's text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
+/// has a queryid, that is the caller of what the statement starts from then on.
 #[inline(always)]
-pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() -> T) -> T {
-    // SAFETY: the text is null or a C string by the caller's promise.
-    if nesting::depth() == 0 || !unsafe { is_awaited(text) } {
-        return planner();
+pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    if nesting::depth() == 0 || !is_awaited(SourceText::of_parsed(&query)) {
+        return planner(query);
     }
+    let queryid = compat::parsed_query_id(&query.query());
     let depth = nesting::depth();
     nesting::set(depth - 1);
     // After an error, `nest` sets the level of its statement.
-    let planned = planner();
+    let planned = planner(query);
     nesting::set(depth);
     if queryid != 0 {
         statement::enter_utility(queryid);
@@ -201,8 +193,7 @@ pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() 
 /// Notes that a query starts. Until it ends, the query of a utility statement has the level of its statement.
 #[inline(always)]
 fn starts(query: QueryRef) {
-    // SAFETY: the text of a query is null or live.
-    if nesting::depth() != 0 && unsafe { is_awaited(query.sourceText) } {
+    if nesting::depth() != 0 && is_awaited(SourceText::of(query)) {
         let outer = OUTER.get();
         let query = query.as_ptr();
         OUTER.set(Outer { query, ..outer });

@@ -6,7 +6,7 @@
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, unnamed};
 use crate::pg::compat;
-use crate::pg::handles::{Handle, PlannedStmtRef, QueryRef};
+use crate::pg::handles::{NewPlan, PlannedStmtRef, QueryRef, ToPlan};
 use crate::pg::server::SourceText;
 use crate::pg::server::contained::{contained_with_others, guarded};
 use crate::pg::server::pg_try::pg_try;
@@ -14,12 +14,12 @@ use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
 use crate::pg::sql_trace::{level, nested, targets};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::{self, ParamExternData, PlannedStmt};
+use pgrx::pg_sys::{self, ParamExternData};
 use rowsource_core::model::NodeStats;
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 pub struct Listener;
 
@@ -117,43 +117,38 @@ pub fn is_written(query: QueryRef) -> bool {
 }
 
 /// Plans a query with `planner`.
-///
-/// # Safety
-/// * `query` must be live, and `source` null or its text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn plan(
-    query: *const pg_sys::Query,
-    source: *const c_char,
-    planner: impl FnOnce() -> *mut PlannedStmt,
-) -> *mut PlannedStmt {
-    // SAFETY: the query and its text are live by the caller's promise. The planner may free the query, so
-    // this is read before.
-    unsafe {
-        let (location, length) = ((*query).stmt_location, (*query).stmt_len);
-        let queryid = compat::parsed_query_id(&*query);
-        let planned = Cell::new(std::ptr::null_mut());
-        let body = || planned.set(planner());
-        if queryid != 0 {
-            let text = SourceText::new(source, location, length);
-            let statement = Statement::new(queryid, text).nested(is_nested(server::is_sent(source)));
-            lines::bound(&statement);
-            around(Phase::Plan, &statement, false, body, || 0);
-        } else if let Some(began) = lines::begin(Phase::Plan, None) {
-            let failed = Ended {
-                has_failed: true,
-                ..Ended::default()
-            };
-            pg_try(body, || lines::end(&began, None, failed), |_| ());
-            let plan: PlannedStmtRef = Handle::new(planned.get());
-            let text = SourceText::new(source, plan.stmt_location, plan.stmt_len);
-            lines::end_as(&began, &of_plan(plan, text));
-        } else {
-            body();
-        }
-        planned.get()
+pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    let queryid = compat::parsed_query_id(&query.query());
+    let text = SourceText::of_parsed(&query);
+    let planned = Cell::new(None);
+    let body = || planned.set(Some(planner(query)));
+    let began = (queryid == 0).then(|| lines::begin(Phase::Plan, None)).flatten();
+    if queryid != 0 {
+        let is_nested = is_nested(server::is_sent(text.source()));
+        let statement = Statement::new(queryid, text).nested(is_nested);
+        lines::bound(&statement);
+        // SAFETY: the frames are plain, as `ToPlan` promises.
+        unsafe { around(Phase::Plan, &statement, false, body, || 0) };
+    } else if let Some(began) = &began {
+        let failed = Ended {
+            has_failed: true,
+            ..Ended::default()
+        };
+        // SAFETY: the same.
+        unsafe { pg_try(body, || lines::end(began, None, failed), |_| ()) };
+    } else {
+        body();
     }
+    let planned = planned.into_inner().expect("the planner has returned a plan");
+    if let Some(began) = &began {
+        let plan = planned.plan();
+        // SAFETY: the plan is of the same text, and has its place there.
+        let text = unsafe { SourceText::new(text.source(), plan.stmt_location, plan.stmt_len) };
+        lines::end_as(began, &of_plan(plan, text));
+    }
+    planned
 }
 
 /// Writes what the nodes of a query did into the session's SQL trace. The query ends now.

@@ -16,12 +16,12 @@ use super::listener::{self, Listen};
 use super::{nesting, parsed};
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
-use crate::pg::handles::Handle;
+use crate::pg::handles::{Handle, NewPlan, ToPlan};
 use crate::pg::plan::describe;
 use crate::pg::plan::tree::list;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, first_bytes};
+use crate::pg::server::{self, SourceText, first_bytes};
 use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
@@ -144,25 +144,18 @@ pub fn utility_of(queryid: i64) -> Option<Utility> {
 }
 
 /// Plans a query that has no queryid, and makes one for its plan. `planner` gets it; 0 if there is none.
-///
-/// # Safety
-/// * `query` must be live, and `source` null or its text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn plan(
-    query: *mut Query,
-    source: *const c_char,
-    planner: impl FnOnce(i64) -> *mut PlannedStmt,
-) -> *mut PlannedStmt {
+pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> NewPlan) -> NewPlan {
     // The planner may run functions, and the utility statement may run a prepared statement. Their queries
     // have texts of their own.
-    let outer = utility().filter(|utility| !utility.is_planned && std::ptr::eq(utility.source, source));
+    let is_of = |utility: &Utility| !utility.is_planned && std::ptr::eq(utility.source, query.source());
+    let outer = utility().filter(is_of);
     let made = if let Some(utility) = outer {
         let mut queryid = utility.queryid;
         if utility.is_cursor {
             // SAFETY: as below.
-            let made = unsafe { guarded(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
+            let made = unsafe { guarded(|| contained_or_cancelled(|| Some(jumbled(&mut query).0))) };
             queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
         UTILITY.set(Some(Utility {
@@ -172,33 +165,28 @@ pub unsafe fn plan(
         }));
         Some(queryid)
     } else {
-        // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The
-        // guard raises a cancel request again, which may cross the frames of the caller.
+        // SAFETY: a query is planned in a transaction. The guard raises a cancel request again, which may
+        // cross the frames of the caller, as `ToPlan` promises.
         unsafe {
             guarded(|| {
-                let queryid = contained_or_cancelled(|| Some(make(query, source)));
-                if queryid.is_some_and(|queryid| !has_text(query, source) && text(queryid).is_none()) {
-                    contained_or_cancelled(|| print(query, queryid?));
+                let queryid = contained_or_cancelled(|| Some(make(&mut query)));
+                if queryid.is_some_and(|queryid| !query.has_text() && text(queryid).is_none()) {
+                    contained_or_cancelled(|| print(&query, queryid?));
                 }
                 queryid
             })
         }
     };
-    let planned = planner(made.unwrap_or(0));
+    let mut planned = planner(query, made.unwrap_or(0));
     if let Some(utility) = outer {
         // The query runs where the utility statement is not known any more, and that of a cursor ends after
         // it. So the query itself keeps where its text is.
-        // SAFETY: the planner returns a live plan, which nobody else uses yet.
-        unsafe {
-            (*planned).stmt_location = utility.location;
-            (*planned).stmt_len = utility.length;
-        }
+        let plan = planned.plan_mut();
+        plan.stmt_location = utility.location;
+        plan.stmt_len = utility.length;
     }
     if let Some(queryid) = made {
-        // SAFETY: the planner returns a live plan, which nobody else uses yet.
-        server::attempt("give a plan its queryid", || unsafe {
-            mark(planned, queryid as u64)
-        });
+        server::attempt("give a plan its queryid", || mark(&mut planned, queryid as u64));
     }
     planned
 }
@@ -206,53 +194,32 @@ pub unsafe fn plan(
 /// Tells the query of a cursor from the same query without one.
 const CURSOR: i64 = 0x6375_7273_6f72;
 
-/// Computes the queryid of a query, and where its constants are. The query keeps none.
-///
-/// # Safety
-/// `query` must be live. May raise.
-unsafe fn jumbled(query: *mut Query) -> (i64, *const pg_sys::JumbleState) {
-    // SAFETY: the query is live by the caller's promise.
-    unsafe {
-        let jumble = jumble::jumble(query);
-        let queryid = compat::parsed_query_id(&*query);
-        compat::clear_query_id(&mut *query);
-        (queryid, jumble)
+/// Computes the queryid of a query, and where its constants are. The query keeps none. May raise.
+fn jumbled(query: &mut ToPlan) -> (i64, *const pg_sys::JumbleState) {
+    let query = query.query_mut();
+    let jumble = jumble::jumble(query);
+    let queryid = compat::parsed_query_id(query);
+    compat::clear_query_id(query);
+    (queryid, jumble)
+}
+
+/// Makes the queryid of a query. May raise.
+fn make(query: &mut ToPlan) -> i64 {
+    let (queryid, jumble) = jumbled(query);
+    if query.has_text() {
+        // SAFETY: the jumble was made in the current memory context.
+        let jumble = unsafe { Handle::new(jumble.cast_mut()) };
+        parsed::note(queryid, SourceText::of_parsed(query), jumble);
     }
+    queryid
 }
 
-/// Returns whether a query has a text.
-///
-/// # Safety
-/// `query` must be live, and `source` null or its text.
-unsafe fn has_text(query: *const Query, source: *const c_char) -> bool {
-    // SAFETY: the query and its text are live by the caller's promise.
-    unsafe { !source.is_null() && *source != 0 && (*query).stmt_location >= 0 }
-}
-
-/// Makes the queryid of a query.
-///
-/// # Safety
-/// `query` must be live, and `source` null or its text. May raise.
-unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
-    // SAFETY: the query and its text are live by the caller's promise.
+/// Prints a query that has no text, and keeps what is printed. Returns `None` if there is no memory. May
+/// raise.
+fn print(query: &ToPlan, queryid: i64) -> Option<()> {
+    // SAFETY: the query is live. The planner changes the query, so a copy of it is printed.
     unsafe {
-        let (queryid, jumble) = jumbled(query);
-        if has_text(query, source) {
-            parsed::note(queryid, source, query, jumble);
-        }
-        queryid
-    }
-}
-
-/// Prints a query that has no text, and keeps what is printed. Returns `None` if there is no memory.
-///
-/// # Safety
-/// `query` must be live. May raise.
-unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
-    // SAFETY: the query is live by the caller's promise. The planner changes the query, so a copy of it is
-    // printed.
-    unsafe {
-        let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
+        let copy = pg_sys::copyObjectImpl(query.query().as_ptr().cast()).cast::<Query>();
         describe::hide_foreign(Handle::new(copy))?;
         let _unasked = describe::Unasked::new();
         let printed = pg_sys::pg_get_querydef(copy, false);
@@ -262,20 +229,17 @@ unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
     Some(())
 }
 
-/// Keeps a queryid in a plan.
-///
-/// # Safety
-/// `planned` must be a live plan that nobody else uses. May raise.
-unsafe fn mark(planned: *mut PlannedStmt, queryid: u64) {
-    // SAFETY: the plan is live by the caller's promise. The items are allocated where the planner allocated
-    // the plan.
-    unsafe {
-        for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
+/// Keeps a queryid in a plan. May raise.
+fn mark(planned: &mut NewPlan, queryid: u64) {
+    let plan = planned.plan_mut();
+    for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
+        // SAFETY: the plan is live. The items are allocated where the planner allocated the plan.
+        unsafe {
             let item = pg_sys::palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
             (*item).type_ = pg_sys::NodeTag::T_PlanInvalItem;
             (*item).cacheId = cache;
             (*item).hashValue = half;
-            (*planned).invalItems = pg_sys::lappend((*planned).invalItems, item.cast());
+            plan.invalItems = pg_sys::lappend(plan.invalItems, item.cast());
         }
     }
 }

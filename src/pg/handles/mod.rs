@@ -8,7 +8,9 @@
 //! PostgreSQL does, and says why no reference to it is in use.
 
 mod handle;
+mod planner;
 mod query;
 
 pub use handle::{Bare, Handle, ListOf, name, tag};
+pub use planner::{NewPlan, ToPlan};
 pub use query::{PlanRef, PlanStateRef, PlannedStmtRef, QueryRef, RelationRef, StartedQuery};

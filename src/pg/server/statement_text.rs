@@ -2,11 +2,11 @@
 
 use super::encoding::{first_bytes, from_database};
 use crate::pg::compat::jumble;
-use crate::pg::handles::QueryRef;
+use crate::pg::handles::{QueryRef, ToPlan};
 use rowsource_core::hint;
 use rowsource_core::model::PlanDescription;
 use rowsource_core::normalise::{Text, trimmed};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 
 /// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run
@@ -46,6 +46,20 @@ impl<'q> SourceText<'q> {
         let plan = query.plan();
         // SAFETY: the text of a query is null, or as live as it, and has its statement there.
         unsafe { SourceText::new(query.sourceText, plan.stmt_location, plan.stmt_len) }
+    }
+
+    /// Returns that of a query which is not planned yet.
+    #[inline(always)]
+    pub fn of_parsed(query: &ToPlan<'q>) -> SourceText<'q> {
+        let parsed = query.query();
+        // SAFETY: the text of a query lives as long as it says, and has the query there.
+        unsafe { SourceText::new(query.source(), parsed.stmt_location, parsed.stmt_len) }
+    }
+
+    /// Returns the query string, if there is one.
+    pub fn string(self) -> Option<&'q CStr> {
+        // SAFETY: it is live, as who made this has promised.
+        (!self.source.is_null()).then(|| unsafe { CStr::from_ptr(self.source) })
     }
 
     /// Returns the query string; null if there is none.
