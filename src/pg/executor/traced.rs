@@ -97,7 +97,7 @@ fn is_nested(is_sent: bool) -> bool {
 /// Returns the statement of a plan, which has this text.
 fn of_plan<'a>(plan: PlannedStmtRef, text: SourceText<'a>) -> Statement<'a> {
     let queryid = match compat::query_id(&plan) {
-        0 => unnamed::queryid(&plan),
+        0 => unnamed::queryid(plan),
         queryid => queryid,
     };
     match unnamed::utility_of(queryid).filter(|_| compat::query_id(&plan) == 0) {

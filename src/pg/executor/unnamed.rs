@@ -16,13 +16,12 @@ use super::listener::{self, Listen};
 use super::{nesting, parsed};
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
-use crate::pg::handles::{Handle, NewPlan, ToPlan};
+use crate::pg::handles::{Handle, NewPlan, PlannedStmtRef, ToPlan};
 use crate::pg::plan::describe;
-use crate::pg::plan::tree::list;
 use crate::pg::server::contained::{contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, SourceText, first_bytes};
-use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
+use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, Query};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 use std::rc::Rc;
@@ -115,7 +114,7 @@ const HIGH: i32 = LOW + 1;
 /// was planned, or is that of the utility statement that runs the query.
 #[cold]
 #[inline(never)]
-pub fn queryid(plan: &PlannedStmt) -> i64 {
+pub fn queryid(plan: PlannedStmtRef) -> i64 {
     match marked(plan) {
         0 => utility().map_or(0, |utility| utility.queryid),
         queryid => queryid,
@@ -123,12 +122,10 @@ pub fn queryid(plan: &PlannedStmt) -> i64 {
 }
 
 /// Returns the queryid that [`mark`] wrote into a plan; 0 if it wrote none.
-fn marked(plan: &PlannedStmt) -> i64 {
+fn marked(plan: PlannedStmtRef) -> i64 {
     let mut halves = (0, 0);
-    // SAFETY: the plan is live, and the list has items of this type.
-    for item in unsafe { list::<PlanInvalItem>(plan.invalItems) } {
-        // SAFETY: the list has pointers to its items.
-        match unsafe { ((*item).cacheId, (*item).hashValue) } {
+    for item in plan.list::<PlanInvalItem>(|plan| &plan.invalItems).iter() {
+        match (item.cacheId, item.hashValue) {
             (LOW, half) => halves.0 = u64::from(half),
             (HIGH, half) => halves.1 = u64::from(half),
             _ => {}

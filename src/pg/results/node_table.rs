@@ -157,16 +157,17 @@ impl NodeRef<'_> {
     }
 }
 
-/// Defines functions that copy a field out of a node.
+/// Defines functions that copy a field out of a node, or a field of a field.
 macro_rules! getters {
-    ($($field:ident: $type:ty;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $($field:ident).+: $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
+                $(#[$doc])*
                 #[inline(always)]
-                pub fn $field(self) -> $type {
+                pub fn $name(self) -> $type {
                     // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to
                     // it, and no mutable reference to it exists during this call.
-                    unsafe { (*self.node).$field }
+                    unsafe { (*self.node).$($field).+ }
                 }
             )+
         }
@@ -191,32 +192,38 @@ macro_rules! setters {
 }
 
 getters! {
-    plan_state: *mut PlanState;
-    plan_node_id: i32;
-    ran_in: *mut Node;
-    estimate: Estimate;
-    parent: i32;
-    depth: u16;
-    edge: Edge;
-    by_expression: bool;
-    under_gather: bool;
-    hidden: bool;
-    by_core: bool;
-    by_others: bool;
-    method: ExecProcNodeMtd;
-    installed: ExecProcNodeMtd;
-    fused_scan: *mut Node;
-    is_fused_scan: bool;
-    counts_calls: bool;
-    last: *mut TupleTableSlot;
-    notes_no_reading: bool;
-    rows: u64;
-    before: u64;
-    waited_ns: u64;
-    interrupted: Option<u64>;
-    timer: NodeTimer;
-    every_call: EveryCall;
-    usage: Usage;
+    plan_state = plan_state: *mut PlanState;
+    plan_node_id = plan_node_id: i32;
+    ran_in = ran_in: *mut Node;
+    estimate = estimate: Estimate;
+    parent = parent: i32;
+    depth = depth: u16;
+    edge = edge: Edge;
+    by_expression = by_expression: bool;
+    under_gather = under_gather: bool;
+    hidden = hidden: bool;
+    by_core = by_core: bool;
+    by_others = by_others: bool;
+    method = method: ExecProcNodeMtd;
+    installed = installed: ExecProcNodeMtd;
+    fused_scan = fused_scan: *mut Node;
+    is_fused_scan = is_fused_scan: bool;
+    counts_calls = counts_calls: bool;
+    last = last: *mut TupleTableSlot;
+    notes_no_reading = notes_no_reading: bool;
+    rows = rows: u64;
+    before = before: u64;
+    waited_ns = waited_ns: u64;
+    interrupted = interrupted: Option<u64>;
+    timer = timer: NodeTimer;
+    every_call = every_call: EveryCall;
+    usage = usage: Usage;
+    /// Returns what may have been charged to it.
+    used = usage.used: Used;
+    /// Returns how many shared buffers it has found in memory.
+    shared_hit = usage.buffers.shared_blks_hit: i64;
+    /// Returns which subplans ran in it before another node called them.
+    earlier = called.earlier: [Earlier; EARLIER];
 }
 
 setters! {
@@ -296,12 +303,6 @@ impl<'a> NodeRef<'a> {
         unsafe { called::charge_caller(self.node) }
     }
 
-    /// Returns which subplans ran in it before another node called them.
-    pub fn earlier(self) -> [Earlier; EARLIER] {
-        // SAFETY: the same.
-        unsafe { (*self.node).called.earlier }
-    }
-
     /// Returns the address of its instrumentation.
     #[inline(always)]
     pub fn instrumentation(self) -> *mut NodeInstrumentation {
@@ -357,20 +358,6 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no
         // mutable reference to it exists during this call.
         TimedCalls::of(unsafe { &(*self.node).timer })
-    }
-
-    /// Returns what may have been charged to it.
-    #[inline(always)]
-    pub fn used(self) -> Used {
-        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
-        unsafe { (*self.node).usage.used }
-    }
-
-    /// Returns how many shared buffers it has found in memory.
-    #[inline(always)]
-    pub fn shared_hit(self) -> i64 {
-        // SAFETY: the same.
-        unsafe { (*self.node).usage.buffers.shared_blks_hit }
     }
 
     /// Adds the parallel workers' histogram to its own.

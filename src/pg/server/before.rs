@@ -85,8 +85,8 @@ impl Before {
             pg_sys::ConditionVariableCancelSleep();
             pg_sys::LockErrorCleanup();
             pg_sys::pgstat_report_wait_end();
-            let is_possible = nest_level() == self.nest_level
-                && self.others.as_ref().is_none_or(|others| others.restore());
+            let is_possible =
+                nest_level() == self.nest_level && self.others.as_ref().is_none_or(|others| others.restore());
             pg_sys::CurrentMemoryContext = self.context;
             self.held.restore();
             is_possible
@@ -153,16 +153,18 @@ impl Others {
             && connections() == self.connections
             && Written::now() == self.written
             && process::is_parallel_mode() == self.is_parallel;
+        if !is_possible {
+            return false;
+        }
         // The active snapshots that were added are removed, if the earlier one is among them.
-        while is_possible {
+        loop {
             match active_snapshot() {
                 now if now == self.snapshot => return true,
-                None => break,
+                None => return false,
                 // SAFETY: it is active, and the code that made it so does not run any more.
                 Some(_) => unsafe { pg_sys::PopActiveSnapshot() },
             }
         }
-        false
     }
 }
 

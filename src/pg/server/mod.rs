@@ -16,6 +16,7 @@
 mod access;
 mod before;
 pub mod builtin_values;
+pub mod catalog;
 pub mod columns;
 pub mod contained;
 mod encoding;

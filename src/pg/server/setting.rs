@@ -372,14 +372,15 @@ pub fn set_on_level(name: &CStr, value: &CStr) {
 /// Runs `body` with other values of settings that any user may set.
 pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
     // SAFETY: the level ends here, or after an error with the transaction.
-    let level = unsafe { unguarded::NewGUCNestLevel() };
-    for (name, value) in settings {
-        set_on_level(name, value);
+    unsafe {
+        let level = unguarded::NewGUCNestLevel();
+        for (name, value) in settings {
+            set_on_level(name, value);
+        }
+        let result = body();
+        unguarded::AtEOXact_GUC(true, level);
+        result
     }
-    let result = body();
-    // SAFETY: this is the level that began here.
-    unsafe { unguarded::AtEOXact_GUC(true, level) };
-    result
 }
 
 /// Makes PostgreSQL refuse unknown settings with this prefix from now on.

@@ -65,7 +65,7 @@ pub fn attach(
     let has_temporary_tables = temporary::session_has_tables();
     let planid = identity::by_oids(&found, has_temporary_tables);
     let planned_as = match compat::query_id(&plan) {
-        0 => unnamed::queryid(&plan),
+        0 => unnamed::queryid(plan),
         queryid => queryid,
     };
     let queryid = if has_temporary_tables {
@@ -146,7 +146,7 @@ unsafe fn set_up<'q>(
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
-    if !is_worker && own::uses_extension(&key, &query.plan()) {
+    if !is_worker && own::uses_extension(&key, query.plan()) {
         unmeasured::uses_extension(query.as_ptr());
         return None;
     }
