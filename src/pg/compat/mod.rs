@@ -31,7 +31,7 @@ pub mod planner;
 mod shared_memory;
 mod temp_tables;
 
-pub use activity::{activity_query_id, client_address, first_activity_entry, handle_signal, session_start};
+pub use activity::{Entries, Entry, client_address, handle_signal, session_start};
 pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,

@@ -9,10 +9,10 @@ use super::alias;
 use super::block::{self, Block};
 use super::cut::{CUTS, Cut};
 use super::header::Header;
-use crate::pg::border::shared::load;
 use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
 use crate::pg::server;
+use crate::pg::server::processes::{Process, Processes};
 use crate::pg::store::LiveMemory;
 use pgrx::pg_sys;
 use rowsource_core::beat::Beats;
@@ -258,18 +258,9 @@ impl Area {
 
     /// Returns the wait event of the session; 0 if it does not wait.
     pub fn wait_event(&self) -> u32 {
-        let number = self.number.load(Relaxed) as usize;
-        // SAFETY: the list of processes has a place with this number, and stays mapped. The event is read as
-        // one word.
-        unsafe {
-            let process = (*pg_sys::ProcGlobal).allProcs.add(number);
-            let is_same = self.owner.pid() == load(&raw const (*process).pid);
-            if is_same {
-                load(&raw const (*process).wait_event_info)
-            } else {
-                0
-            }
-        }
+        let process = Processes::all().get(self.number.load(Relaxed) as usize);
+        let process = process.filter(|process| process.pid() == self.owner.pid());
+        process.map_or(0, Process::wait_event)
     }
 }
 

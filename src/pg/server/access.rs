@@ -2,7 +2,7 @@
 
 use super::catalog;
 use super::encoding::{from_database, to_database};
-use crate::pg::border::shared::load;
+use super::processes::Process;
 use crate::pg::border::unguarded;
 use crate::pg::handles::name;
 use pgrx::{IntoDatum, pg_sys};
@@ -158,13 +158,8 @@ pub fn may_see_running(pid: i32, userid: u32) -> bool {
 
 /// Returns the role that a process's session logged in as; `None` if there is no such process.
 fn role_of_process(pid: i32) -> Option<u32> {
-    // SAFETY: only SQL functions call this. They hold no lock, and the function takes and releases one. The
-    // result is null or an entry of the list of processes, which stays mapped. Its process may end meanwhile,
-    // so the field is read as one word.
-    unsafe {
-        let process = pg_sys::BackendPidGetProc(pid).cast_const();
-        (!process.is_null()).then(|| load(&raw const (*process).roleId).to_u32())
-    }
+    // Only SQL functions call this. They hold no lock.
+    Process::with_pid(pid).map(|process| process.role().to_u32())
 }
 
 /// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only

@@ -26,6 +26,7 @@ pub mod memory;
 pub mod moment;
 pub mod pg_try;
 mod process;
+pub mod processes;
 mod relation;
 pub mod setting;
 pub mod sql_types;
