@@ -15,7 +15,7 @@
 #![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
-use super::statement::{self, Statement};
+use super::statement::{self, Ending, Statement};
 use super::{
     explain, inner_query, nesting, own_waits, parsed, planning, response, starting, traced, transactions,
     unmeasured, unnamed, untimed_explain, utility,
@@ -99,7 +99,7 @@ fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&
                 let is_measured = statement::find(query).is_some();
                 if let Some(statement) = entered {
                     statement.outcome.set(outcome);
-                    server::attempt("record a statement", || statement.record(true));
+                    server::attempt("record a statement", || Ending::new(statement, true).record());
                     statement.close();
                 }
                 Listeners::has_run(&call(), is_measured, true);
@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
             finish();
         }
         if let Some(statement) = statement {
-            server::attempt("record a statement", || statement.record(true));
+            server::attempt("record a statement", || Ending::new(statement, true).record());
         }
         Listeners::has_run(&call(), statement.is_some(), false);
     }
@@ -228,7 +228,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     unsafe {
         // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
-            server::attempt("record a statement", || statement.record(true));
+            server::attempt("record a statement", || Ending::new(statement, true).record());
         }
         Listeners::run(&Call::of_started(query, Phase::Close), || {
             let end = PREV_EXECUTOR_END.get();

@@ -45,8 +45,11 @@ impl<'q, T> Handle<'q, T> {
     ///   executor writes to it only while it runs the query.
     #[inline(always)]
     pub const unsafe fn new(pointer: *mut T) -> Handle<'q, T> {
-        // SAFETY: the caller promises that the struct is there.
-        Handle(unsafe { NonNull::new_unchecked(pointer) }, PhantomData)
+        // SAFETY: the caller promises that the struct is there. The compiler uses that.
+        unsafe {
+            std::hint::assert_unchecked(!pointer.is_null());
+            Handle(NonNull::new_unchecked(pointer), PhantomData)
+        }
     }
 
     /// Returns the pointer, to write through it or to pass it to PostgreSQL.
@@ -240,15 +243,6 @@ impl<'q, T: PgNode> Bare<'q, T> {
     pub const unsafe fn new(pointer: *mut T) -> Bare<'q, T> {
         // SAFETY: the caller promises that of the node itself, and no field is followed.
         Bare(unsafe { Handle::new(pointer) })
-    }
-
-    /// Returns the node as one of which all is live.
-    ///
-    /// # Safety
-    /// As for [`Handle::new`].
-    #[inline(always)]
-    pub const unsafe fn whole(self) -> Handle<'q, T> {
-        self.0
     }
 
     /// Returns the type of the node.

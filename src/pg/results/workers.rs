@@ -1,28 +1,23 @@
 //! Reads what each process of a parallel plan did, when a statement has ended.
 
 use super::facts;
-use super::node_table::NodeTable;
 use super::workarea::Whose;
 use crate::pg::compat;
-use crate::pg::handles::{Handle, PlanStateRef};
+use crate::pg::handles::PlanStateRef;
 use pgrx::pg_sys;
 use rowsource_core::model::{Jit, NodeStats, Time, WorkerPart, Workers};
 
 /// Returns what each process did of the nodes that EXPLAIN shows. `read_jit` returns what a worker compiled.
-/// Returns `None` if no workers may have run any node, or if that is too much to keep.
-///
-/// # Safety
-/// All that the plan states of the nodes lead to must be live, and no reference to it in use.
+/// `states` are those of the nodes that are shown. Returns `None` if no workers may have run any node, or if
+/// that is too much to keep.
 #[cold]
 #[inline(never)]
-pub unsafe fn read(
-    nodes: &NodeTable,
+pub fn read<'q>(
+    states: impl Iterator<Item = PlanStateRef<'q>>,
     read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
 ) -> Option<Box<Workers>> {
     let mut workers = Workers::default();
-    for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
-        // SAFETY: the caller promises the same.
-        let state = unsafe { Handle::new(node.plan_state()) };
+    for (i, state) in states.enumerate() {
         add_node(&mut workers, i, state, &read_jit)?;
     }
     (!workers.is_empty()).then(|| Box::new(workers))

@@ -1,10 +1,10 @@
 //! What PostgreSQL knows of a statement as a whole: its triggers, and what it compiled.
 
+use super::ending::Ending;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::compat;
 use crate::pg::handles::Handle;
 use crate::pg::plan::tree;
-use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::workers;
 use pgrx::pg_sys::{self, EState, NodeTag, ResultRelInfo};
 use rowsource_core::model::{JIT_OPTIONS, Jit, StatementFacts, TriggerSum, Workers};
@@ -136,18 +136,11 @@ pub(super) fn read_jit(instr: &pg_sys::JitInstrumentation, flags: i32) -> Jit {
 }
 
 /// Returns what each process of a parallel plan did; `None` if there were no workers.
-///
-/// # Safety
-/// The plan states of the nodes and their memory contexts must be live.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn workers(nodes: &NodeTable) -> Option<Box<Workers>> {
-    let root = nodes.iter().next()?.plan_state();
-    // SAFETY: the plan states are live by the caller's promise, and their executor state lives as long.
-    unsafe {
-        let flags = (*(*root).state).es_jit_flags;
-        workers::read(nodes, |instr| read_jit(instr, flags))
-    }
+pub(super) fn workers(statement: Ending) -> Option<Box<Workers>> {
+    let flags = statement.estate()?.es_jit_flags;
+    workers::read(statement.shown()?, |instr| read_jit(instr, flags))
 }
 
 /// Returns the bits of [`JIT_OPTIONS`] that are set in PostgreSQL's flags.

@@ -1,5 +1,6 @@
 //! Enters and leaves the runs of a statement.
 
+use super::ending::Ending;
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::border::backend_local::BackendLocal;
@@ -333,7 +334,7 @@ impl Statement {
     pub(super) fn on_context_reset(&self) -> bool {
         let current = usage::current();
         if (self.is_unrecorded() || !usage::is_outside(current))
-            && server::attempt("record a statement", || self.end_outside_hooks(current, false)).is_none()
+            && server::attempt("record a statement", || self.end_outside_hooks(current)).is_none()
         {
             return false;
         }
@@ -342,11 +343,18 @@ impl Statement {
     }
 
     /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another
-    /// account than the outside one is running: `current`. `core_alive` says that the statement's memory
-    /// contexts are live.
+    /// account than the outside one is running: `current`.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_outside_hooks(&self, current: *mut Usage, core_alive: bool) {
+    fn end_outside_hooks(&self, current: *mut Usage) {
+        if self.stop_outside_hooks(current) {
+            // SAFETY: it does not run any more.
+            unsafe { Ending::new(self, false) }.record();
+        }
+    }
+
+    /// Notes that it does not run any more. Returns whether it has run and is not recorded.
+    pub(super) fn stop_outside_hooks(&self, current: *mut Usage) -> bool {
         if self.life.phase() == Phase::Running {
             self.interrupt();
             self.outcome.set(Outcome::Cancelled);
@@ -362,11 +370,10 @@ impl Statement {
             // SAFETY: null is always allowed.
             unsafe { waits::set_running(std::ptr::null()) };
         }
-        if self.is_unrecorded() {
-            if !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
-                self.outcome.set(Outcome::Failed);
-            }
-            self.record(core_alive);
+        let is_unrecorded = self.is_unrecorded();
+        if is_unrecorded && !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
+            self.outcome.set(Outcome::Failed);
         }
+        is_unrecorded
     }
 }

@@ -2,6 +2,7 @@
 //! the WAL of triggers, of the output of rows, and of nested statements that are not measured. And what it
 //! waited for.
 
+use super::ending::Ending;
 use super::facts;
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
@@ -13,28 +14,6 @@ use rowsource_core::model::{NodeStats, Outside};
 use rowsource_core::results::Mode;
 
 impl Statement {
-    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is
-    /// `None`, and then stays so. Adds the waits of the nodes to their statistics. `core_alive` says that the
-    /// statement's memory contexts are live.
-    ///
-    /// # Safety
-    /// The statement must not be running, and must not run before the result is dropped. If `core_alive`,
-    /// what the executor's state leads to must be live.
-    #[inline(always)]
-    pub(super) unsafe fn take_outside<'a>(
-        &'a self,
-        stats: &mut [NodeStats],
-        core_alive: bool,
-        to: &mut Option<Outside<'a>>,
-    ) {
-        // SAFETY: the caller's promises are the same.
-        unsafe {
-            if self.has_outside() {
-                self.take_charged(stats, core_alive, to);
-            }
-        }
-    }
-
     /// Returns the executor's state of its query.
     #[inline(always)]
     pub(super) fn estate(&self) -> Option<Bare<'_, EState>> {
@@ -68,36 +47,31 @@ impl Statement {
             || !estate.es_jit.is_null()
             || self.core_contributes && self.channel.get().is_some()
     }
+}
+
+impl<'s> Ending<'s> {
+    /// Takes what the statement did outside of its nodes, and its waits, unless both are nothing: `to` is
+    /// `None`, and then stays so. Adds the waits of the nodes to their statistics.
+    #[inline(always)]
+    pub(super) fn take_outside(self, stats: &mut [NodeStats], to: &mut Option<Outside<'s>>) {
+        if self.has_outside() {
+            self.take_charged(stats, to);
+        }
+    }
 
     /// Takes what the statement did outside of its nodes and its waits, and clears the account: the statement
     /// may be reused.
-    ///
-    /// # Safety
-    /// The same as for [`Statement::take_outside`].
     #[cold]
     #[inline(never)]
-    unsafe fn take_charged<'a>(
-        &'a self,
-        stats: &mut [NodeStats],
-        core_alive: bool,
-        to: &mut Option<Outside<'a>>,
-    ) {
-        let Some(estate) = self.estate() else {
-            return;
-        };
+    fn take_charged(self, stats: &mut [NodeStats], to: &mut Option<Outside<'s>>) {
         // It is filled in where it stays, because it is large.
         let Outside { sums, waits, .. } = to.get_or_insert_default();
-        // SAFETY: the statement is not running, and does not run before the result is dropped, by the
-        // caller's promise.
-        *waits = unsafe { self.take_waits(stats) };
-        // SAFETY: nothing charges the account, and with `core_alive` all of the state is live, by the
-        // caller's promise.
-        let usage = unsafe {
-            if core_alive {
-                facts::read(estate.whole(), &mut sums.facts);
-            }
-            std::mem::replace(&mut *self.outside.get(), Usage::zero())
-        };
+        *waits = self.take_waits(stats);
+        if let Some(estate) = Ending::estate(self) {
+            facts::read(estate, &mut sums.facts);
+        }
+        // SAFETY: it does not run, so nothing charges the account.
+        let usage = unsafe { std::mem::replace(&mut *self.outside.get(), Usage::zero()) };
         // If core measured, nothing is charged to the nodes, so the account has everything. If core
         // contributes more than what it measures of nodes that only it calls, the account also has what
         // parallel workers used: core adds that to the leader's counters when they end, outside of all nodes.

@@ -21,6 +21,7 @@ use crate::pg::plan::tree::{self, Found};
 use crate::pg::plan::{describe, identity, temporary};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
+use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
@@ -153,8 +154,9 @@ unsafe fn set_up<'q>(
     let mut key = key;
     if is_worker {
         store::attach_worker();
-        // SAFETY: this is a parallel worker, whose statement is starting.
-        if let Some(leaders) = unsafe { parallel::find_leader() } {
+        // SAFETY: a statement is starting, so the session holds no lock, and is outside of any boundary.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        if let Some(leaders) = parallel::find_leader(unlocked) {
             key = leaders.with_plan(key.planid);
         }
     } else {

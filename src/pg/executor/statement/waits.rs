@@ -1,6 +1,7 @@
 //! The waits of a statement: in its nodes, in those of its parallel workers, and outside of them. While it
 //! runs, [`crate::pg::hot::waits`] charges them.
 
+use super::ending::Ending;
 use super::state::Statement;
 use crate::pg::executor::response;
 use crate::pg::hot::waits;
@@ -39,16 +40,14 @@ impl Statement {
         // SAFETY: the statement is set up, and this is the only reference to its waits.
         unsafe { self.frame.waits().merge(&waits::take_outside()) };
     }
+}
 
+impl<'s> Ending<'s> {
     /// Returns the waits of the execution that has ended, and adds those of the nodes to their statistics.
     /// Returns `None` if there are none.
-    ///
-    /// # Safety
-    /// The statement must not be running, and must not run before the result is dropped.
-    pub(super) unsafe fn take_waits(&self, stats: &mut [NodeStats]) -> Option<&RunWaits> {
-        // SAFETY: the statement is set up. It does not run while the reference is used, by the caller's
-        // promise.
-        let waits = unsafe { self.frame.waits() };
+    pub(super) fn take_waits(self, stats: &mut [NodeStats]) -> Option<&'s RunWaits> {
+        // SAFETY: the statement is set up. It does not run while the reference is used.
+        let waits = unsafe { self.statement().frame.waits() };
         let channel = self.channel.get();
         if let Some(channel) = &channel {
             channel.each_wait(|waits_of_workers| self.add_waits_of_workers(waits, waits_of_workers));
@@ -74,7 +73,9 @@ impl Statement {
         }
         Some(waits)
     }
+}
 
+impl Statement {
     /// Adds what workers waited in a node, which is identified by its plan node id, or outside of their
     /// nodes.
     fn add_waits_of_workers(&self, waits: &mut RunWaits, of_workers: EventWaits) {
