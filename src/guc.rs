@@ -5,8 +5,8 @@
 mod kept;
 mod snapshots;
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::setting::{self, About, Origin, Refusal, Word, Words, value};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgLogLevel, PgSqlErrorCode, PostgresGucEnum};

@@ -6,7 +6,7 @@
 //! stop, the worker reads what was in it (`file`).
 
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use crate::pg::store;
@@ -90,7 +90,7 @@ pub fn ring() -> Option<Ring<'static>> {
         if segment != 0 {
             // SAFETY: callers hold no lock, and are outside of any boundary. `contained` catches errors.
             RING.set(
-                unsafe { contained(Unlocked::promised(), || attached(segment)) }
+                unsafe { contained(&mut Unlocked::promised(), |_| attached(segment)) }
                     .ok()
                     .flatten(),
             );
@@ -99,10 +99,11 @@ pub fn ring() -> Option<Ring<'static>> {
     RING.get()
 }
 
-/// Attaches to a segment with a ring. It stays mapped until the process ends.
+/// Attaches to a segment with a ring. It stays mapped until the process ends. Raises if memory cannot be
+/// mapped.
 ///
 /// # Safety
-/// The caller must be in `contained`, and outside of any FFI boundary. Raises if memory cannot be mapped.
+/// If there is a segment with this handle, it must have a ring.
 unsafe fn attached(handle: pg_sys::dsm_handle) -> Option<Ring<'static>> {
     // SAFETY: the handle is that of a pinned segment, or the function returns null. PostgreSQL's own data
     // about it goes to `TopMemoryContext`. The mapping is pinned.
@@ -131,7 +132,7 @@ pub fn ring_or_new() -> Option<Ring<'static>> {
     let mut bytes = guc::history_size().min(MAX_DYNAMIC);
     while bytes >= MIN_DYNAMIC.min(guc::history_size()) {
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        match unsafe { contained(Unlocked::promised(), || made(bytes)) } {
+        match unsafe { contained(&mut Unlocked::promised(), |_| made(bytes)) } {
             Ok((ring, handle)) => {
                 history.segment.store(handle, Release);
                 RING.set(ring);

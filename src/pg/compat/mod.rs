@@ -31,7 +31,7 @@ pub mod planner;
 mod shared_memory;
 mod temp_tables;
 
-pub use activity::{activity_query_id, client_address, first_activity_entry, handle_signal, session_start};
+pub use activity::{Entries, Entry, client_address, handle_signal, session_start};
 pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
@@ -50,6 +50,7 @@ pub use shared_memory::{
 };
 pub use temp_tables::{number_of_session, pid_of_session, pid_of_temp_tables, temp_tables_bypass_syscalls};
 
+use crate::pg::handles::RelationRef;
 use pgrx::pg_sys;
 
 /// The number of `STATEMENT_TIMEOUT` in `timeout.h`.
@@ -151,6 +152,12 @@ pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg
 pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
     // SAFETY: the caller ensures that the row type is live and has the column.
     unsafe { (*row_type).attrs.as_ptr().add(column) }
+}
+
+/// Returns a column of a relation, from 0 on.
+pub fn column(relation: RelationRef<'_>, at: usize) -> Option<&pg_sys::FormData_pg_attribute> {
+    // SAFETY: the relation is open, so it has its row type, which has this column.
+    (at < relation.columns()).then(|| unsafe { &*attribute(relation.rd_att, at) })
 }
 
 /// Returns whether all rows of a table have a value in a column. From 18 on, a column that is NOT NULL may

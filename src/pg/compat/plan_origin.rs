@@ -37,8 +37,7 @@ pub use before_19::{note_parameters, plan_origin};
 #[cfg(not(pg_ge_19))]
 mod before_19 {
     use super::{ParamListInfo, PlanOrigin, PlannedStmt};
-    use crate::pg::border::backend_local::BackendLocal;
-    use crate::pg::border::unguarded;
+    use crate::pg::border::{backend_local::BackendLocal, unguarded};
     use pgrx::pg_sys::{self, NodeTag, PlanInvalItem};
     use std::cell::Cell;
     use std::ffi::{CStr, c_char, c_void};

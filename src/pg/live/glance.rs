@@ -68,24 +68,18 @@ impl Areas {
         self.is_found = false;
     }
 
-    /// Finds the areas, and which process has which.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    unsafe fn find(&mut self, memory: &LiveMemory) {
+    /// Finds the areas, and which process has which. Raises if memory cannot be mapped.
+    fn find(&mut self, memory: &LiveMemory) {
         let newest = memory.newest().load(Acquire);
         if newest != self.newest {
             let (all, known) = (&mut self.all, self.newest);
-            // SAFETY: the caller promises what the function requires.
-            unsafe {
-                area::each(memory, |address, area| {
-                    // New areas come first, and areas are never freed.
-                    if address != known && all.try_reserve(1).is_ok() {
-                        all.push((area, None));
-                    }
-                    address == known
-                });
-            }
+            area::each(memory, |address, area| {
+                // New areas come first, and areas are never freed.
+                if address != known && all.try_reserve(1).is_ok() {
+                    all.push((area, None));
+                }
+                address == known
+            });
             self.newest = newest;
         }
         self.of_process.fill(0);
@@ -100,11 +94,9 @@ impl Areas {
     }
 
     /// Returns the area of a process with this place in the list of processes. An area that the process has
-    /// just taken is found at the first time in a round that one is missed.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    unsafe fn of(
+    /// just taken is found at the first time in a round that one is missed. Raises if memory cannot be
+    /// mapped.
+    fn of(
         &mut self,
         memory: &LiveMemory,
         number: usize,
@@ -123,51 +115,44 @@ impl Areas {
             if std::mem::replace(&mut self.is_found, true) {
                 return None;
             }
-            // SAFETY: the caller promises what the function requires.
-            unsafe { self.find(memory) }
+            self.find(memory);
         }
     }
 
     /// Returns what a process runs: the innermost of its measured statements. Returns `None` if none runs, or
     /// if its statements are too short to be seen. The process, and the leader of a parallel worker, are
-    /// given by the places in the list of processes and the pids.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    pub unsafe fn glance(
+    /// given by the places in the list of processes and the pids. Raises if memory cannot be mapped.
+    pub fn glance(
         &mut self,
         memory: &LiveMemory,
         process: (usize, i32),
         leader: Option<(usize, i32)>,
     ) -> Option<Glance> {
-        // SAFETY: the caller promises what the functions require.
-        unsafe {
-            let (area, last) = self.of(memory, process.0, process.1)?;
-            let area = *area;
-            let seen = (0..TRIES).find_map(|_| look(memory, area, last)).flatten()?;
-            if area.leader().is_none() {
-                return Some(seen);
-            }
-            // A worker runs a part of its leader's plan, which has another number for each node.
-            let leader = leader.and_then(|(number, pid)| self.of(memory, number, pid));
-            let whole = leader.and_then(|leader| {
-                (0..TRIES)
-                    .find_map(|_| place(memory, leader.0, &seen.key, seen.plan_node_id))
-                    .flatten()
-            });
-            Some(match whole {
-                Some((key, node)) => Glance {
-                    key,
-                    node: node.filter(|_| seen.node.is_some()),
-                    ..seen
-                },
-                None => Glance {
-                    key: seen.key.with_plan(0),
-                    node: None,
-                    ..seen
-                },
-            })
+        let (area, last) = self.of(memory, process.0, process.1)?;
+        let area = *area;
+        let seen = (0..TRIES).find_map(|_| look(memory, area, last)).flatten()?;
+        if area.leader().is_none() {
+            return Some(seen);
         }
+        // A worker runs a part of its leader's plan, which has another number for each node.
+        let leader = leader.and_then(|(number, pid)| self.of(memory, number, pid));
+        let whole = leader.and_then(|leader| {
+            (0..TRIES)
+                .find_map(|_| place(memory, leader.0, &seen.key, seen.plan_node_id))
+                .flatten()
+        });
+        Some(match whole {
+            Some((key, node)) => Glance {
+                key,
+                node: node.filter(|_| seen.node.is_some()),
+                ..seen
+            },
+            None => Glance {
+                key: seen.key.with_plan(0),
+                node: None,
+                ..seen
+            },
+        })
     }
 }
 
@@ -180,15 +165,13 @@ struct Innermost {
 }
 
 impl Innermost {
-    /// Returns the one of a session. `last` is what was seen the last time.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    unsafe fn of(memory: &LiveMemory, area: &'static Area, last: Option<&Seen>) -> Option<Innermost> {
+    /// Returns the one of a session. `last` is what was seen the last time. Raises if memory cannot be
+    /// mapped.
+    fn of(memory: &LiveMemory, area: &'static Area, last: Option<&Seen>) -> Option<Innermost> {
         let running = area.held_blocks().filter_map(|(slot, id)| {
             let block = match last {
                 Some(last) if last.id == id => last.block,
-                // SAFETY: the block is in a slot, and the caller promises the rest.
+                // SAFETY: the block is in a slot.
                 _ => unsafe { Block::at(memory, id) },
             };
             let generation = block.header.generation.live()?;
@@ -227,13 +210,9 @@ fn innermost_private(area: &Area, in_block: Option<&Innermost>) -> Option<PlanKe
 }
 
 /// Looks at a session once. Returns `None` if it must be tried again, and `Some(None)` if no statement runs.
-/// `last` is what was seen the last time.
-///
-/// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
-    // SAFETY: the caller promises what the function requires.
-    let innermost = unsafe { Innermost::of(memory, area, last.as_ref()) };
+/// `last` is what was seen the last time. Raises if memory cannot be mapped.
+fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Option<Option<Glance>> {
+    let innermost = Innermost::of(memory, area, last.as_ref());
     if let Some(key) = innermost_private(area, innermost.as_ref()) {
         return Some(Some(Glance {
             key,
@@ -261,8 +240,7 @@ unsafe fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>
     if !Need::of_nodes(setup.count).fits(id.kind()) {
         return None;
     }
-    // SAFETY: the caller promises what the functions require. The block has so many initialised nodes, which
-    // are never freed.
+    // SAFETY: the block has so many initialised nodes, which are never freed.
     let (running, is_by_core, wait_event) = unsafe {
         let nodes = block.nodes().cast_const();
         let wait_event = area.wait_event();
@@ -379,18 +357,14 @@ unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usiz
 }
 
 /// Returns the plan that a leader runs, and the number of the node with this plan node id, if it runs the
-/// statement of this key. Returns `None` if it must be tried again.
-///
-/// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-unsafe fn place(
+/// statement of this key. Returns `None` if it must be tried again. Raises if memory cannot be mapped.
+fn place(
     memory: &LiveMemory,
     leader: &'static Area,
     worker: &PlanKey,
     plan_node_id: i32,
 ) -> Option<Option<(PlanKey, Option<u16>)>> {
-    // SAFETY: the caller promises what the function requires.
-    let innermost = unsafe { Innermost::of(memory, leader, None) };
+    let innermost = Innermost::of(memory, leader, None);
     if let Some(key) = innermost_private(leader, innermost.as_ref()) {
         return Some((key.queryid == worker.queryid).then_some((key, None)));
     }

@@ -7,8 +7,7 @@
 
 use super::before::Before;
 use super::pg_try::is_request;
-use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::border::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -21,7 +20,7 @@ static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
     BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
 /// The promise that this process holds no lightweight lock, and that its code is outside of any FFI boundary.
-#[derive(Clone, Copy)]
+/// It is lent to a body that takes a lock, so what runs under the lock has none.
 pub struct Unlocked(());
 
 impl Unlocked {
@@ -39,7 +38,23 @@ impl Unlocked {
 /// which are those of the body, and all of its resources, and returns the error's message.
 ///
 /// The body must leave no resources with its owner: it must pin shared memory that stays mapped.
-pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> {
+pub fn contained<T>(unlocked: &mut Unlocked, body: impl FnOnce(&mut Unlocked) -> T) -> Result<T, String> {
+    caught_and_released(unlocked, body).map_err(|error| server::message(&*error))
+}
+
+/// Does what [`contained`] does for work that must not fail the user's statement. An error is noted
+/// ([`server::note_error`]). `what` is what could not be done then.
+pub fn attempt<T>(unlocked: &mut Unlocked, what: &str, body: impl FnOnce(&mut Unlocked) -> T) -> Option<T> {
+    caught_and_released(unlocked, body)
+        .map_err(|error| server::note_error(what, &*error))
+        .ok()
+}
+
+/// Does what [`contained`] does. Returns the error itself.
+fn caught_and_released<T>(
+    unlocked: &mut Unlocked,
+    body: impl FnOnce(&mut Unlocked) -> T,
+) -> Result<T, Box<dyn Any + Send>> {
     // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner
     // is current again before this one is released, whether the body succeeds or fails.
     unsafe {
@@ -51,7 +66,7 @@ pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> 
                 owner = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
             }
             pg_sys::CurrentResourceOwner = owner;
-            body()
+            body(unlocked)
         });
         pg_sys::CurrentResourceOwner = outer;
         match result {
@@ -68,7 +83,7 @@ pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> 
                 if !owner.is_null() {
                     release(owner, false, true);
                 }
-                Err(server::message(&*error))
+                Err(error)
             }
         }
     }

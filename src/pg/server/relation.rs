@@ -116,3 +116,10 @@ unsafe fn least_row_size(relation: pg_sys::Relation) -> u32 {
     };
     (HEADER + data).next_multiple_of(pg_sys::MAXIMUM_ALIGNOF) + POINTER
 }
+
+/// Returns whether a relation is temporary. May raise.
+pub fn is_temporary_relation(oid: pg_sys::Oid) -> bool {
+    // SAFETY: the function accepts any number.
+    let persistence = unsafe { pg_sys::get_rel_persistence(oid) };
+    persistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+}

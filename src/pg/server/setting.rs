@@ -348,23 +348,30 @@ pub fn set_in_session(name: &CStr, value: &CStr) {
     }
 }
 
+/// Sets a setting that any user may set, until the current level of settings ends.
+pub fn set_on_level(name: &CStr, value: &CStr) {
+    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
 /// Runs `body` with other values of settings that any user may set.
 pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
-    // SAFETY: the strings are terminated, and PostgreSQL copies the values. The level ends here, or after
-    // an error with the transaction.
+    // SAFETY: the level ends here, or after an error with the transaction.
     unsafe {
         let level = unguarded::NewGUCNestLevel();
         for (name, value) in settings {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
+            set_on_level(name, value);
         }
         let result = body();
         unguarded::AtEOXact_GUC(true, level);

@@ -4,8 +4,8 @@
 //! by readers.
 
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, MainMemory};
 use pgrx::pg_sys;
@@ -63,18 +63,16 @@ unsafe fn set_up() {
     }
 }
 
-/// Runs a body with the ring. Returns `None` if there is none, or if that fails. The caller must be
-/// outside of any boundary, and hold no lock.
-fn with<T>(body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
+/// Runs a body with the ring. Returns `None` if there is none, or if that fails.
+fn with<T>(unlocked: &mut Unlocked, body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
     let shared = SHARED.get();
     if shared.is_null() {
         return None;
     }
-    // SAFETY: callers hold no lock, and are outside of any boundary. While the lock is held, nobody else
-    // uses the head or the slots, which lie behind it. `contained` catches errors, and then releases the
-    // lock.
+    // SAFETY: while the lock is held, nobody else uses the head or the slots, which lie behind it.
+    // `contained` catches errors, and then releases the lock.
     unsafe {
-        contained(Unlocked::promised(), || {
+        contained(unlocked, |_| {
             pg_sys::LWLockAcquire(&raw mut (*shared).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
             let mut ring = Ring {
                 head: &mut (*shared).head,
@@ -90,19 +88,27 @@ fn with<T>(body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
 
 /// Returns whether an execution enters the ring. If so, it counts, and [`put`] must put it there. Also
 /// returns the milliseconds that the next one must exceed; infinitely many if there is no ring.
-pub(super) fn lets_in(key: &PlanKey, run: &Run) -> (bool, f64) {
-    let looked = with(|ring| (ring.lets_in(key, run), ring.threshold_ms(key.userid)));
+pub(super) fn lets_in(unlocked: &mut Unlocked, key: &PlanKey, run: &Run) -> (bool, f64) {
+    let looked = with(unlocked, |ring| {
+        (ring.lets_in(key, run), ring.threshold_ms(key.userid))
+    });
     looked.unwrap_or((false, f64::INFINITY))
 }
 
 /// Returns the milliseconds that an execution of a user must exceed to enter; infinitely many if there is
 /// no ring.
-pub(super) fn threshold_ms(key: &PlanKey) -> f64 {
-    with(|ring| ring.threshold_ms(key.userid)).unwrap_or(f64::INFINITY)
+pub(super) fn threshold_ms(unlocked: &mut Unlocked, key: &PlanKey) -> f64 {
+    with(unlocked, |ring| ring.threshold_ms(key.userid)).unwrap_or(f64::INFINITY)
 }
 
 /// Puts an execution of this session into the ring.
-pub(super) fn put(key: &PlanKey, run: &Run, nodes: &[NodeStats], parameters: Option<Parameters>) {
+pub(super) fn put(
+    unlocked: &mut Unlocked,
+    key: &PlanKey,
+    run: &Run,
+    nodes: &[NodeStats],
+    parameters: Option<Parameters>,
+) {
     let mut sums = Vec::new();
     if sums.try_reserve_exact(nodes.len()).is_err() {
         return;
@@ -115,18 +121,20 @@ pub(super) fn put(key: &PlanKey, run: &Run, nodes: &[NodeStats], parameters: Opt
         nodes: sums,
         parameters,
     };
-    with(|ring| ring.put(key, execution));
+    with(unlocked, |ring| ring.put(key, execution));
 }
 
 /// Removes executions.
-pub(super) fn remove(is_chosen: impl Fn(&PlanKey) -> bool) {
-    with(|ring| ring.remove_all(is_chosen));
+pub(super) fn remove(unlocked: &mut Unlocked, is_chosen: impl Fn(&PlanKey) -> bool) {
+    with(unlocked, |ring| ring.remove_all(is_chosen));
 }
 
 /// Visits the executions in the ring. The user can cancel this.
 pub fn each_execution(mut visit: impl FnMut(PlanKey, RingExecution)) {
+    // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
     for index in 0..slots() {
-        if let Some((key, execution)) = with(|ring| ring.get(index)).flatten() {
+        if let Some((key, execution)) = with(unlocked, |ring| ring.get(index)).flatten() {
             visit(key, execution);
         }
         server::check_for_interrupts();

@@ -34,6 +34,5 @@ unsafe fn set_up() {
     unsafe { control::find_or_make_preloaded() };
     tempfile::set_up();
     waits::slots::set_up();
-    // SAFETY: the control block was just found or made.
-    unsafe { saving::set_up(&*control::known()) };
+    control::known().into_iter().for_each(saving::set_up);
 }

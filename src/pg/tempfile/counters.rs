@@ -3,8 +3,8 @@
 
 use super::sessions;
 use super::source::{Source, source};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::{self, Area, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};

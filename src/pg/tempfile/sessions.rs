@@ -4,8 +4,8 @@
 //! A statement is identified by its start, as in pg_stat_activity. PostgreSQL sets it in this process's entry
 //! there.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::tempfile::sessions::{Session, StatementTime};
 use std::cell::Cell;

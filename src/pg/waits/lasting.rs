@@ -3,8 +3,8 @@
 //! that nobody has in this run.
 
 use super::names;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rowsource_core::waits::names::{Names, is_lasting};
 use rowsource_core::waits::{CLASS, Event};

@@ -3,9 +3,9 @@
 //! A slot has the number of its process in PostgreSQL's list of processes. The waits of a process that has
 //! ended stay in its slot until another process gets its number. So nothing has to run when a process ends.
 
-use crate::pg::border::shared::load;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::processes::{Process, Processes};
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Slot;
 use rowsource_core::waits::sums::Sums;
@@ -129,21 +129,17 @@ pub fn mine() -> Option<&'static ProcessSlot> {
 #[cold]
 #[inline(never)]
 fn find() {
-    // SAFETY: these are PostgreSQL's globals, which only this thread writes. `MyProc` is null or this
-    // process's place in the list, which is an array.
-    let (word, index) = unsafe {
-        let me = pg_sys::MyProc;
-        if me.is_null() {
-            return MINE.set(std::ptr::null());
-        }
-        let word = &raw const (*me).wait_event_info;
-        if !std::ptr::eq(pg_sys::my_wait_event_info, word) {
-            return MINE.set(std::ptr::null());
-        }
-        let first = (*pg_sys::ProcGlobal).allProcs;
-        (word, (me as usize - first as usize) / size_of::<pg_sys::PGPROC>())
+    // SAFETY: this is a global of a plain type, which only this thread writes.
+    let mine = unsafe { pg_sys::my_wait_event_info };
+    let process = Process::own().filter(|process| std::ptr::eq(process.wait_event_word(), mine));
+    let Some(process) = process else {
+        return MINE.set(std::ptr::null());
     };
-    let index = if are_shared() { index } else { 0 };
+    let word = process.wait_event_word();
+    let index = match are_shared() {
+        true => Processes::all().number(process),
+        false => 0,
+    };
     let (Some(slot), Some(ended)) = (slots().get(index), ended()) else {
         return MINE.set(std::ptr::null());
     };
@@ -202,21 +198,13 @@ pub fn sessions() -> impl Iterator<Item = Session> {
     let slots = slots().iter().enumerate();
     slots.filter_map(|(number, slot)| {
         let pid = slot.pid();
-        // SAFETY: the list has a place for each slot, and stays mapped. The latch of a place belongs to the
-        // process that has it now. Each value is read as one word.
-        let (owner, userid) = unsafe {
-            let process = match are_shared() {
-                true => (*pg_sys::ProcGlobal).allProcs.add(number),
-                false => pg_sys::MyProc,
-            };
-            (
-                load(&raw const (*process).procLatch.owner_pid),
-                load(&raw const (*process).roleId).to_u32(),
-            )
-        };
-        (pid != 0 && owner == pid).then(|| Session {
+        let process = match are_shared() {
+            true => Processes::all().get(number),
+            false => Process::own(),
+        }?;
+        (pid != 0 && process.latch_owner() == pid).then(|| Session {
             pid,
-            userid,
+            userid: process.role().to_u32(),
             waits: slot.waits().collect(),
         })
     })

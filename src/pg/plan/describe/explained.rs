@@ -1,32 +1,34 @@
 //! Has EXPLAIN print a plan, and reads what it printed.
 
+use super::constants::Changed;
 use super::foreign::{self, Muted};
 use super::printing;
 use super::symbols::Symbols;
+use crate::pg::handles::StartedQuery;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::contained_with_others;
-use pgrx::pg_sys::{self, QueryDesc};
+use pgrx::pg_sys;
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 
 /// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
 /// number of nodes differs from `found`.
 ///
 /// # Safety
-/// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: those that must reach the user are raised again.
-pub unsafe fn explained(
-    query: *mut QueryDesc,
-    found: &[Found],
+/// The caller must allow errors: those that must reach the user are raised again. No reference to any part of
+/// the query is in use.
+pub unsafe fn explained<'q>(
+    query: StartedQuery<'q>,
+    found: &[Found<'q>],
     symbols: Option<Symbols>,
 ) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
-    // in a separate context, which is deleted at the end. The constants and the nodes are restored before
-    // that.
+    // SAFETY: everything is allocated in a separate context, which is deleted at the end. The constants and
+    // the nodes are restored before that. Meanwhile only EXPLAIN reads the plan.
     unsafe {
         let _memory = Scratch::enter();
         let parsed = contained_with_others(foreign::may_run(found), || {
-            let mut constants = printing::bounded(query, found, symbols)?;
+            let mut constants = Changed::nothing();
+            printing::bound(query, found, symbols, &mut constants)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
             drop(muted);
@@ -102,17 +104,16 @@ impl Drop for Scratch {
 /// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
 ///
 /// # Safety
-/// * `query` must be started.
-/// * The current memory context must outlive the result.
-unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
-    // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
+/// The current memory context must outlive the result.
+unsafe fn explain_json<'a>(query: StartedQuery) -> &'a mut [u8] {
+    // SAFETY: a StringInfo has `len` bytes at `data`.
     unsafe {
         let es = pg_sys::NewExplainState();
         (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
         (*es).costs = true;
         pg_sys::ExplainBeginOutput(es);
         pg_sys::ExplainOpenGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
-        pg_sys::ExplainPrintPlan(es, query);
+        pg_sys::ExplainPrintPlan(es, query.as_ptr());
         pg_sys::ExplainCloseGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
         pg_sys::ExplainEndOutput(es);
         let text = &*(*es).str_;

@@ -2,7 +2,7 @@
 //! together with its statement. They are not described again, because that might fail their statement each
 //! time.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, MainMemory};
 use pgrx::pg_sys;
 use std::cell::Cell;
