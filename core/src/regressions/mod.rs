@@ -1,0 +1,32 @@
+//! Regressions: plans that are slower than what their statement ran with before, and statements that became
+//! slower without a change of plan. One predicate for all views.
+//!
+//! A change of plan is a regression only if all of this holds. "Measured" means that the simulation in this
+//! folder measures what the threshold does; the others are judgement, and say "unmeasured".
+//!
+//! | what | threshold | source |
+//! |---|---|---|
+//! | size | busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time [`WALL_BUSY`] times | below twice, the load of the machine and other parameters explain as much (`flips` asks for 1.5 and tells five of 200 unchanged plans slower); unmeasured |
+//! | spend | [`SPEND_MS`] or [`SPEND_SHARE`] of the database time since, as `(mean after - mean before) * executions` | what nobody would act on is no finding; unmeasured |
+//! | count | [`MIN_EXECUTIONS`] executions on each side | Welch's test has no power below; measured |
+//! | chance | Welch's test on logarithms of busy time and on wall times, Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
+//! | control | all ratios are divided by the median ratio of plans that did not change ([`median_ratio`]) | a slow machine is no slow plan; measured |
+//! | errors | executions that failed or were cancelled, more than before, count as [`FAILED_AS`] times the mean before | a statement that a timeout ends took at least that long; unmeasured |
+//! | few | with fewer executions: the longest one is [`FEW_SIZE`] times the longest before and takes [`FEW_EXTRA_MS`] more | rare statements; no test of chance, and the finding says so; unmeasured |
+//!
+//! Without a change of plan, busy time must be at least [`STEADY_SIZE`] times as long in three of four
+//! consecutive intervals too. The reference is the same hour a week ago, else yesterday, else the interval
+//! before those four, or a named baseline ([`References`]).
+//!
+//! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
+
+mod chance;
+mod judge;
+mod sums;
+
+pub use judge::{
+    Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval, MIN_EXECUTIONS,
+    MIN_PAIRS, Reference, References, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY, WALL_SIZE, judge,
+    median_ratio,
+};
+pub use sums::Sums;
