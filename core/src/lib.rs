@@ -18,7 +18,8 @@
 //!   index's expressions use;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that
 //!   go;
-//! * `flips` detects that a query changed its plan; `regressions` says what has become slower;
+//! * `flips` detects that a query changed its plan; `regressions` says what has become slower,
+//!   and `compare` why;
 //! * `stable_hash` makes numbers that never change;
 //! * `zeroed` is memory that is zeroed once and then reused;
 //! * `details` names what PostgreSQL knows of a node and of a statement;
@@ -33,6 +34,7 @@ pub mod blocks;
 pub mod breaker;
 pub mod call_trace;
 pub mod clock;
+pub mod compare;
 pub mod definition;
 pub mod details;
 pub mod eviction;

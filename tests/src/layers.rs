@@ -224,7 +224,16 @@ const CORE: &[Layer] = &[
         &["model", "plan"],
         "a node's facts under the keys of EXPLAIN",
     ),
-    layer("report", &["model", "plan"], "the table of a measured plan"),
+    layer(
+        "compare",
+        &["model", "plan"],
+        "why a plan is slower than another one",
+    ),
+    layer(
+        "report",
+        &["compare", "model", "plan"],
+        "the table of a measured plan",
+    ),
     layer(
         "export",
         &["histogram", "model", "plan"],
