@@ -213,7 +213,11 @@ const CORE: &[Layer] = &[
         "samples of the running sessions, in a ring",
     ),
     layer("flips", &["model", "room"], "changes of plans"),
-    layer("regressions", &[], "what has become slower, and is no chance"),
+    layer(
+        "regressions",
+        &["model", "room"],
+        "what has become slower, and is no chance",
+    ),
     layer(
         "results",
         &["float", "histogram", "model", "reconcile", "sampler", "waits"],

@@ -30,7 +30,7 @@ fn operation(node: &Node) -> &str {
 }
 
 /// Returns whether both do the same: the same operation, with the same index if they use one.
-pub(super) fn do_the_same(first: &Node, second: &Node) -> bool {
+pub fn do_the_same(first: &Node, second: &Node) -> bool {
     operation(first) == operation(second) && first.object == second.object
 }
 

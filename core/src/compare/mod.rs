@@ -9,7 +9,7 @@ mod matching;
 mod parts;
 mod side;
 
-pub use matching::{Pairs, pairs};
+pub use matching::{Pairs, do_the_same, pairs};
 pub use parts::{Difference, MISESTIMATE, NodeParts, difference};
 pub use side::{Node, Side, SideError};
 

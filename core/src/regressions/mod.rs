@@ -18,11 +18,15 @@
 //! consecutive intervals too. The reference is the same hour a week ago, else yesterday, else the interval
 //! before those four, or a named baseline ([`References`]).
 //!
+//! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions later,
+//! or three periods of a statement that comes seldom; and over when it does not hold any more ([`Regressions`]).
+//!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 
 mod chance;
 mod judge;
 mod sums;
+mod table;
 
 pub use judge::{
     Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval, MIN_EXECUTIONS,
@@ -30,3 +34,7 @@ pub use judge::{
     median_ratio,
 };
 pub use sums::Sums;
+pub use table::{Look, Regression, Regressions, State};
+
+#[cfg(test)]
+mod simulation;
