@@ -158,11 +158,18 @@ pub fn judge(
     findings.try_reserve_exact(candidates.len())?;
     for candidate in candidates {
         check();
-        let basis = candidate.basis();
+        let size = candidate.size();
+        let basis = candidate.basis(size.is_some_and(|size| size.is_wall));
         if let Some(Basis::Tested(chance)) = basis {
             sorted.push(chance);
         }
-        findings.push(basis.and_then(|basis| candidate.finding(basis)));
+        let is_found = |size: &Size| candidate.is_costly(size) && candidate.is_steady();
+        let found = size.filter(is_found).zip(basis);
+        findings.push(found.map(|(size, basis)| Finding {
+            ratio: size.ratio,
+            extra_ms: size.extra_ms,
+            basis,
+        }));
     }
     let largest = largest_not_chance(&mut sorted, FALSE_RATE);
     for found in &mut findings {
@@ -171,6 +178,15 @@ pub fn judge(
         }
     }
     Ok(findings)
+}
+
+/// How much slower it is.
+#[derive(Clone, Copy)]
+struct Size {
+    ratio: f64,
+    extra_ms: f64,
+    /// Whether these are those of times with their waits.
+    is_wall: bool,
 }
 
 impl Candidate {
@@ -186,8 +202,9 @@ impl Candidate {
         self.control.max(1.0)
     }
 
-    /// Returns what can be said of chance; `None` if there are too few executions.
-    fn basis(&self) -> Option<Basis> {
+    /// Returns what can be said of chance; `None` if there are too few executions. If the size is one of times
+    /// with their waits, so is the test: else a wait for a lock would be proved by the busy time.
+    fn basis(&self, is_wall: bool) -> Option<Basis> {
         let Candidate { before, after, .. } = self;
         if before.executions.min(after.executions) >= MIN_EXECUTIONS {
             let (after, machine) = (self.judged(), self.machine());
@@ -195,8 +212,9 @@ impl Candidate {
             let walls = before.wall_moments().times(machine);
             let typical = logs.chance_of_larger(&after.log_moments());
             let mean = walls.chance_of_larger(&after.wall_moments());
-            // Two tests, of which the better one counts.
-            return Some(Basis::Tested((2.0 * typical.min(mean)).min(1.0)));
+            // Of two tests the better one counts.
+            let chance = if is_wall { mean } else { 2.0 * typical.min(mean) };
+            return Some(Basis::Tested(chance.min(1.0)));
         }
         let is_exceeded = after.max_ms >= FEW_SIZE * before.max_ms * self.machine()
             && after.max_ms - before.max_ms >= FEW_EXTRA_MS;
@@ -204,26 +222,30 @@ impl Candidate {
         (are_few && is_exceeded).then_some(Basis::FewExecutions)
     }
 
-    /// Returns the finding if all holds but chance.
-    fn finding(&self, basis: Basis) -> Option<Finding> {
+    /// Returns by how much it is slower, if that is enough.
+    fn size(&self) -> Option<Size> {
         let (before, after) = (&self.before, self.judged());
         let machine = self.machine();
         let busy = ratio(before.mean_busy_ms(), after.mean_busy_ms()) / machine;
         let wall = ratio(before.mean_wall_ms(), after.mean_wall_ms()) / machine;
-        let (ratio, mean_ms, before_ms) = if busy >= SIZE {
-            (busy, after.mean_busy_ms(), before.mean_busy_ms())
-        } else if wall >= WALL_SIZE && busy >= WALL_BUSY {
-            (wall, after.mean_wall_ms(), before.mean_wall_ms())
-        } else {
+        let is_wall = busy < SIZE;
+        if is_wall && (wall < WALL_SIZE || busy < WALL_BUSY) {
             return None;
+        }
+        let (ratio, more_ms) = if is_wall {
+            (wall, after.mean_wall_ms() - before.mean_wall_ms() * machine)
+        } else {
+            (busy, after.mean_busy_ms() - before.mean_busy_ms() * machine)
         };
-        let extra_ms = (mean_ms - before_ms * machine) * after.executions as f64;
-        let is_costly = extra_ms >= SPEND_MS || extra_ms >= SPEND_SHARE * self.database_ms;
-        (is_costly && self.is_steady()).then_some(Finding {
+        Some(Size {
             ratio,
-            extra_ms,
-            basis,
+            extra_ms: more_ms * after.executions as f64,
+            is_wall,
         })
+    }
+
+    fn is_costly(&self, size: &Size) -> bool {
+        size.extra_ms >= SPEND_MS || size.extra_ms >= SPEND_SHARE * self.database_ms
     }
 
     /// Returns whether a plan that did not change was slow for long enough.

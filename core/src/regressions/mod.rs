@@ -9,7 +9,7 @@
 //! | size | busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time [`WALL_BUSY`] times | below twice, the load of the machine and other parameters explain as much (`flips` asks for 1.5 and tells five of 200 unchanged plans slower); unmeasured |
 //! | spend | [`SPEND_MS`] or [`SPEND_SHARE`] of the database time since, as `(mean after - mean before) * executions` | what nobody would act on is no finding; unmeasured |
 //! | count | [`MIN_EXECUTIONS`] executions on each side | Welch's test has no power below; measured |
-//! | chance | Welch's test on logarithms of busy time and on wall times, Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
+//! | chance | Welch's test on logarithms of busy time or on wall times (if the size is of wall time, on these only), Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
 //! | control | all ratios are divided by the median ratio of plans that did not change ([`median_ratio`]) | a slow machine is no slow plan; measured |
 //! | errors | executions that failed or were cancelled, more than before, count as [`FAILED_AS`] times the mean before | a statement that a timeout ends took at least that long; unmeasured |
 //! | few | with fewer executions: the longest one is [`FEW_SIZE`] times the longest before and takes [`FEW_EXTRA_MS`] more | rare statements; no test of chance, and the finding says so; unmeasured |

@@ -342,7 +342,8 @@ impl Comparison<'_> {
         lines
     }
 
-    /// Returns the operation and its object, indented; and those of the first side, if they are others.
+    /// Returns the operation and its object, indented, and the operation and the index of the first side, if they
+    /// are others.
     fn name(&self, row: &Row) -> String {
         let node = self.node(row);
         let mut name = node.map(Node::name).unwrap_or_default();
@@ -350,7 +351,9 @@ impl Comparison<'_> {
         if let (Some(first), Some(node)) = (first, node)
             && !do_the_same(first, node)
         {
-            name += &format!(" (A: {})", first.name());
+            let index = first.object.as_ref().filter(|_| first.table.is_some());
+            let index = index.map(|index| format!(" using {index}")).unwrap_or_default();
+            name += &format!(" (A: {}{index})", first.operation);
         }
         // A deep node must leave room for its name.
         on_one_line(&format!("{}{name}", " ".repeat(row.depth.min(LEAST_NAME))))
