@@ -44,6 +44,19 @@ impl Moments {
         }
     }
 
+    /// Returns how probable one more such value is to be as large as `value`. With fewer than two it is 1.
+    pub fn chance_of_one(&self, value: f64) -> f64 {
+        if self.count < 2.0 {
+            return 1.0;
+        }
+        let error = (self.variance * (1.0 + 1.0 / self.count)).sqrt();
+        if error > 0.0 {
+            tail((value - self.mean) / error, (self.count - 1.0).min(MAX_DEGREES))
+        } else {
+            1.0
+        }
+    }
+
     /// Returns how probable it is that later values are by chance so much larger than these: Welch's test,
     /// one-sided. Without two values on each side it is 1.
     pub fn chance_of_larger(&self, later: &Moments) -> f64 {

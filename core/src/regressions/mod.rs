@@ -8,15 +8,20 @@
 //! |---|---|---|
 //! | size | busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time [`WALL_BUSY`] times | below twice, the load of the machine and other parameters explain as much (`flips` asks for 1.5 and tells five of 200 unchanged plans slower); unmeasured |
 //! | spend | [`SPEND_MS`] or [`SPEND_SHARE`] of the database time since, as `(mean after - mean before) * executions` | what nobody would act on is no finding; unmeasured |
-//! | count | [`MIN_EXECUTIONS`] executions on each side | Welch's test has no power below; measured |
-//! | chance | Welch's test on logarithms of busy time or on wall times (if the size is of wall time, on these only), Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
+//! | count | [`MIN_EXECUTIONS`] executions on each side; before the change always | Welch's test has no power below; measured |
+//! | chance | Welch's test against [`LEAST_RATIO`] on logarithms of busy time or on wall times (if the size is of wall time, on these only), Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
 //! | control | all ratios are divided by the median ratio of plans that did not change ([`median_ratio`]) | a slow machine is no slow plan; measured |
 //! | errors | executions that failed or were cancelled, more than before, count as [`FAILED_AS`] times the mean before | a statement that a timeout ends took at least that long; unmeasured |
-//! | few | with fewer executions: the longest one is [`FEW_SIZE`] times the longest before and takes [`FEW_EXTRA_MS`] more | rare statements; no test of chance, and the finding says so; unmeasured |
+//! | few | with fewer executions: the longest one is [`FEW_SIZE`] times the longest before, takes [`FEW_EXTRA_MS`] more, and lies outside of the spread before ([`FEW_CHANCE`]) | rare statements; not corrected for other candidates, and the finding says so; measured |
 //!
 //! Without a change of plan, busy time must be at least [`STEADY_SIZE`] times as long in three of four
 //! consecutive intervals too. The reference is the same hour a week ago, else yesterday, else the interval
 //! before those four, or a named baseline ([`References`]).
+//!
+//! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds that no
+//! threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by its spend. Most
+//! of these are a rare parameter that takes 20 times as long and comes first among a few executions. Recorded
+//! executions of a real server are unmeasured.
 //!
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions later,
 //! or three periods of a statement that comes seldom; and over when it does not hold any more ([`Regressions`]).
@@ -29,9 +34,9 @@ mod sums;
 mod table;
 
 pub use judge::{
-    Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval, MIN_EXECUTIONS,
-    MIN_PAIRS, Reference, References, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY, WALL_SIZE, judge,
-    median_ratio,
+    Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval,
+    LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, References, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE,
+    WALL_BUSY, WALL_SIZE, judge, median_ratio,
 };
 pub use sums::Sums;
 pub use table::{Look, Regression, Regressions, State};
