@@ -215,7 +215,7 @@ const CORE: &[Layer] = &[
     layer("flips", &["model", "room"], "changes of plans"),
     layer(
         "regressions",
-        &["model", "room"],
+        &["model", "processor_time", "room"],
         "what has become slower, and is no chance",
     ),
     layer(

@@ -34,8 +34,9 @@ pub fn do_the_same(first: &Node, second: &Node) -> bool {
     operation(first) == operation(second) && first.object == second.object
 }
 
-/// Finds the pairs. First those with the same object: the same operation before another one, in EXPLAIN's order.
-/// Then, from the root down, nodes without an object that have the same operation below nodes that are a pair.
+/// Finds the pairs. First those with the same object: the same operation before another one, in EXPLAIN's
+/// order. Then, from the root down, nodes without an object that have the same operation below nodes that are
+/// a pair.
 pub fn pairs(first: &Side, second: &Side) -> Pairs {
     let mut pairs = Pairs {
         first: vec![None; second.nodes.len()],
@@ -97,8 +98,8 @@ fn add_by_path(first: &Side, second: &Side, pairs: &mut Pairs) {
     }
 }
 
-/// Returns the nearest node above a node that has a partner. A plan is deep only if it is large, and has at most
-/// [`crate::model::MAX_NODES`] nodes.
+/// Returns the nearest node above a node that has a partner. A plan is deep only if it is large, and has at
+/// most [`crate::model::MAX_NODES`] nodes.
 pub(super) fn above(side: &Side, partners: &[Option<usize>], i: usize) -> Option<usize> {
     let parent = |i: usize| side.nodes.get(i).and_then(|node| node.parent);
     std::iter::successors(parent(i), |above| parent(*above)).find(|above| partners[*above].is_some())

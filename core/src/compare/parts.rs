@@ -1,34 +1,37 @@
 //! The parts of a difference.
 //!
-//! All is per execution. `A` is the first side and `B` the second one. A node's own time, in all processes, is
-//! `W`; divided by its processes `P` it is what the statement waits for it. `W` is the sum of waits for locks,
-//! other waits, requests to temporary files, reads, and the rest, which is processor time. The difference
-//! `W_B / P_B - W_A / P_A` is divided in this order. Each part changes one thing and leaves what comes later as
-//! it was in `A`, so they add up exactly:
+//! All is per execution. `A` is the first side and `B` the second one. A node's own time, in all processes,
+//! is `W`; divided by its processes `P` it is what the statement waits for it. `W` is the sum of waits for
+//! locks, other waits, requests to temporary files, reads, and the rest, which is processor time. The
+//! difference `W_B / P_B - W_A / P_A` is divided in this order. Each part changes one thing and leaves what
+//! comes later as it was in `A`, so they add up exactly:
 //!
-//! | part | formula | rests on |
-//! |---|---|---|
-//! | less parallelism | `W_B / P_B - W_B / P_A` | starts below a Gather |
-//! | locks, other waits, spilling | the difference of their times / `P_A` | exact waits of the node |
-//! | cold cache | `(m_B - m_A) * gets_B * t_B / P_A`: `m` is the part of gets that were reads, `t` the time of a read | exact counts and waits |
-//! | slower storage | `m_A * gets_B * (t_B - t_A) / P_A`: the reads that would have been made with the cache of `A` | exact counts and waits |
-//! | more calls | `(starts_B - starts_A) *` what a start took in `A`, of reads and processor time | exact counts |
-//! | more data | the units of a start, likewise: rows that it handled, and blocks that it got | exact counts |
-//! | CPU per row | the rest: `units_B * (c_B - c_A) / P_A`, where `c` is the processor time of a unit | estimated time |
+//! - less parallelism: `W_B / P_B - W_B / P_A`. Starts below a Gather.
+//! - locks, other waits, spilling: the difference of their times / `P_A`. Exact waits of the node.
+//! - cold cache: `(m_B - m_A) * gets_B * t_B / P_A`: `m` is the part of gets that were reads, `t` the time of
+//!   a read. Exact counts and waits.
+//! - slower storage: `m_A * gets_B * (t_B - t_A) / P_A`: the reads that would have been made with the cache
+//!   of `A`. Exact counts and waits.
+//! - more calls: `(starts_B - starts_A) *` what a start took in `A`, of reads and processor time. Exact
+//!   counts.
+//! - more data: the units of a start, likewise: rows that it handled, and blocks that it got. Exact counts.
+//! - CPU per row: the rest: `units_B * (c_B - c_A) / P_A`, where `c` is the processor time of a unit.
+//!   Estimated time.
 //!
-//! - If the node did not spill before, CPU per row counts as spilling: to sort in a file takes processor time.
+//! - If the node did not spill before, CPU per row counts as spilling: to sort in a file takes processor
+//!   time.
 //! - If reads have no times, CPU per row counts as cold cache as far as a larger part of the gets were reads.
 //! - A node that does something else, or has no partner, is another plan: all but its waits and its temporary
 //!   files. So are more calls and more data of a node that has moved.
-//! - Another plan has a reason, the first that holds: an index of it is gone; it is generic and that before was
-//!   not; the planner was wrong by [`MISESTIMATE`] times, and was not before.
+//! - Another plan has a reason, the first that holds: an index of it is gone; it is generic and that before
+//!   was not; the planner was wrong by [`MISESTIMATE`] times, and was not before.
 //! - More data and more calls of a node whose estimate is wrong now, and of the nodes above it, are a wrong
 //!   estimate, and so are more calls of any node.
 //! - What is left of the statement's time is outside of the nodes. Its waits are exact.
 
+use super::cause::{Cause, LEAST_SHARE};
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
-use super::{Cause, LEAST_SHARE};
 
 /// By how many times an estimate must be wrong to be a cause. Unmeasured.
 pub const MISESTIMATE: f64 = 10.0;
@@ -259,8 +262,8 @@ impl Difference {
     }
 }
 
-/// Returns which estimates of the second side are wrong, and were not before. If a node has no partner, none of
-/// the first side was.
+/// Returns which estimates of the second side are wrong, and were not before. If a node has no partner, none
+/// of the first side was.
 fn misestimated(first: &Side, second: &Side, pairs: &Pairs) -> Vec<bool> {
     let is_wrong = |node: &Node| node.misestimate() >= MISESTIMATE;
     let was_wrong = first.nodes.iter().any(is_wrong);

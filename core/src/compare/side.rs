@@ -141,8 +141,8 @@ impl Side {
         }
     }
 
-    /// Adds waits of a node, or outside of the nodes. Waits for blocks and temporary files are part of the times
-    /// of requests. Those are zero without `track_io_timing`, and waits are exact.
+    /// Adds waits of a node, or outside of the nodes. Waits for blocks and temporary files are part of the
+    /// times of requests. Those are zero without `track_io_timing`, and waits are exact.
     fn add_waits(&mut self, waits: &NamedWaits) {
         let node = match waits.node {
             Some(i) => self.nodes.get_mut(i),
@@ -258,7 +258,8 @@ impl Node {
         ratio.max(1.0 / ratio)
     }
 
-    /// Returns the node as the sentence names it: `Seq Scan on orders`, `Index Scan using orders_pkey on orders`.
+    /// Returns the node as the sentence names it: `Seq Scan on orders`, `Index Scan using orders_pkey on
+    /// orders`.
     pub fn name(&self) -> String {
         match (&self.object, &self.table) {
             (Some(index), Some(table)) => format!("{} using {index} on {table}", self.operation),

@@ -98,8 +98,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Returns the continued fraction of the incomplete beta function. It takes about as many steps as the root of
-/// the larger parameter.
+/// Returns the continued fraction of the incomplete beta function. It takes about as many steps as the root
+/// of the larger parameter.
 fn fraction(x: f64, a: f64, b: f64) -> f64 {
     const STEPS: u32 = 500;
     const TINY: f64 = 1e-300;
@@ -141,8 +141,8 @@ fn log_gamma(x: f64) -> f64 {
     (x + 0.5) * shifted.ln() - shifted + (2.506_628_274_631_000_5 * sum / x).ln()
 }
 
-/// Returns the largest probability that is still no chance, if of all differences that are called real at most
-/// the part `rate` is chance (Benjamini and Hochberg, 1995). Sorts the probabilities.
+/// Returns the largest probability that is still no chance, if of all differences that are called real at
+/// most the part `rate` is chance (Benjamini and Hochberg, 1995). Sorts the probabilities.
 pub(super) fn largest_not_chance(probabilities: &mut [f64], rate: f64) -> f64 {
     probabilities.sort_unstable_by(f64::total_cmp);
     let per_rank = rate / probabilities.len().max(1) as f64;

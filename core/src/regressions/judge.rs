@@ -6,8 +6,8 @@ use std::collections::TryReserveError;
 
 /// How many times as long the busy time must be. Unmeasured.
 pub const SIZE: f64 = 2.0;
-/// How many times as long the time must be, waits included, if the busy time is at least [`WALL_BUSY`] times as
-/// long. Unmeasured.
+/// How many times as long the time must be, waits included, if the busy time is at least [`WALL_BUSY`] times
+/// as long. Unmeasured.
 pub const WALL_SIZE: f64 = 4.0;
 /// See [`WALL_SIZE`]. Unmeasured.
 pub const WALL_BUSY: f64 = 1.25;
@@ -15,24 +15,24 @@ pub const WALL_BUSY: f64 = 1.25;
 pub const SPEND_MS: f64 = 10_000.0;
 /// Or the part of the database time. Unmeasured.
 pub const SPEND_SHARE: f64 = 0.01;
-/// The executions that each side must have. Measured by the simulation.
+/// The executions that each side must have. Unmeasured.
 pub const MIN_EXECUTIONS: u64 = 5;
-/// Chance must not explain that the times are more than this many times as long. Executions of a busy time have
-/// something in common, so those of two times differ by more than chance. Measured by the simulation: of 1,000
-/// unchanged plans, 3 were called slower by the test against 1, and none of the same ones by this.
+/// Chance must not explain that the times are more than this many times as long. Executions of a busy time
+/// have something in common, so those of two times differ by more than chance. Measured by the simulation: of
+/// 1,000 unchanged plans, 3 were called slower by the test against 1, and none of the same ones by this.
 pub const LEAST_RATIO: f64 = 1.25;
 /// The part of the differences called real that may be chance. Measured by the simulation.
 pub const FALSE_RATE: f64 = 0.01;
-/// An execution that failed counts as this many times the mean before, if it did not take longer. With 4, a plan
-/// of whose executions a third more fail has [`SIZE`]. Unmeasured.
+/// An execution that failed counts as this many times the mean before, if it did not take longer. With 4, a
+/// plan of whose executions a third more fail has [`SIZE`]. Unmeasured.
 pub const FAILED_AS: f64 = 4.0;
-/// With fewer executions than [`MIN_EXECUTIONS`] after the change, the longest must be this many times the longest
-/// before. Unmeasured.
+/// With fewer executions than [`MIN_EXECUTIONS`] after the change, the longest must be this many times the
+/// longest before. Unmeasured.
 pub const FEW_SIZE: f64 = 4.0;
 /// And it must take this many milliseconds more. Unmeasured.
 pub const FEW_EXTRA_MS: f64 = 1_000.0;
-/// And it must lie outside of the spread before: the probability of one as long must be at most this. It is less
-/// than [`FALSE_RATE`], because it is not corrected for other candidates. Measured by the simulation.
+/// And it must lie outside of the spread before: the probability of one as long must be at most this. It is
+/// less than [`FALSE_RATE`], because it is not corrected for other candidates. Measured by the simulation.
 pub const FEW_CHANCE: f64 = 0.001;
 /// How many times as long the busy time must be without a change of plan. Measured by the simulation.
 pub const STEADY_SIZE: f64 = 3.0;
@@ -46,8 +46,8 @@ pub const MIN_PAIRS: usize = 5;
 pub struct Interval {
     /// Its executions.
     pub sums: Sums,
-    /// How many times as long the plans that did not change took, compared with the reference; 1 if that is not
-    /// known ([`median_ratio`]).
+    /// How many times as long the plans that did not change took, compared with the reference; 1 if that is
+    /// not known ([`median_ratio`]).
     pub control: f64,
 }
 
@@ -129,8 +129,8 @@ impl References {
 }
 
 /// Returns the median of how many times as long plans took that did not change: `pairs` has the executions of
-/// each before and after. It is 1 if fewer than [`MIN_PAIRS`] have enough executions. `check` is called for each
-/// pair: it may be where a request to cancel is looked for.
+/// each before and after. It is 1 if fewer than [`MIN_PAIRS`] have enough executions. `check` is called for
+/// each pair: it may be where a request to cancel is looked for.
 pub fn median_ratio<'a>(
     pairs: impl Iterator<Item = (&'a Sums, &'a Sums)>,
     mut check: impl FnMut(),
@@ -151,8 +151,8 @@ pub fn median_ratio<'a>(
     Ok(median.exp2())
 }
 
-/// Returns which of the candidates are regressions, in their order. All candidates of the server must be among
-/// them: the more there are, the less may be chance. `check` is called for each: see [`median_ratio`].
+/// Returns which of the candidates are regressions, in their order. All candidates of the server must be
+/// among them: the more there are, the less may be chance. `check` is called for each: see [`median_ratio`].
 pub fn judge(
     candidates: &[Candidate],
     mut check: impl FnMut(),
@@ -200,14 +200,14 @@ impl Candidate {
         self.after.with_failed_as(&self.before, least_ms)
     }
 
-    /// Returns how many times as long all takes because of the machine. A machine that has become faster is no
-    /// reason to call a plan slow that takes as long as before.
+    /// Returns how many times as long all takes because of the machine. A machine that has become faster is
+    /// no reason to call a plan slow that takes as long as before.
     fn machine(&self) -> f64 {
         self.control.max(1.0)
     }
 
-    /// Returns what can be said of chance; `None` if there are too few executions. If the size is one of times
-    /// with their waits, so is the test: else a wait for a lock would be proved by the busy time.
+    /// Returns what can be said of chance; `None` if there are too few executions. If the size is one of
+    /// times with their waits, so is the test: else a wait for a lock would be proved by the busy time.
     fn basis(&self, is_wall: bool) -> Option<Basis> {
         let Candidate { before, after, .. } = self;
         if before.executions.min(after.executions) >= MIN_EXECUTIONS {

@@ -2,29 +2,39 @@
 //! slower without a change of plan. One predicate for all views.
 //!
 //! A change of plan is a regression only if all of this holds. "Measured" means that the simulation in this
-//! folder measures what the threshold does; the others are judgement, and say "unmeasured".
+//! folder counts wrong verdicts with the threshold; few other values were tried. The others are judgement, and
+//! say "unmeasured".
 //!
-//! | what | threshold | source |
-//! |---|---|---|
-//! | size | busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time [`WALL_BUSY`] times | below twice, the load of the machine and other parameters explain as much (`flips` asks for 1.5 and tells five of 200 unchanged plans slower); unmeasured |
-//! | spend | [`SPEND_MS`] or [`SPEND_SHARE`] of the database time since, as `(mean after - mean before) * executions` | what nobody would act on is no finding; unmeasured |
-//! | count | [`MIN_EXECUTIONS`] executions on each side; before the change always | Welch's test has no power below; measured |
-//! | chance | Welch's test against [`LEAST_RATIO`] on logarithms of busy time or on wall times (if the size is of wall time, on these only), Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates | measured |
-//! | control | all ratios are divided by the median ratio of plans that did not change ([`median_ratio`]) | a slow machine is no slow plan; measured |
-//! | errors | executions that failed or were cancelled, more than before, count as [`FAILED_AS`] times the mean before | a statement that a timeout ends took at least that long; unmeasured |
-//! | few | with fewer executions: the longest one is [`FEW_SIZE`] times the longest before, takes [`FEW_EXTRA_MS`] more, and lies outside of the spread before ([`FEW_CHANCE`]) | rare statements; not corrected for other candidates, and the finding says so; measured |
+//! - size: busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time
+//!   [`WALL_BUSY`] times. Below twice, the load of the machine and other parameters explain as much (`flips`
+//!   asks for 1.5 and tells five of 200 unchanged plans slower); unmeasured.
+//! - spend: [`SPEND_MS`] or [`SPEND_SHARE`] of the database time since, as `(mean after - mean before) *
+//!   executions`. What nobody would act on is no finding; unmeasured.
+//! - count: [`MIN_EXECUTIONS`] executions on each side; before the change always. Welch's test has little
+//!   power below; unmeasured.
+//! - chance: Welch's test against [`LEAST_RATIO`] on logarithms of busy time or on wall times (if the size is
+//!   of wall time, on these only), Benjamini and Hochberg (1995) at [`FALSE_RATE`] over all candidates.
+//!   Measured.
+//! - control: all ratios are divided by the median ratio of plans that did not change ([`median_ratio`]). A
+//!   slow machine is no slow plan; measured.
+//! - errors: executions that failed or were cancelled, more than before, count as [`FAILED_AS`] times the
+//!   mean before. A statement that a timeout ends took at least that long; unmeasured.
+//! - few: with fewer executions: the longest one is [`FEW_SIZE`] times the longest before, takes
+//!   [`FEW_EXTRA_MS`] more, and lies outside of the spread before ([`FEW_CHANCE`]). Rare statements; not
+//!   corrected for other candidates, and the finding says so; measured.
 //!
 //! Without a change of plan, busy time must be at least [`STEADY_SIZE`] times as long in three of four
 //! consecutive intervals too. The reference is the same hour a week ago, else yesterday, else the interval
 //! before those four, or a named baseline ([`References`]).
 //!
-//! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds that no
-//! threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by its spend. Most
-//! of these are a rare parameter that takes 20 times as long and comes first among a few executions. Recorded
-//! executions of a real server are unmeasured.
+//! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds
+//! that no threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by
+//! its spend. A thousand splits can thus have two and more. Recorded executions of a real server are
+//! unmeasured.
 //!
-//! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions later,
-//! or three periods of a statement that comes seldom; and over when it does not hold any more ([`Regressions`]).
+//! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
+//! later, or three periods of a statement that comes seldom; and over when it does not hold any more
+//! ([`Regressions`]).
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 

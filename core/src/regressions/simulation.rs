@@ -1,5 +1,5 @@
-//! How often unchanged plans are called regressions, and how often slower ones are found: the predicate judges
-//! executions of a model of a busy server.
+//! How often unchanged plans are called regressions, and how often slower ones are found: the predicate
+//! judges executions of a model of a busy server.
 
 use super::*;
 use rand::{Rng, SeedableRng};
@@ -78,8 +78,8 @@ fn sums(recorded: &[Recorded]) -> Sums {
 }
 
 impl Recording {
-    /// Returns whether the executions from `at` on would be a regression of those before. Any time is much of the
-    /// database, so that the spend excludes none.
+    /// Returns whether the executions from `at` on would be a regression of those before. Any time is much of
+    /// the database, so that the spend excludes none.
     fn is_regression(&self, at: usize, with_control: bool) -> bool {
         let parts = |recorded: &Vec<Recorded>| {
             let (before, after) = recorded.split_at(at);
@@ -168,7 +168,8 @@ struct Weather {
 fn weather(minute: usize) -> Weather {
     Weather {
         processor: if (88..110).contains(&minute) { 4.0 } else { 1.0 },
-        reads: (if minute % 5 == 0 { 2.0 } else { 1.0 }) * if (20..32).contains(&minute) { 1.5 } else { 1.0 },
+        reads: (if minute.is_multiple_of(5) { 2.0 } else { 1.0 })
+            * if (20..32).contains(&minute) { 1.5 } else { 1.0 },
         misses: if (65..69).contains(&minute) { 20.0 } else { 1.0 },
         has_locks: (45..50).contains(&minute),
     }

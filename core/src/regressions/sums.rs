@@ -1,5 +1,5 @@
-//! What is known of the executions of a plan in an interval: sums, so that intervals can be added, and counters
-//! of two moments subtracted.
+//! What is known of the executions of a plan in an interval: sums, so that intervals can be added, and
+//! counters of two moments subtracted.
 
 use super::chance::Moments;
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,8 @@ impl Sums {
         self.max_ms = self.max_ms.max(other.max_ms);
     }
 
-    /// Returns the executions since an earlier moment, at which the counters were `earlier`. If they have been
-    /// reset since, these are all. The longest time is that of all: a maximum cannot be subtracted.
+    /// Returns the executions since an earlier moment, at which the counters were `earlier`. If they have
+    /// been reset since, these are all. The longest time is that of all: a maximum cannot be subtracted.
     pub fn since(&self, earlier: &Sums) -> Sums {
         if earlier.executions > self.executions || earlier.failed > self.failed {
             return *self;

@@ -140,8 +140,8 @@ struct JsonRow {
 }
 
 impl Comparison<'_> {
-    /// Returns the sentence: `4.1 s -> 38.2 s (9.3x, 12 executions): Seq Scan on orders (id 4) +33.7 s, because
-    /// index orders_customer_idx is gone`.
+    /// Returns the sentence: `4.1 s -> 38.2 s (9.3x, 12 executions): Seq Scan on orders (id 4) +33.7 s,
+    /// because index orders_customer_idx is gone`.
     pub fn sentence(&self) -> String {
         let (before, after) = (self.first.mean_ms(), self.second.mean_ms());
         if self.first.executions == 0 || self.second.executions == 0 {
@@ -193,29 +193,9 @@ impl Comparison<'_> {
             None => String::new(),
         };
         match cause {
-            Cause::IndexGone => {
-                let gone = &self.second.gone_indexes;
-                let used = self.first.nodes.iter().filter_map(|node| node.object.as_deref());
-                let is_gone = |name: &&str| gone.iter().any(|gone| gone.ends_with(&format!(".{name}")));
-                let own = nodes
-                    .and_then(|(first, _)| first.object.as_deref())
-                    .filter(is_gone);
-                let name = own.or_else(|| used.into_iter().find(is_gone)).unwrap_or_default();
-                format!("index {name} is gone")
-            }
+            Cause::IndexGone => self.index_gone(nodes.map(|(first, _)| first)),
             Cause::GenericPlan => "the plan is generic".to_owned(),
-            Cause::WrongEstimate => {
-                let mut wrong = self.difference.misestimated.iter();
-                let Some(node) = wrong.position(|wrong| *wrong).map(|i| &self.second.nodes[i]) else {
-                    return "an estimate is wrong".to_owned();
-                };
-                let [expected, actual] = [node.expected_rows, node.actual_rows as f64]
-                    .map(|rows| numbers::count(self.second.per_execution(rows)));
-                format!(
-                    "{expected} rows of {} were expected and {actual} came",
-                    node.name()
-                )
-            }
+            Cause::WrongEstimate => self.wrong_estimate(),
             Cause::AnotherPlan => "the plan is another one".to_owned(),
             Cause::MoreData => {
                 let rows = |side: &Side, node: &Node| {
@@ -266,6 +246,29 @@ impl Comparison<'_> {
                 "less time passes outside of the nodes",
             ),
         }
+    }
+
+    /// Names the index that is gone: that of `node`, if it is one.
+    fn index_gone(&self, node: Option<&Node>) -> String {
+        let gone = &self.second.gone_indexes;
+        let is_gone = |name: &&str| gone.iter().any(|gone| gone.ends_with(&format!(".{name}")));
+        let mut used = self.first.nodes.iter().filter_map(|node| node.object.as_deref());
+        let own = node.and_then(|node| node.object.as_deref()).filter(is_gone);
+        let name = own.or_else(|| used.find(is_gone)).unwrap_or_default();
+        format!("index {name} is gone")
+    }
+
+    fn wrong_estimate(&self) -> String {
+        let mut wrong = self.difference.misestimated.iter();
+        let Some(node) = wrong.position(|wrong| *wrong).map(|i| &self.second.nodes[i]) else {
+            return "an estimate is wrong".to_owned();
+        };
+        let [expected, actual] = [node.expected_rows, node.actual_rows as f64]
+            .map(|rows| numbers::count(self.second.per_execution(rows)));
+        format!(
+            "{expected} rows of {} were expected and {actual} came",
+            node.name()
+        )
     }
 
     /// Returns the text: the sentence, and the tree with A, B and the difference of a metric.
@@ -342,8 +345,8 @@ impl Comparison<'_> {
         lines
     }
 
-    /// Returns the operation and its object, indented, and the operation and the index of the first side, if they
-    /// are others.
+    /// Returns the operation and its object, indented, and the operation and the index of the first side, if
+    /// they are others.
     fn name(&self, row: &Row) -> String {
         let node = self.node(row);
         let mut name = node.map(Node::name).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Whether planted causes are named: plans of a model of a server, with noise, are compared by a judge that does
-//! not know what was planted.
+//! Whether planted causes are named: plans of a model of a server, with noise, are compared by a judge that
+//! does not know what was planted.
 
 use super::*;
 use rand::{Rng, SeedableRng};
@@ -183,8 +183,8 @@ fn causes(before: &World, after: &World) -> Vec<Option<Cause>> {
     (0..RUNS).map(run).collect()
 }
 
-#[test]
-fn planted_causes_are_named_first() {
+/// Returns causes, each with the world before and the one in which it was planted.
+fn planted() -> Vec<(Cause, World, World)> {
     let seq = World {
         has_index: false,
         ..USUAL
@@ -194,7 +194,7 @@ fn planted_causes_are_named_first() {
         ..seq
     };
     let warm = World { miss: 0.5, ..USUAL };
-    for (planted, before, after) in [
+    vec![
         (Cause::IndexGone, USUAL, seq),
         (
             Cause::WrongEstimate,
@@ -259,7 +259,12 @@ fn planted_causes_are_named_first() {
             },
         ),
         (Cause::CpuPerRow, USUAL, World { cpu: 5.0, ..USUAL }),
-    ] {
+    ]
+}
+
+#[test]
+fn planted_causes_are_named_first() {
+    for (planted, before, after) in planted() {
         let found = causes(&before, &after);
         let named = found.iter().filter(|cause| **cause == Some(planted)).count();
         println!("{}: {named} of {RUNS}", planted.name());
