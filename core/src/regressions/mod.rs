@@ -2,8 +2,8 @@
 //! slower without a change of plan. One predicate for all views.
 //!
 //! A change of plan is a regression only if all of this holds. "Measured" means that the simulation in this
-//! folder counts wrong verdicts with the threshold; few other values were tried. The others are judgement, and
-//! say "unmeasured".
+//! folder counts wrong verdicts with the threshold; few other values were tried. The others are judgement,
+//! and say "unmeasured".
 //!
 //! - size: busy time at least [`SIZE`] times as long, or wall time [`WALL_SIZE`] times with busy time
 //!   [`WALL_BUSY`] times. Below twice, the load of the machine and other parameters explain as much (`flips`
