@@ -34,6 +34,67 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_explain_0_2';
 COMMENT ON FUNCTION rowsource_explain(bigint, bigint, text, text) IS 'Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last, mean, total, slowest, failed or cancelled';
 
+CREATE FUNCTION rowsource_statement(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'slowest'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_statement_0_2';
+COMMENT ON FUNCTION rowsource_statement(bigint, bigint, text) IS 'Prints the statement of a kept execution so that psql runs it again. which: slowest, failed or cancelled';
+
+CREATE FUNCTION rowsource_statement_read_all() RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'rowsource_statement_read_all_0_2';
+COMMENT ON FUNCTION rowsource_statement_read_all() IS 'Does nothing: who may execute it sees the parameters of all users'' statements in rowsource_statement(). For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_statement_read_all() TO them';
+REVOKE ALL ON FUNCTION rowsource_statement_read_all() FROM PUBLIC;
+
+CREATE FUNCTION rowsource_executions(
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT pid int,
+    OUT application_name text,
+    OUT ended_at timestamptz,
+    OUT outcome text,
+    OUT total_time float8,
+    OUT response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8,
+    OUT nodes jsonb,
+    OUT parameters text[]
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_executions_0_2';
+COMMENT ON FUNCTION rowsource_executions() IS 'The rows of the view rowsource_executions';
+
+CREATE VIEW rowsource_executions AS
+    SELECT u.rolname AS usename, d.datname, s.*
+      FROM rowsource_executions() s
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
+           LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
+COMMENT ON VIEW rowsource_executions IS 'The last executions that took long, failed or were cancelled, of all sessions';
+COMMENT ON COLUMN rowsource_executions.usename IS 'The user who ran the statement; NULL if the user was dropped';
+COMMENT ON COLUMN rowsource_executions.datname IS 'The database in which the statement ran; NULL if it was dropped';
+COMMENT ON COLUMN rowsource_executions.userid IS 'The OID of the user who ran the statement';
+COMMENT ON COLUMN rowsource_executions.datid IS 'The OID of the database in which the statement ran';
+COMMENT ON COLUMN rowsource_executions.queryid IS 'Identifies the statement, as in pg_stat_statements and pg_stat_activity';
+COMMENT ON COLUMN rowsource_executions.planid IS 'Identifies the plan by its nodes, objects and strategies';
+COMMENT ON COLUMN rowsource_executions.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
+COMMENT ON COLUMN rowsource_executions.pid IS 'The process of the session';
+COMMENT ON COLUMN rowsource_executions.application_name IS 'The session''s application_name';
+COMMENT ON COLUMN rowsource_executions.ended_at IS 'When it ended';
+COMMENT ON COLUMN rowsource_executions.outcome IS 'How it ended: completed, failed or cancelled';
+COMMENT ON COLUMN rowsource_executions.total_time IS 'Milliseconds in which the executor ran, as in pg_stat_rowsource_plans';
+COMMENT ON COLUMN rowsource_executions.response_time IS 'Milliseconds that its client waited for it: before the executor, in it, and for the commit, if that is known';
+COMMENT ON COLUMN rowsource_executions.before_time IS 'Milliseconds before the executor';
+COMMENT ON COLUMN rowsource_executions.commit_time IS 'Milliseconds of its commit, if the transaction ended with it and that is known';
+COMMENT ON COLUMN rowsource_executions.nodes IS 'What each node did, by its node_id: starts, rows, total_time, self_time, blks_hit, blks_read, temp_blks. Of large plans, the first nodes';
+COMMENT ON COLUMN rowsource_executions.parameters IS 'The values of its parameters as SQL, if they are kept, if you may see them, and in its database. ? is one that is not known';
+GRANT SELECT ON rowsource_executions TO PUBLIC;
+
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -1211,7 +1272,8 @@ CREATE FUNCTION rowsource_ash(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
@@ -1241,6 +1303,7 @@ COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or ot
 COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
+COMMENT ON COLUMN rowsource_ash.moments IS 'How many moments the sample stands for: more if it is older, because fewer are kept';
 GRANT SELECT ON rowsource_ash TO PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
@@ -1261,15 +1324,15 @@ CREATE FUNCTION rowsource_ash(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_between_0_2';
 COMMENT ON FUNCTION rowsource_ash(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_ash_to_store(
-    since timestamptz,
-    one_in int,
+    stored timestamptz,
     OUT sample_time timestamptz,
     OUT pid int,
     OUT leader_pid int,
@@ -1285,12 +1348,13 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
-    OUT blocking_pid int
+    OUT blocking_pid int,
+    OUT moments int
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2';
-COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, int) IS 'Internal: the samples since a time, as a snapshot stores them';
-REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, int) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz) IS 'Internal: the samples since the newest that is stored, as a snapshot stores them';
+REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
     from_time text DEFAULT NULL,
@@ -1331,7 +1395,7 @@ COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL 
 COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_activity.wait_event_type IS 'The type of the event that the sessions waited for; NULL if they were on the processor';
 COMMENT ON COLUMN rowsource_top_activity.wait_event IS 'The event';
-COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this';
+COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this. A sample that stands for many moments counts as many';
 COMMENT ON COLUMN rowsource_top_activity.percent IS 'The same in percent of all samples of the interval';
 COMMENT ON COLUMN rowsource_top_activity.average_active_sessions IS 'How many sessions did this on average';
 GRANT SELECT ON rowsource_top_activity TO PUBLIC;
@@ -1584,7 +1648,7 @@ CREATE VIEW rowsource_misestimates AS
                 WHEN n.starts = 0::bigint THEN 'never started'::text
                 WHEN n.may_stop_early THEN 'may stop early'::text
                 ELSE 'not completed'::text END AS verdict,
-           n.self_time
+           n.self_time, n.self_time_error
       FROM pg_stat_rowsource n,
            LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
                            coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
@@ -1614,6 +1678,7 @@ COMMENT ON COLUMN rowsource_misestimates.actual_rows IS 'The rows per start that
 COMMENT ON COLUMN rowsource_misestimates.max_factor IS 'How many times too few or too many rows were expected in the worst of these executions';
 COMMENT ON COLUMN rowsource_misestimates.verdict IS 'underestimated or overestimated; varying if wrong estimates of single executions cancel out. Or why no execution is compared: never started, may stop early (below a limit, a semi-join or EXISTS), not completed, starts not counted (sampfreq 3)';
 COMMENT ON COLUMN rowsource_misestimates.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_misestimates.self_time_error IS 'One standard error of self_time, in milliseconds';
 GRANT SELECT ON rowsource_misestimates TO PUBLIC;
 
 CREATE VIEW rowsource_top_statements AS
@@ -1652,7 +1717,7 @@ GRANT SELECT ON rowsource_top_statements TO PUBLIC;
 
 CREATE VIEW rowsource_top_nodes AS
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, self_time,
-           percent_of_statement, processes,
+           self_time_error, percent_of_statement, processes,
            100::float8 * CASE WHEN toplevel THEN self_time END
                / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
       FROM pg_stat_rowsource
@@ -1669,6 +1734,7 @@ COMMENT ON COLUMN rowsource_top_nodes.node_id IS 'The number of the node in the 
 COMMENT ON COLUMN rowsource_top_nodes.operation IS 'What the node does, as EXPLAIN calls it';
 COMMENT ON COLUMN rowsource_top_nodes.object_name IS 'The index, table, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_nodes.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_nodes.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN rowsource_top_nodes.percent_of_statement IS 'The part that the node itself has of the time of its statement, in percent. It can exceed 100 if several processes ran the node';
 COMMENT ON COLUMN rowsource_top_nodes.processes IS 'Processes that ran the node on average: 1, or more below a Gather. The times of all of them add up';
 COMMENT ON COLUMN rowsource_top_nodes.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
@@ -1727,7 +1793,7 @@ GRANT SELECT ON rowsource_top_temp TO PUBLIC;
 
 CREATE VIEW rowsource_top_rows_removed AS
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, rows_removed, rows,
-           self_time,
+           self_time, self_time_error,
            100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
                / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
       FROM pg_stat_rowsource
@@ -1747,6 +1813,7 @@ COMMENT ON COLUMN rowsource_top_rows_removed.object_name IS 'The index, table, f
 COMMENT ON COLUMN rowsource_top_rows_removed.rows_removed IS 'Rows that filters, join filters and rechecks of the node removed';
 COMMENT ON COLUMN rowsource_top_rows_removed.rows IS 'Rows that the node returned';
 COMMENT ON COLUMN rowsource_top_rows_removed.self_time IS 'Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up';
+COMMENT ON COLUMN rowsource_top_rows_removed.self_time_error IS 'One standard error of self_time, in milliseconds';
 COMMENT ON COLUMN rowsource_top_rows_removed.percent IS 'Percent of all client statements; NULL inside functions, because the caller already includes it';
 GRANT SELECT ON rowsource_top_rows_removed TO PUBLIC;
 
@@ -1920,7 +1987,7 @@ COMMENT ON COLUMN rowsource_snapshots.taken_at IS 'When the snapshot was taken';
 COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statements that had ended, in all databases, as in pg_stat_database';
 COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
 COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. Rows of another one cannot be copied into them';
-COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether one in a hundred of its samples is left';
+COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether its samples are those of one moment in a thousand';
 COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The newest sample that was stored until then. The next snapshot stores those after it';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
@@ -2081,7 +2148,7 @@ CREATE TABLE rowsource_snapshot_ash (
 );
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
-COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of every tenth moment. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON TABLE rowsource_snapshot_ash IS 'The samples of active sessions that a snapshot stored: those of one moment in a tenth of a second, or of fewer. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_snapshot_ash.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_ash.sample_time IS 'When the session was sampled';
 COMMENT ON COLUMN rowsource_snapshot_ash.pid IS 'The process of the session';
@@ -2099,7 +2166,7 @@ COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, funct
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
-COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more after a day, when few samples are left';
+COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more if fewer were kept, and after a day';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
 CREATE TABLE rowsource_snapshot_blockers (
@@ -2185,7 +2252,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, a.*
           FROM snapshot s
                CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
+                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k)) a
             ON CONFLICT DO NOTHING
     ), blockers AS (
         INSERT INTO rowsource_snapshot_blockers
@@ -2237,7 +2304,7 @@ BEGIN ATOMIC
                                      (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
      WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
-    -- thousand. That is one in ten seconds, if 100 are sampled in a second.
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
                pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
@@ -2253,11 +2320,11 @@ BEGIN ATOMIC
     ), left_out AS (
         DELETE FROM rowsource_snapshot_ash a USING thick t
          WHERE a.snap_id = t.snap_id
-               AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 <> 0
+               AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
     )
-    UPDATE rowsource_snapshot_ash a SET moments = a.moments * 100 FROM thick t
-     WHERE a.snap_id = t.snap_id
-           AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 = 0;
+    UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
+     WHERE a.snap_id = t.snap_id AND a.moments < 1000
+           AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
     -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
     WITH newest AS (

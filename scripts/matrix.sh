@@ -24,11 +24,11 @@ use() {
     [ "$1" != 16 ] || different+='|callers'
     [ "$1" -lt 18 ] || different+='|docs|equality|identity_servers'
     [ "$1" != "${MAJORS[-1]}" ] || different+="|$NEWEST"
-    [ $# -gt 1 ] || export UNFIT="not (binary(/^($different)$/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/)) | $of_long | group(timing)"
+    [ $# -gt 1 ] || export UNFIT="not (test(/^($different)::/) | test(/_(pg[0-9]+_plus|before_pg[0-9]+)$/)) | $of_long | group(timing)"
     [ $# -gt 1 ] || [ "$1" = "${MAJORS[-1]}" ] || UNFIT+=" | $of_release"
     [ "$1" = 16 ] || return 0
-    export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | binary(=tempfile_slots) | test(=asynchronous_scans_add_up) |
-        binary(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|robust|store_overhead|sums|texts)$/)"
+    export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | test(/^tempfile_slots::/) | test(/::asynchronous_scans_add_up$/) |
+        test(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|robust|store_overhead|sums|texts)::/)"
 }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.

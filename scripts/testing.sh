@@ -103,7 +103,7 @@ server_tests() (
     selected="none()" major=$(major) status=0
     for name in "${@:-$everyday}"; do
         [[ $name == *'('* ]] || [ -f "tests/tests/$name.rs" ] || die "there is no tests/tests/$name.rs"
-        [[ $name == *'('* ]] || name="binary(=$name)"
+        [[ $name == *'('* ]] || name="test(/^$name::/)"
         selected+=" | ($name)"
     done
     later=$(seq -s '|' $((major + 1)) $((major + 20))) earlier=$(seq -s '|' 15 "$major")

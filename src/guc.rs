@@ -2,6 +2,7 @@
 //!
 //! To add a setting, add a static, a function that returns its value, and a call in [`init`].
 
+mod kept;
 mod snapshots;
 
 use crate::pg::server;
@@ -14,6 +15,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 
+pub use kept::{executions_size, keep_parameters};
 pub use snapshots::{snapshot_database, snapshot_interval_us, snapshot_max_mb};
 
 /// Which statements are measured.
@@ -323,6 +325,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
         GucContext::Suset,
         GucFlags::default(),
     );
+    kept::define();
     snapshots::define();
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_frequency",

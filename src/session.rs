@@ -20,7 +20,8 @@ use rowsource_core::waits::plan::PlanWaits;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use last::{Executed, Execution, LiveStatement, TextId};
+pub use crate::pg::store::{Gone, LiveStatement};
+pub use last::{Executed, Execution, TextId};
 pub use plans::KnownPlan;
 
 struct Session {
@@ -65,7 +66,16 @@ pub fn record_counts<'h>(
     let in_store = plan.for_store(description);
     let committed = committed(execution);
     let (run, outside) = (&execution.run, execution.outside);
-    if !store::record_counts(in_store, run, outside, counts, histograms, committed.as_ref()) {
+    let statement = execution.statement;
+    if !store::record_counts(
+        in_store,
+        run,
+        outside,
+        counts,
+        histograms,
+        committed.as_ref(),
+        statement,
+    ) {
         return false;
     }
     if let Some(committed) = &committed
@@ -103,7 +113,7 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
     let is_shared = if explained {
         store::record_explained(plan.for_store(description), at, nodes.len())
     } else {
-        store::record(plan.for_store(description), stats(nodes))
+        store::record(plan.for_store(description), stats(nodes), execution.statement)
     };
     // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
     let Ok(mut session) = SESSION.try_borrow_mut() else {
@@ -403,14 +413,14 @@ impl Session {
             let is_other = last.text_id != executed.text || !Rc::ptr_eq(&last.plan, execution.plan);
             if is_other {
                 let shows_it = !execution.description.is_normalised() && !execution.older_literals;
-                last.keep_text(executed, shows_it, execution.run.at);
+                last.keep_text(executed.text, execution.statement, shows_it, execution.run.at);
                 if !Rc::ptr_eq(&last.plan, execution.plan) {
                     last.plan = execution.plan.clone();
                 }
             }
             // Another plan of the same text may cost something else.
             if !is_other && execution.run.planning.plans > 0 {
-                last.keep_costs(executed, execution.run.at);
+                last.keep_costs(execution.statement, execution.run.at);
             }
             last.keep_planning(executed);
             if executed.workers.is_some() || last.workers.is_some() {

@@ -5,335 +5,14 @@
 #[allow(dead_code, reason = "the tests of the wrapper use the rest")]
 mod simulator;
 
-use rand::Rng;
-use simulator::plans::{self, aggregate, pass};
-use simulator::{Body, Machine, Run, body};
-
-/// With at least this number of beats in its long calls, a node's error is promised to hold. Beats come each
-/// 1.5 ms at first. With fewer, neither a beat nor a sample may come in any long call.
-const BEATS: f64 = 20.0;
-
-/// A node has no long calls if they take less than this part of its time.
-const FEW: f64 = 0.01;
-
-/// What is left of a time when nothing is wrong: the cost of the clock is only known so well.
-const KNOWN: f64 = 0.01;
-
-/// A plan, and the node whose estimates are judged.
-struct Shape {
-    name: String,
-    machine: Machine,
-    plan: Vec<Body>,
-    node: usize,
-}
-
-/// What came of all runs of a shape. Times are relative to the true ones.
-#[derive(Clone, Copy, Debug, Default)]
-struct Honesty {
-    true_ms: f64,
-    /// The time of calls of more than 10 us.
-    long_ms: f64,
-    /// The shares of runs whose truth lies within one, two and three errors.
-    within: [f64; 3],
-    stated: f64,
-    actual: f64,
-    bias: f64,
-}
-
-impl Honesty {
-    fn of(shape: &Shape, seeds: u64) -> Honesty {
-        let mut all = Honesty::default();
-        let first: u64 = std::env::var("FIRST_SEED").map_or(1, |seed| seed.parse().unwrap());
-        for seed in first..first + seeds {
-            let mut run = Run::new(shape.machine, &shape.plan, seed);
-            run.call(0);
-            let truth = run.nodes[shape.node].true_ns;
-            let estimate = run.estimate(shape.node);
-            let (off, error) = (estimate.total / truth - 1.0, estimate.error / truth);
-            for (i, within) in all.within.iter_mut().enumerate() {
-                *within += f64::from(u8::from(off.abs() <= (i + 1) as f64 * error + KNOWN));
-            }
-            all.true_ms += truth / 1e6;
-            all.long_ms += run.nodes[shape.node].true_long_ns / 1e6;
-            all.stated += error * error;
-            all.actual += off * off;
-            all.bias += off;
-        }
-        let n = seeds as f64;
-        Honesty {
-            true_ms: all.true_ms / n,
-            long_ms: all.long_ms / n,
-            within: all.within.map(|within| within / n),
-            stated: (all.stated / n).sqrt(),
-            actual: (all.actual / n).sqrt(),
-            bias: all.bias / n,
-        }
-    }
-
-    fn is_promised(&self) -> bool {
-        self.long_ms <= FEW * self.true_ms || self.long_ms >= BEATS * 1.5
-    }
-
-    /// What is promised.
-    fn holds(&self) -> bool {
-        self.within[1] >= 0.94 && self.within[2] >= 0.985 && self.stated <= 1.5 * self.actual.max(KNOWN)
-    }
-}
-
-impl std::fmt::Display for Honesty {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [one, two, three] = self.within.map(|within| 100.0 * within);
-        write!(
-            f,
-            "{:>9.2} ms  within {one:>5.1} {two:>5.1} {three:>5.1} %  stated {:>6.2} %  actual {:>6.2} %  bias {:>6.2} %  {}",
-            self.true_ms,
-            100.0 * self.stated,
-            100.0 * self.actual,
-            100.0 * self.bias,
-            match (self.is_promised(), self.holds()) {
-                (true, true) => "",
-                (true, false) => "FAILS",
-                (false, true) => "(few beats)",
-                (false, false) => "(few beats) FAILS",
-            },
-        )
-    }
-}
-
-/// Returns a scan whose calls take about `ns`, and one in `period` of them `long` more: each `period`th one,
-/// or at random.
-fn bimodal(ns: f64, period: u64, long: f64, at_random: bool) -> Body {
-    body(move |run, i| {
-        run.about(ns, 0.5);
-        let is_long = if at_random {
-            run.random.random_range(0..period) == 0
-        } else {
-            run.nodes[i].calls % period == period / 2
-        };
-        if is_long {
-            run.about(long, 0.1);
-        }
-    })
-}
-
-/// Returns a scan whose calls have a tail: that of a Pareto distribution, up to `most`.
-fn pareto(least: f64, alpha: f64, most: f64) -> Body {
-    body(move |run, _| {
-        let ns = least * (1.0 - run.random.random::<f64>()).powf(-1.0 / alpha);
-        run.work(ns.min(most));
-    })
-}
-
-fn lognormal(median: f64, sigma: f64) -> Body {
-    body(move |run, _| {
-        let (a, b): (f64, f64) = (run.random.random(), run.random.random());
-        let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-        run.work(median * (sigma * normal).exp());
-    })
-}
-
-fn shape(name: String, node: usize, plan: Vec<Body>) -> Shape {
-    Shape {
-        name,
-        machine: Machine::default(),
-        plan,
-        node,
-    }
-}
-
-/// Shapes whose calls are all alike, or change slowly.
-fn uniform() -> Vec<Shape> {
-    let mut all = Vec::new();
-    for (calls, ns, own) in [
-        (300, 500.0, 50.0),
-        (3_000, 300.0, 50.0),
-        (20_000, 300.0, 50.0),
-        (20_000, 300.0, 1000.0),
-        (20_000, 3_000.0, 200.0),
-        (200_000, 100.0, 30.0),
-        (200_000, 1_000.0, 1_000.0),
-        (50_000, 8_000.0, 500.0),
-    ] {
-        let scan = body(move |run, _| run.about(ns, 0.5));
-        let name = format!("uniform {calls} of {ns} ns, {own} ns outside");
-        all.push(shape(name, 1, vec![aggregate(1, calls, own), scan]));
-    }
-    let drift = body(|run, i| {
-        let ns = 100.0 + run.nodes[i].calls as f64 * 0.01;
-        run.about(ns, 0.5);
-    });
-    all.push(shape("drift".into(), 1, vec![aggregate(1, 100_000, 50.0), drift]));
-    let step = body(|run, i| {
-        let ns = if run.nodes[i].calls < 30_000 {
-            200.0
-        } else {
-            2000.0
-        };
-        run.about(ns, 0.5);
-    });
-    all.push(shape("step".into(), 1, vec![aggregate(1, 60_000, 50.0), step]));
-    let first = body(|run, i| {
-        let ns = if run.nodes[i].calls == 1 { 10e6 } else { 500.0 };
-        run.about(ns, 0.5);
-    });
-    all.push(shape(
-        "first call long".into(),
-        1,
-        vec![aggregate(1, 20_000, 50.0), first],
-    ));
-    let exponential = body(|run, _| {
-        let ns = run.exponential(500.0);
-        run.work(ns);
-    });
-    all.push(shape(
-        "exponential".into(),
-        1,
-        vec![aggregate(1, 20_000, 50.0), exponential],
-    ));
-    all
-}
-
-/// Shapes with rare long calls.
-fn rare() -> Vec<Shape> {
-    let mut all = Vec::new();
-    for period in [2, 7, 31, 127, 400, 1009, 2500, 10_000] {
-        for long in [10e3, 40e3, 100e3, 400e3, 2e6, 20e6] {
-            let share = long / period as f64;
-            // What is less than a twentieth of the time is no shape of its own.
-            if !(15.0..=100_000.0).contains(&share) {
-                continue;
-            }
-            let calls = (100e6 / (300.0 + share)).clamp(2000.0, 100_000.0) as u64;
-            for (at_random, own) in [(false, 50.0), (true, 600.0)] {
-                let how = if at_random { "at random" } else { "each" };
-                let name = format!("{how} {period} of {calls}: {} us", long / 1e3);
-                let plan = vec![aggregate(1, calls, own), bimodal(300.0, period, long, at_random)];
-                all.push(shape(name, 1, plan));
-            }
-        }
-    }
-    // The case of the issue: the same burn() at 20,000 calls.
-    for (kind, mean) in [
-        (30, 2500.0),
-        (127, 2500.0),
-        (127, 1000.0),
-        (400, 2500.0),
-        (400, 1000.0),
-        (700, 2500.0),
-        (1500, 1000.0),
-        (5000, 300.0),
-    ] {
-        let long = mean * kind as f64 * 0.9;
-        let plan = vec![
-            aggregate(1, 20_000, 50.0),
-            bimodal(100.0 + mean * 0.1, kind, long, false),
-        ];
-        all.push(shape(format!("case {kind} mean {mean}"), 1, plan));
-    }
-    all
-}
-
-/// Heavy tails.
-fn tails() -> Vec<Shape> {
-    let mut all = Vec::new();
-    for (calls, alpha, most) in [
-        (5_000, 1.2, 3e6),
-        (20_000, 1.2, 3e6),
-        (100_000, 1.2, 3e6),
-        (20_000, 1.5, 20e6),
-        (20_000, 1.05, 1e6),
-        (20_000, 2.0, 20e6),
-    ] {
-        let plan = vec![aggregate(1, calls, 50.0), pareto(200.0, alpha, most)];
-        all.push(shape(
-            format!("pareto {alpha} of {calls} up to {} ms", most / 1e6),
-            1,
-            plan,
-        ));
-    }
-    for (calls, sigma) in [
-        (5_000, 1.0),
-        (20_000, 1.0),
-        (20_000, 2.0),
-        (100_000, 2.0),
-        (20_000, 3.0),
-    ] {
-        let plan = vec![aggregate(1, calls, 50.0), lognormal(300.0, sigma)];
-        all.push(shape(format!("lognormal {sigma} of {calls}"), 1, plan));
-    }
-    all
-}
-
-/// The hostile plans of `estimator.rs`.
-fn hostile() -> Vec<Shape> {
-    let mut all = vec![
-        shape("append: joins".into(), 1, plans::append_of_joins()),
-        shape("append: scan".into(), 3, plans::append_of_joins()),
-        shape("append: build".into(), 4, plans::append_of_joins()),
-        shape("batches".into(), 1, plans::hash_join_in_batches()),
-        shape("costly filter".into(), 1, plans::few_rows_of_a_costly_filter()),
-        shape("inner, outer side".into(), 1, plans::inner_side_called_twice()),
-        shape("inner, inner side".into(), 2, plans::inner_side_called_twice()),
-        shape("deep, leaf".into(), 6, plans::deep_pipeline(300.0, 15.0)),
-        shape("deep, middle".into(), 3, plans::deep_pipeline(300.0, 15.0)),
-    ];
-    for (name, own, spread) in [
-        ("busy parent, 1 us", 1000.0, 0.0),
-        ("busy parent, 10 us", 10_000.0, 0.0),
-        ("busy parent, bursts", 300.0, 2e6),
-        ("busy parent, bursts of 200 us", 300.0, 2e5),
-    ] {
-        let root = body(move |run: &mut Run, _| {
-            for n in 0..50_000_u64 {
-                run.call(1);
-                let ns = run.exponential(own);
-                run.work(ns);
-                if n % 1000 == 999 {
-                    run.work(spread);
-                }
-            }
-        });
-        let plan = vec![root, pass(2, 30.0), bimodal(40.0, 100, 200.0, false)];
-        all.push(shape(name.into(), 2, plan));
-    }
-    for (name, node) in [("siblings, short", 1), ("siblings, rare long", 2)] {
-        let root = body(|run: &mut Run, _| {
-            for _ in 0..30_000 {
-                run.call(1);
-                run.about(30.0, 0.3);
-                run.call(2);
-                run.about(30.0, 0.3);
-            }
-        });
-        let short = body(|run, _| run.about(400.0, 0.5));
-        let plan = vec![root, short, bimodal(200.0, 400, 150e3, true)];
-        all.push(shape(name.into(), node, plan));
-    }
-    let late = Machine {
-        late_ns: 10e6,
-        ..Machine::default()
-    };
-    let plan = vec![aggregate(1, 100_000, 50.0), bimodal(300.0, 400, 200e3, false)];
-    all.push(Shape {
-        machine: late,
-        ..shape("late beats".into(), 1, plan)
-    });
-    let plan = vec![aggregate(1, 1_000_000, 30.0), bimodal(60.0, 100, 300.0, false)];
-    all.push(Shape {
-        machine: Machine {
-            stalls: Some((50e6, 1e6, 1e7)),
-            ..Machine::default()
-        },
-        ..shape("stalls".into(), 1, plan)
-    });
-    all
-}
+use simulator::shapes::{GROUPS, Honesty, KNOWN, Shape, rare};
 
 fn table(shapes: Vec<Shape>, seeds: u64) -> Vec<(String, Honesty)> {
+    let first: u64 = std::env::var("FIRST_SEED").map_or(1, |seed| seed.parse().unwrap());
     let wanted = std::env::var("SHAPE").unwrap_or_default();
     let mut all = Vec::new();
     for shape in shapes.iter().filter(|shape| shape.name.contains(&wanted)) {
-        let honesty = Honesty::of(shape, seeds);
+        let honesty = Honesty::of(shape, first..first + seeds);
         println!("{:<42} {honesty}", shape.name);
         all.push((shape.name.clone(), honesty));
     }
@@ -367,10 +46,9 @@ fn stated_errors_hold() {
         "busy parent, 10 us",
         "late beats",
     ] {
-        let all = [uniform(), rare(), tails(), hostile()];
-        let mut shapes = all.iter().flatten();
+        let mut shapes = GROUPS.iter().flat_map(|(_, shapes)| shapes());
         let shape = shapes.find(|shape| shape.name == name).expect(name);
-        let honesty = Honesty::of(shape, SEEDS);
+        let honesty = Honesty::of(&shape, 1..1 + SEEDS);
         println!("{name:<42} {honesty}");
         assert!(honesty.is_promised(), "{name}: {honesty}");
         assert!(honesty.within[1] >= 0.91, "{name}: {honesty}");
@@ -386,7 +64,7 @@ fn stated_errors_hold() {
 #[test]
 fn rare_calls_are_not_missed() {
     for shape in rare().iter().filter(|shape| shape.name.starts_with("case ")) {
-        let honesty = Honesty::of(shape, 50);
+        let honesty = Honesty::of(shape, 1..51);
         println!("{:<42} {honesty}", shape.name);
         assert!(honesty.actual < 0.25 && honesty.bias.abs() < 0.08, "{honesty}");
     }
@@ -399,8 +77,8 @@ fn rare_calls_are_not_missed() {
 #[ignore = "it takes minutes"]
 fn whole_table() {
     let seeds = std::env::var("SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
-    for shapes in [uniform(), rare(), tails(), hostile()] {
-        let all = table(shapes, seeds);
+    for (_, shapes) in GROUPS {
+        let all = table(shapes(), seeds);
         for is_promised in [true, false] {
             let of: Vec<_> = all
                 .iter()

@@ -11,7 +11,7 @@ use crate::pg::server::{self, fail, may_see_activity, memory as process_memory};
 use crate::pg::waits::names;
 use crate::session;
 use pgrx::{PgSqlErrorCode, pg_sys};
-use rowsource_core::ash::{Entry, Ring, Sample, moment_number};
+use rowsource_core::ash::{Entry, Ring, SLOT_US, Sample};
 use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
 use rowsource_core::report::activity::{Activity, Seen};
 use rowsource_core::waits::CLASS;
@@ -183,20 +183,20 @@ fn ring() -> Ring<'static> {
 ///
 /// # Errors
 /// Raises "out of memory".
-pub(super) fn each(from: i64, to: i64, mut visit: impl FnMut(Entry)) {
+pub(super) fn each(from: i64, to: i64, visit: impl FnMut(Entry)) {
+    each_from_tier(0, from, to, visit);
+}
+
+/// The same from a tier and the coarser ones.
+fn each_from_tier(finest: usize, from: i64, to: i64, mut visit: impl FnMut(Entry)) {
     let mut entries = 0u32;
-    ring().each(|entry| {
+    ring().each(finest, from, to, |entry| {
         entries = entries.wrapping_add(1);
         if entries.is_multiple_of(1024) {
             server::check_for_interrupts();
         }
-        match entry {
-            Entry::Sample(sample, _) if !(from..=to).contains(&sample.at) => {}
-            entry => {
-                process_memory::ensure();
-                visit(entry);
-            }
-        }
+        process_memory::ensure();
+        visit(entry);
     });
 }
 
@@ -206,8 +206,8 @@ fn backend_type(sample: &Sample) -> String {
 }
 
 /// Returns the name of the application of a sample.
-pub(super) fn application(sample: &Sample, record: u64) -> Option<String> {
-    let name = ring().name(sample, record)?;
+pub(super) fn application(sample: &Sample) -> Option<String> {
+    let name = ring().name(sample)?;
     Some(server::from_database(&name))
 }
 
@@ -222,39 +222,39 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let columns = columns();
     let mut lookup = Lookup::default();
     each(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX), |entry| {
-        if let Entry::Sample(sample, record) = entry
+        if let Entry::Sample(sample, moments) = entry
             && !sample.is_blocker
         {
             let is_visible = lookup.may_see(&sample);
-            columns.add(rows, &Sampled::new(sample, record, is_visible, &mut lookup));
+            columns.add(rows, &Sampled::new(sample, moments, is_visible, &mut lookup));
         }
     });
 }
 
-/// Adds the rows of `rowsource_ash_to_store()`: the samples since a time of one moment in `one_in`, whoever
-/// may see them, without the newest moment.
-pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
-    let since = since.map_or(i64::MIN, |since| since.saturating_add(1));
-    let one_in = u64::try_from(one_in.unwrap_or(1)).unwrap_or(1).max(1);
-    let Some(ring) = memory::ring() else {
+/// Adds the rows of `rowsource_ash_to_store()`: the samples of one moment in each tenth of a second, or of
+/// fewer, that no snapshot has stored yet. `stored` is the newest that one has. All are shown, whoever may
+/// see them.
+pub fn rows_to_store(rows: &mut Rows, stored: Option<i64>) {
+    /// The tier that has such moments.
+    const TIER: usize = 1;
+    if memory::ring().is_none() {
         return;
-    };
-    // The worker may still add samples to the newest moment. If it overwrites the record, there is a newer
-    // one.
-    let newest = (0..100).find_map(|_| ring.last_at());
-    let Some(before) = newest.and_then(|newest| newest.checked_sub(1)) else {
-        return;
-    };
+    }
+    // The slot of that sample has been stored with it.
+    let slot = SLOT_US[TIER];
+    let since = stored.map_or(i64::MIN, |at| {
+        at.div_euclid(slot).saturating_add(1).saturating_mul(slot)
+    });
     let columns = columns();
     let mut lookup = Lookup::default();
-    each(since, before, |entry| {
-        // The samples of a moment are kept together, and which moments does not depend on when this is
-        // called.
-        if let Entry::Sample(sample, record) = entry
-            && !sample.is_blocker
-            && moment_number(sample.at).is_multiple_of(one_in)
-        {
-            columns.add(rows, &Sampled::new(sample, record, true, &mut lookup));
+    let mut is_new = true;
+    each_from_tier(TIER, since, i64::MAX, |entry| match entry {
+        // What is only left of it in a longer slot may have been stored in part.
+        Entry::Moment(moment, _) => is_new = moment.first >= since,
+        Entry::Sample(sample, moments) => {
+            if is_new && !sample.is_blocker {
+                columns.add(rows, &Sampled::new(sample, moments, true, &mut lookup));
+            }
         }
     });
 }
@@ -262,7 +262,7 @@ pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, one_in: Option<i32>) {
 /// A sample, and what is known of it.
 pub struct Sampled {
     sample: Sample,
-    record: u64,
+    moments: u64,
     is_visible: bool,
     plan: Option<Rc<Names>>,
     event: Option<Rc<Event>>,
@@ -270,14 +270,14 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    fn new(sample: Sample, record: u64, is_visible: bool, lookup: &mut Lookup) -> Sampled {
+    fn new(sample: Sample, moments: u64, is_visible: bool, lookup: &mut Lookup) -> Sampled {
         let seen = is_visible.then_some(&sample);
         Sampled {
             plan: seen.and_then(|sample| lookup.plan(&sample.key)),
             event: seen.and_then(|sample| lookup.event(sample.wait_event)),
             relation: seen.and_then(|sample| lookup.relation(sample)),
             sample,
-            record,
+            moments,
             is_visible,
         }
     }
@@ -309,7 +309,7 @@ pub fn columns() -> Columns<Sampled> {
         /// The OID of the database of the session
         datid: oid = row.sample.key.datid;
         /// The name of the application
-        application_name: text = row.seen().and_then(|sample| application(sample, row.record));
+        application_name: text = row.seen().and_then(application);
         /// Identifies the statement that ran, the innermost that is measured; NULL if it is not known
         queryid: bigint = row.seen().and_then(|sample| known(sample.key.queryid));
         /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or
@@ -332,6 +332,8 @@ pub fn columns() -> Columns<Sampled> {
         /// The process that the session waited for, if it waited for a heavyweight lock and that is known; 0
         /// is a prepared transaction
         blocking_pid: int = row.seen().and_then(|sample| sample.blocker);
+        /// How many moments the sample stands for: more if it is older, because fewer are kept
+        moments: int = row.moments as i32;
     }
 }
 
@@ -387,12 +389,12 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
     let mut lookup = Lookup::default();
     let mut groups: HashMap<Group, u64> = HashMap::new();
-    let (mut samples, mut ticks) = (0u64, 0.0);
+    let (mut samples, mut moments) = (0, 0);
     each(from, to, |entry| match entry {
-        Entry::Ticks(of) => ticks += of.between(from, to),
+        Entry::Moment(moment, _) => moments += moment.moments,
         Entry::Sample(sample, _) if sample.is_blocker => {}
-        Entry::Sample(sample, _) => {
-            samples += 1;
+        Entry::Sample(sample, of) => {
+            samples += of;
             let is_hidden = !lookup.may_see(&sample);
             let group = Group {
                 is_hidden,
@@ -402,7 +404,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 relation: if is_hidden { None } else { lookup.relation(&sample) },
             };
             room_for_one(&mut groups);
-            *groups.entry(group).or_default() += 1;
+            *groups.entry(group).or_default() += of;
         }
     });
     let mut sorted: Vec<(Group, u64)> = process_memory::with_room(groups.len());
@@ -429,7 +431,7 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             group,
             count,
             samples,
-            ticks,
+            moments,
         };
         columns.add(rows, &top);
     }
@@ -442,7 +444,7 @@ pub struct Top {
     event: Option<Rc<Event>>,
     count: u64,
     samples: u64,
-    ticks: f64,
+    moments: u64,
 }
 
 /// The columns of `rowsource_top_activity()`.
@@ -471,12 +473,12 @@ pub fn top_columns() -> Columns<Top> {
         wait_event_type: text = row.event.as_ref().map(|event| &event.0);
         /// The event
         wait_event: text = row.event.as_ref().map(|event| &event.1);
-        /// How often sessions were seen doing this
+        /// How often sessions were seen doing this. A sample that stands for many moments counts as many
         samples: bigint = row.count;
         /// The same in percent of all samples of the interval
         percent: float8 = 100.0 * row.count as f64 / row.samples.max(1) as f64;
         /// How many sessions did this on average
-        average_active_sessions: float8 = row.count as f64 / row.ticks.max(1.0);
+        average_active_sessions: float8 = row.count as f64 / row.moments.max(1) as f64;
     }
 }
 
@@ -485,23 +487,19 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
     let mut lookup = Lookup::default();
     let mut users: BTreeMap<u32, Option<String>> = BTreeMap::new();
-    let mut activity = Activity::new(from, to);
+    let mut activity = Activity::new(from, to, ring().begun_at());
     each(from, to, |entry| match entry {
-        Entry::Ticks(ticks) => {
-            let first = ticks.at.saturating_sub(ticks.span);
-            activity.add_ticks(first, ticks.at, |from, to| ticks.between(from, to));
-        }
+        Entry::Moment(moment, tier) => activity.add_moment(&moment, SLOT_US[tier]),
         Entry::Sample(sample, _) if !lookup.may_see(&sample) => {
             if !sample.is_blocker {
                 activity.add(&Seen {
-                    at: sample.at,
                     pid: sample.pid,
                     is_hidden: true,
                     ..Seen::default()
                 });
             }
         }
-        Entry::Sample(sample, record) => {
+        Entry::Sample(sample, _) => {
             let key = &sample.key;
             let event = lookup.event(sample.wait_event);
             let plan = lookup.plan(key);
@@ -523,7 +521,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 .entry(key.userid)
                 .or_insert_with(|| server::user_name(key.userid));
             let mut session = backend_type(&sample);
-            let application = application(&sample, record);
+            let application = application(&sample);
             for part in [user.as_deref(), application.as_deref()].into_iter().flatten() {
                 session.push(' ');
                 session.push_str(part);
@@ -537,7 +535,6 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 None => (*event).clone(),
             });
             activity.add(&Seen {
-                at: sample.at,
                 pid: sample.pid,
                 session: &session,
                 statement: (key.queryid != 0).then_some((key.queryid, planid)),

@@ -5,15 +5,15 @@ use crate::pg::ash::memory as samples;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, memory};
-use rowsource_core::ash::{Entry, Sample};
+use rowsource_core::ash::{Entry, Moment, Sample};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// A sample, and the number of its record.
-type Seen = (Sample, u64);
+/// A process: the number of the server's run, and its pid.
+type Process = (u64, i32);
 
 /// A wait: the root of its tree, the process that was waited for, and the one that waited.
-type Edge = (i32, i32, i32);
+type Edge = (Process, i32, i32);
 
 /// What was seen of a wait.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ struct Wait {
     samples: u64,
     us: f64,
     first_at: i64,
-    last: Seen,
+    last: Sample,
 }
 
 /// The other process of a wait, and the wait.
@@ -31,77 +31,58 @@ type Waited = (i32, Wait);
 #[derive(Default)]
 struct Waits {
     all: HashMap<Edge, Wait>,
-    /// Those of the last second. How often sessions were sampled then is known at its end.
-    new: HashMap<Edge, Wait>,
     /// Of each process that others waited for, the last that was seen.
-    blockers: HashMap<i32, Seen>,
+    blockers: HashMap<Process, Sample>,
     /// The moment that is read, and what the sessions did then.
-    at: i64,
-    moment: HashMap<i32, Seen>,
+    at: Option<Moment>,
+    moment: HashMap<i32, Sample>,
 }
 
 impl Waits {
-    /// Adds a sample. Those of a moment follow each other.
-    fn add(&mut self, seen: Seen) {
-        let (sample, _) = seen;
-        if sample.at != self.at {
-            self.end_moment();
-            self.at = sample.at;
-        }
+    /// Adds a sample of the moment.
+    fn add(&mut self, sample: Sample) {
         if sample.is_blocker {
+            let run = self.at.map_or(0, |at| at.run);
             room_for_one(&mut self.blockers);
-            self.blockers.insert(sample.pid, seen);
+            self.blockers.insert((run, sample.pid), sample);
         } else {
             room_for_one(&mut self.moment);
-            self.moment.insert(sample.pid, seen);
+            self.moment.insert(sample.pid, sample);
         }
     }
 
-    /// Adds the waits of a moment.
-    fn end_moment(&mut self) {
+    /// Adds the waits of the moment, and begins the next one.
+    fn begin_moment(&mut self, next: Option<Moment>) {
+        let Some(at) = std::mem::replace(&mut self.at, next) else {
+            return;
+        };
         let mut roots = HashMap::new();
-        for (pid, seen) in &self.moment {
-            let Some(blocker) = seen.0.blocker else { continue };
-            if let Some(seen) = self.moment.get(&blocker) {
+        for (pid, sample) in &self.moment {
+            let Some(blocker) = sample.blocker else { continue };
+            if let Some(sample) = self.moment.get(&blocker) {
                 room_for_one(&mut self.blockers);
-                self.blockers.insert(blocker, *seen);
+                self.blockers.insert((at.run, blocker), *sample);
             }
-            let root = root(&self.moment, &mut roots, *pid);
-            room_for_one(&mut self.new);
-            let wait = self.new.entry((root, blocker, *pid)).or_insert(Wait {
+            let root = (at.run, root(&self.moment, &mut roots, *pid));
+            room_for_one(&mut self.all);
+            let wait = self.all.entry((root, blocker, *pid)).or_insert(Wait {
                 samples: 0,
                 us: 0.0,
-                first_at: self.at,
-                last: *seen,
+                first_at: at.at,
+                last: *sample,
             });
-            wait.samples += 1;
-            wait.last = *seen;
+            wait.samples += at.moments;
+            wait.us += at.span as f64;
+            wait.last = *sample;
         }
         self.moment.clear();
-    }
-
-    /// Ends a second, in which moments lay `us` microseconds apart.
-    fn end_second(&mut self, us: f64) {
-        self.end_moment();
-        for (edge, mut new) in self.new.drain() {
-            new.us = new.samples as f64 * us;
-            room_for_one(&mut self.all);
-            let wait = self.all.entry(edge).or_insert(Wait {
-                samples: 0,
-                us: 0.0,
-                ..new
-            });
-            wait.samples += new.samples;
-            wait.us += new.us;
-            wait.last = new.last;
-        }
     }
 }
 
 /// Returns the process at the root of the tree in which a process waited. In a deadlock, that is the lowest
 /// number of its ring.
-fn root(moment: &HashMap<i32, Seen>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
-    let blocker = |pid: i32| moment.get(&pid).and_then(|(sample, _)| sample.blocker);
+fn root(moment: &HashMap<i32, Sample>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
+    let blocker = |pid: i32| moment.get(&pid).and_then(|sample| sample.blocker);
     let (mut path, mut at) = (HashSet::new(), pid);
     let root = loop {
         if let Some(root) = roots.get(&at) {
@@ -142,19 +123,15 @@ pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, until: Option<i64>) {
 /// Adds the trees of an interval.
 fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
     let (mut lookup, mut waits) = (Lookup::default(), Waits::default());
-    let mut us = 0.0;
     ash::each(from, to, |entry| match entry {
-        Entry::Ticks(ticks) => {
-            us = ticks.span as f64 / ticks.count.max(1) as f64;
-            waits.end_second(us);
-        }
-        Entry::Sample(sample, record) if sees_all || lookup.may_see(&sample) => waits.add((sample, record)),
+        Entry::Moment(moment, _) => waits.begin_moment(Some(moment)),
+        Entry::Sample(sample, _) if sees_all || lookup.may_see(&sample) => waits.add(sample),
         Entry::Sample(..) => {}
     });
-    waits.end_second(us);
+    waits.begin_moment(None);
 
     // Of each tree, the waits for each of its processes, the longest ones first.
-    let mut trees: HashMap<i32, Tree> = HashMap::new();
+    let mut trees: HashMap<Process, Tree> = HashMap::new();
     for ((root, blocker, pid), wait) in &waits.all {
         room_for_one(&mut trees);
         let tree = trees.entry(*root).or_default();
@@ -167,11 +144,11 @@ fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
         tree.pids.insert(*pid);
         tree.us += wait.us;
     }
-    let mut sorted: Vec<(i32, Tree)> = memory::with_room(trees.len());
+    let mut sorted: Vec<(Process, Tree)> = memory::with_room(trees.len());
     sorted.extend(trees);
     sorted.sort_unstable_by(|one, other| other.1.us.total_cmp(&one.1.us).then(one.0.cmp(&other.0)));
     let columns = columns();
-    for (root, mut tree) in sorted {
+    for ((run, root), mut tree) in sorted {
         // A process stands below all for which it waited, but those that waited for it only once.
         let room = tree.waits.values().map(Vec::len).sum::<usize>() + 1;
         let mut stack: Vec<(u32, i32, Option<Waited>)> = memory::with_room(room);
@@ -179,7 +156,7 @@ fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
         while let Some((depth, pid, wait)) = stack.pop() {
             memory::ensure();
             let last = wait.map(|(_, wait)| wait.last);
-            let seen = last.or_else(|| waits.blockers.get(&pid).copied());
+            let seen = last.or_else(|| waits.blockers.get(&(run, pid)).copied());
             let row = Row::new(root, &tree, depth, pid, wait, seen, &mut lookup);
             columns.add(rows, &row);
             let mut next = tree.waits.remove(&pid).unwrap_or_default();
@@ -210,7 +187,7 @@ pub struct Row {
     pid: i32,
     /// The process that it waited for.
     wait: Option<Waited>,
-    seen: Option<Seen>,
+    seen: Option<Sample>,
     text: Option<Rc<str>>,
     relation: Option<Rc<str>>,
     event: Option<Rc<Event>>,
@@ -223,11 +200,10 @@ impl Row {
         depth: u32,
         pid: i32,
         wait: Option<Waited>,
-        seen: Option<Seen>,
+        seen: Option<Sample>,
         lookup: &mut Lookup,
     ) -> Row {
-        let sample = seen.map(|(sample, _)| sample);
-        let waiting = sample.filter(|_| wait.is_some());
+        let waiting = seen.filter(|_| wait.is_some());
         let relation = waiting.and_then(|sample| {
             let plan = lookup.plan(&sample.key);
             let object = ash::node(plan.as_ref(), sample.node).and_then(|(_, object)| object.as_deref());
@@ -241,14 +217,14 @@ impl Row {
             pid,
             wait,
             seen,
-            text: sample.and_then(|sample| lookup.text(&sample)),
+            text: seen.and_then(|sample| lookup.text(&sample)),
             relation,
             event: waiting.and_then(|sample| lookup.event(sample.wait_event)),
         }
     }
 
     fn sample(&self) -> Option<&Sample> {
-        self.seen.as_ref().map(|(sample, _)| sample)
+        self.seen.as_ref()
     }
 
     /// Returns the user and the database; 0 if there is none.
@@ -290,7 +266,7 @@ pub fn columns() -> Columns<Row> {
         /// Its database
         datname: name = row.ids().and_then(|(_, database)| server::database_name(database));
         /// The name of its application
-        application_name: text = row.seen.and_then(|(sample, record)| ash::application(&sample, record));
+        application_name: text = row.sample().and_then(ash::application);
         /// The event that it waited for: the kind of the lock
         wait_event: text = row.event.as_ref().map(|event| &event.1);
         /// The mode in which it waited to lock that
@@ -300,8 +276,8 @@ pub fn columns() -> Columns<Row> {
         /// When it was first seen waiting
         first_seen_at: timestamptz = row.waited().map(|wait| wait.first_at);
         /// When it was last seen waiting
-        last_seen_at: timestamptz = row.waited().map(|wait| wait.last.0.at);
-        /// How often it was seen waiting
+        last_seen_at: timestamptz = row.waited().map(|wait| wait.last.at);
+        /// How often it was seen waiting. A sample that stands for many moments counts as many
         samples: bigint = row.waited().map(|wait| wait.samples);
         /// Milliseconds that it waited, which is what the samples stand for
         wait_time: float8 = row.waited().map(|wait| wait.us / 1e3);

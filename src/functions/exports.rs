@@ -4,8 +4,9 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    ash, blockers, call_trace, clocks, commands, display, explain, export, flips, history, live, logical_io,
-    nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, waits,
+    again, ash, blockers, call_trace, clocks, commands, display, executions, explain, export, flips, history,
+    live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile,
+    trace_targets, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -51,6 +52,22 @@ functions! {
         format: text(MAX_FORMAT_BYTES) = "'text'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| explain::rows(rows, [queryid, planid], format.as_deref(), which.as_deref()));
+
+    /// Prints the statement of a kept execution so that psql runs it again. which: slowest, failed or
+    /// cancelled
+    rowsource_statement(
+        queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'slowest'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| again::lines(rows, queryid, planid, which.as_deref()));
+
+    /// Does nothing: who may execute it sees the parameters of all users' statements in rowsource_statement()
+    rowsource_statement_read_all() TO nobody "VOLATILE STRICT PARALLEL SAFE"
+        -> void({});
+
+    /// The rows of the view rowsource_executions
+    rowsource_executions() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(executions::columns(), |rows| executions::rows(rows)),
+        view: View { comment: "The last executions that took long, failed or were cancelled, of all sessions", adds: Adds::Names(RAN) };
 
     /// Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or
     /// cancelled
@@ -301,9 +318,9 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time));
 
-    /// Internal: the samples since a time, as a snapshot stores them
-    rowsource_ash_to_store(since: timestamptz, one_in: int) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, since, one_in));
+    /// Internal: the samples since the newest that is stored, as a snapshot stores them
+    rowsource_ash_to_store(stored: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored));
 
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour

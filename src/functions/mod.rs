@@ -1,11 +1,13 @@
 //! The SQL functions, and the other objects of the extension (`exports`, `sql`, `surface`).
 
+mod again;
 mod ash;
 mod blockers;
 mod call_trace;
 mod clocks;
 mod commands;
 mod display;
+mod executions;
 mod explain;
 mod export;
 mod exports;

@@ -16,7 +16,7 @@
 //! - [`live`]: the memory in which sessions measure their statements;
 //! - [`record`]: adds an execution, and makes room for a new plan;
 //! - [`observe`]: notes the second plan of a query, whose changes are detected from then on;
-//! - [`exemplars`]: the executions that are kept whole;
+//! - [`exemplars`]: the executions that are kept whole; [`executions`]: the ring of executions;
 //! - [`pending`]: the sessions' buffers; [`file`]: the plans in a file; [`evict`]: the eviction of plans;
 //! - [`listing`]: lists what the store has; [`entry`]: the plans in their table;
 //! - [`reserve`]: the first parts of the sessions' memory; [`room`]: how much memory there may be;
@@ -33,7 +33,8 @@
 //! 4. a plan's own lock: exclusive to add to it, shared to copy it;
 //! 5. the lock of the changes of plans, exclusive: to add executions of a query with several plans, and to
 //!    read the changes;
-//! 6. the lock of the trace's targets, alone: shared to see which mean a session, exclusive to change them.
+//! 6. the lock of the trace's targets, alone: shared to see which mean a session, exclusive to change them;
+//! 7. the lock of the ring of executions, alone.
 //!
 //! So the update of a known plan takes no exclusive lock that other plans share, and usually none that other
 //! sessions share. Code that holds one of these locks calls neither PostgreSQL's executor nor its catalogs.
@@ -48,6 +49,7 @@ mod control;
 mod entry;
 mod evict;
 mod evicted;
+mod executions;
 mod exemplars;
 mod file;
 mod flips;
@@ -68,6 +70,8 @@ mod worker;
 
 pub use attach::{attach, attach_for_file};
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
+pub use executions::each_execution;
+pub use exemplars::{Gone, LiveStatement};
 pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,
     shared_targets, shared_trace,
@@ -80,6 +84,7 @@ pub use read::{
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };
+pub use saving::save_at_stop;
 pub use startup::init;
 pub use targets::SharedTargets;
 pub use worker::{worker_arrives, worker_leaves};

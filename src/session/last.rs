@@ -2,6 +2,7 @@
 
 use super::late;
 use super::plans::{KnownPlan, Plans};
+use crate::pg::store::LiveStatement;
 use rowsource_core::model::{
     Buffers, Late, LazyDescription, NodeStats, Outside, Run, StatementSums, Workers,
 };
@@ -23,6 +24,8 @@ pub struct Execution<'a> {
     /// The milliseconds of the commit of the session's last statement, if they are to be recorded with this
     /// execution; else 0.
     pub last_commit_ms: f64,
+    /// The statement.
+    pub statement: &'a dyn LiveStatement,
     /// The execution becomes the session's last statement.
     pub last: Option<Executed<'a>>,
 }
@@ -41,21 +44,11 @@ pub struct TextId {
     pub place: (i32, i32),
 }
 
-/// A statement that ends, of which PostgreSQL still has all.
-pub trait LiveStatement {
-    /// Copies the text, in the server's encoding.
-    fn copy_text(&self, to: &mut Vec<u8>);
-    /// Copies what the planner expected of the nodes; nothing if there is no memory.
-    fn copy_costs(&self, to: &mut Vec<Costs>);
-}
-
 /// What is kept of an execution as the session's last statement. The text is copied only if it may differ
 /// from that of the last statement before.
 pub struct Executed<'a> {
     /// If this is the same, so is the text.
     pub text: TextId,
-    /// The statement, as long as PostgreSQL has it.
-    pub statement: &'a dyn LiveStatement,
     /// What each process of a parallel plan did.
     pub workers: Option<Box<Workers>>,
     /// The time of its last planning, in milliseconds.
@@ -192,8 +185,8 @@ impl Last {
     /// Keeps what the planner expected of the nodes in an execution.
     #[cold]
     #[inline(never)]
-    pub fn keep_costs(&mut self, executed: &Executed, now: i64) {
-        self.copy_costs(executed, now);
+    pub fn keep_costs(&mut self, statement: &dyn LiveStatement, now: i64) {
+        self.copy_costs(statement, now);
     }
 
     /// Allows as many copies of texts as in a new period.
@@ -204,7 +197,7 @@ impl Last {
     /// Copies what the planner expected of the nodes. Returns false if the session sends very many
     /// statements: then that is not known.
     #[inline(always)]
-    pub fn copy_costs(&mut self, executed: &Executed, now: i64) -> bool {
+    pub fn copy_costs(&mut self, statement: &dyn LiveStatement, now: i64) -> bool {
         if now.saturating_sub(self.copies_from) >= COPIES_PERIOD {
             self.copies_from = now;
             self.copies.set(COPIES);
@@ -214,7 +207,7 @@ impl Last {
             return false;
         };
         self.copies.set(left);
-        executed.statement.copy_costs(&mut self.costs);
+        statement.copy_costs(&mut self.costs);
         true
     }
 
@@ -222,12 +215,18 @@ impl Last {
     /// statements: then the literals are not known.
     #[cold]
     #[inline(never)]
-    pub fn keep_text(&mut self, text: &Executed, description_shows_it: bool, now: i64) {
+    pub fn keep_text(
+        &mut self,
+        id: TextId,
+        statement: &dyn LiveStatement,
+        description_shows_it: bool,
+        now: i64,
+    ) {
         self.text_id = TextId::default();
         self.text.clear();
-        if self.copy_costs(text, now) && !description_shows_it {
-            self.text_id = text.text;
-            text.statement.copy_text(&mut self.text);
+        if self.copy_costs(statement, now) && !description_shows_it {
+            self.text_id = id;
+            statement.copy_text(&mut self.text);
         }
     }
 }

@@ -235,7 +235,7 @@ const CORE: &[Layer] = &[
     ),
     layer(
         "report",
-        &["compare", "model", "plan"],
+        &["ash", "compare", "model", "plan"],
         "the table of a measured plan",
     ),
     layer(

@@ -8,6 +8,7 @@ pub mod adversarial;
 #[cfg(test)]
 mod architecture;
 pub mod attack;
+pub mod beats;
 #[cfg(test)]
 mod book;
 pub mod browser;

@@ -63,11 +63,24 @@ pub fn sleeps(pid: u32) -> u64 {
     switches.unwrap_or_else(|| panic!("process {pid} has ended"))
 }
 
+/// Returns how often the process gave up its processor, or lost it.
+pub fn context_switches(pid: u32) -> u64 {
+    let lost = status(pid).and_then(|status| status.nonvoluntary_ctxt_switches);
+    sleeps(pid) + lost.unwrap_or_else(|| panic!("process {pid} has ended"))
+}
+
 /// Returns the seconds that the process's first thread has run on a processor.
 pub fn processor_time(pid: u32) -> f64 {
     let times = process(pid).and_then(|process| process.schedstat().ok());
     let times = times.unwrap_or_else(|| panic!("process {pid} has ended"));
     times.sum_exec_runtime as f64 / 1e9
+}
+
+/// Returns the seconds that the process's first thread has waited for a processor.
+pub fn waited_for_processor(pid: u32) -> f64 {
+    let times = process(pid).and_then(|process| process.schedstat().ok());
+    let times = times.unwrap_or_else(|| panic!("process {pid} has ended"));
+    times.run_delay as f64 / 1e9
 }
 
 /// Does the same for a session that has answered and is about to sleep: only then the kernel has counted all.
@@ -145,6 +158,16 @@ pub fn protections(pid: u32, file: &Path) -> Vec<String> {
         .iter()
         .filter(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file));
     of_file.map(|map| map.perms.as_str()).collect()
+}
+
+/// Returns where the process has mapped the library.
+pub fn address_of_library(pid: u32) -> u64 {
+    let maps = process(pid).and_then(|process| process.maps().ok());
+    let maps = maps.expect("the process's memory map");
+    let mut of_library = maps
+        .iter()
+        .filter(|map| matches!(&map.pathname, MMapPath::Path(path) if path.ends_with("pg_rowsource.so")));
+    of_library.next().expect("it has loaded the library").address.0
 }
 
 /// Returns the bytes of dynamic shared memory that the server's processes have mapped. It does not see a

@@ -34,6 +34,22 @@ fn says_unsafe(line: &str) -> bool {
 }
 
 #[test]
+fn every_file_of_server_tests_is_run() {
+    let files = rust_files("tests/tests");
+    let (_, main) = files
+        .iter()
+        .find(|(path, _)| path.ends_with("main.rs"))
+        .expect("the list");
+    for (path, _) in &files {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        assert!(
+            name == "main" || main.contains(&format!("\nmod {name};\n")),
+            "tests/tests/main.rs has no line `mod {name};`"
+        );
+    }
+}
+
+#[test]
 fn unsafe_code_is_in_one_folder() {
     let mut found = String::new();
     for (path, text) in rust_files("src") {

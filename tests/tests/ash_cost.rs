@@ -1,11 +1,13 @@
 //! What the worker costs that samples the sessions, while 100 of them are idle, asleep, waiting for a lock,
-//! or run short statements.
+//! or run short statements; and what its beats cost.
 
+use rowsource_tests::beats::{self, percent};
 use rowsource_tests::history::{Doing, SESSIONS, measured, while_doing, worker};
 use rowsource_tests::pgbench::fill;
 use rowsource_tests::session::run_each;
 use rowsource_tests::verdict::{Limit, Trial, Verdicts};
 use rowsource_tests::{Server, process};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest part of a processor that the worker may take. It takes 0.01 here, and up to 0.02
@@ -59,4 +61,56 @@ fn the_worker_costs_little_with_100_sessions_timing() {
 #[test]
 fn the_worker_costs_little_whatever_sessions_do_timing_long() {
     compare("ash-cost-long", &Doing::ALL);
+}
+
+/// Runs something while twice as many threads compute as there are processors.
+fn on_a_busy_machine<T>(run: impl FnOnce() -> T) -> T {
+    let runs = Arc::new(());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..2 * processors {
+        let runs = Arc::downgrade(&runs);
+        std::thread::spawn(move || {
+            while runs.strong_count() > 0 {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    run()
+}
+
+/// Its beats cost at most 0.3 % of a processor over a statement of ten seconds, and 1.5 % with 100 sessions
+/// that run statements of 20 ms without end; also where it is late, because other programs compute.
+#[test]
+fn beats_cost_little_timing_long() {
+    const PARTS: [(beats::Doing, &str, u64, f64); 2] = [
+        (beats::Doing::Long, "a statement of 10 s", 10, 0.3),
+        (
+            beats::Doing::Short,
+            "100 sessions run statements of 20 ms",
+            3,
+            1.5,
+        ),
+    ];
+    let server = Server::preloaded("ash-cost-beats", &beats::SETTINGS);
+    let mut observer = server.session();
+    beats::create(&mut observer);
+    let worker = worker(&mut observer);
+    let mut verdicts = Verdicts::default();
+    for (doing, what, seconds, most) in PARTS {
+        for machine in ["the machine as it is", "a busy machine"] {
+            let during = Duration::from_secs(seconds);
+            let mut measure = || percent(&server, &mut observer, worker, doing, during);
+            let mut round = |_| {
+                let [first, second] = [measure(), measure()];
+                ((first + second) / 2.0, second - first)
+            };
+            let share = Trial::of_differences(format!("percent for {what}, {machine}"), Limit::AtMost(most));
+            let all = || share.run(4..=8, &mut round);
+            verdicts.add(&match machine {
+                "a busy machine" => on_a_busy_machine(all),
+                _ => all(),
+            });
+        }
+    }
+    verdicts.finish();
 }

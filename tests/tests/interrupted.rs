@@ -4,20 +4,27 @@
 use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::Server;
+use rowsource_tests::compiled::object;
 use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::waiting::{until, until_waiting};
 use std::time::{Duration, Instant};
 
 const JOIN: &str = "SELECT count(*), sum(length(a.pad)) FROM a JOIN b USING (id)";
 
+const SETTINGS: [&str; 2] = ["jit = off", "max_parallel_workers_per_gather = 2"];
+
 fn server(name: &str) -> Server {
-    let server = Server::preloaded(name, &["jit = off", "max_parallel_workers_per_gather = 2"]);
+    let server = Server::preloaded(name, &SETTINGS);
+    make_tables(&server);
+    server
+}
+
+fn make_tables(server: &Server) {
     run_each(
         &mut server.session(),
         "CREATE TABLE a AS SELECT i AS id, repeat('x', 100) AS pad FROM generate_series(1, 400000) i;
          CREATE TABLE b AS SELECT * FROM a; VACUUM ANALYZE a; VACUUM ANALYZE b",
     );
-    server
 }
 
 /// Opens a session in which the join runs in parallel.
@@ -130,6 +137,36 @@ fn a_parallel_hash_join_cancelled_at_any_time_adds_up() {
         }
         assert!(cancelled >= 4, "only {cancelled} of 15 were cancelled");
     }
+}
+
+/// If the system does not map the pages with a worker's counters onto shared memory, its leader cannot see
+/// what a call in progress has used.
+#[test]
+fn a_parallel_hash_join_of_workers_whose_counters_are_not_seen_adds_up() {
+    let object = object("no_mremap/no_mremap.c");
+    let server = Server::overridden("hash-unseen", &SETTINGS, &object);
+    make_tables(&server);
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    let mut client = session(&server);
+    let whole = duration_of_join(&mut client);
+    let mut cancelled = 0;
+    for part in 1..12 {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        let timeout = (whole * part / 16).as_millis().max(1);
+        run_each(
+            &mut client,
+            &format!("BEGIN; SET LOCAL statement_timeout = {timeout}"),
+        );
+        cancelled += i32::from(client.simple_query(JOIN).is_err());
+        let rolled_back = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
+        assert!(rolled_back, "the session ended");
+        assert_adds_up(
+            &mut observer,
+            &format!("cancelled after {timeout} ms of {whole:?}"),
+        );
+    }
+    assert!(cancelled >= 4, "only {cancelled} of 11 were cancelled");
 }
 
 #[test]

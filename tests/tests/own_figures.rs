@@ -396,4 +396,20 @@ fn own_times_have_errors() {
     let nodes = "SELECT operation, node_id, parent_id, self_time_error, time_error, last_self_time_error, last_time_error FROM pg_stat_rowsource";
     let right: i64 = value(&mut client, sql);
     assert!(right >= 3, "{right}: {:#?}", texts(&mut client, nodes));
+    for view in [
+        "rowsource_top_nodes",
+        "rowsource_misestimates",
+        "rowsource_top_rows_removed",
+    ] {
+        let shown = format!(
+            "SELECT count(*) > 0 AND bool_and(v.self_time_error = n.self_time_error) AND max(v.self_time_error) > 0
+               FROM {view} v JOIN pg_stat_rowsource n USING (queryid, planid, node_id) WHERE v.self_time > 0"
+        );
+        assert!(value::<bool>(&mut client, &shown), "{view}");
+    }
+    let page: String = value(
+        &mut client,
+        "SELECT rowsource_html(queryid, planid) FROM rowsource_top_nodes WHERE self_time_error > 0 LIMIT 1",
+    );
+    assert!(page.contains(" ms +/- ") && page.contains(", A-Time"), "{page}");
 }

@@ -2,18 +2,21 @@
 //! sends no signal to a session.
 
 use postgres::Client;
-use rowsource_tests::attack::wait_until;
+use postgres::error::SqlState;
+use rowsource_tests::attack::{Pair, wait_until};
 use rowsource_tests::burn;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::compiled::object;
 use rowsource_tests::history::worker;
 use rowsource_tests::measured::{assert_consistent_times, display};
-use rowsource_tests::process::{send_signal, sleeps, tracer};
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::process::{context_switches, send_signal, sleeps, tracer};
+use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::verdict::{Limit, Side, Trial, Verdicts};
 use rowsource_tests::waiting::{pid, until};
 use rowsource_tests::{Server, measure};
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SETTINGS: [&str; 2] = ["max_parallel_workers_per_gather = 0", "jit = off"];
@@ -183,7 +186,7 @@ fn a_slow_foreign_server_is_waited_for() {
 }
 
 /// A connection to a server that accepts it and never answers ends after its own timeout, and one that
-/// answers late is waited for.
+/// answers late is waited for. From 16 on dblink knows no timeout, and is cancelled.
 #[test]
 fn dblink_waits_as_long_as_it_should() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -204,15 +207,23 @@ fn dblink_waits_as_long_as_it_should() {
             "SELECT count(*) FROM n WHERE CASE WHEN id = 100000
                  THEN dblink_connect('host=127.0.0.1 port={port} user=postgres connect_timeout=2') = 'OK' ELSE true END"
         );
+        let has_timeout = major(client) < 16;
+        if !has_timeout {
+            run_each(client, "SET statement_timeout = '2s'");
+        }
         let began = Instant::now();
         let error = client.query_one(&never, &[]).expect_err("nobody answers");
         let took = began.elapsed();
-        let detail = error
-            .as_db_error()
-            .and_then(|error| error.detail())
-            .unwrap_or_default();
-        println!("took {took:?}: {detail}");
-        assert!(detail.contains("timeout expired"), "{error:?}");
+        let error = error.as_db_error().expect("an error of the server");
+        println!("took {took:?}: {error:?}");
+        match has_timeout {
+            true => assert!(
+                error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("timeout expired"))
+            ),
+            false => assert_eq!(error.code(), &SqlState::QUERY_CANCELED),
+        }
         assert!(took > Duration::from_millis(1500), "{took:?}");
     });
 }
@@ -262,6 +273,46 @@ fn a_session_that_computes_never_sleeps() {
         println!("slept {slept} times");
         assert!(slept <= FEW, "{slept}");
     });
+}
+
+/// In ten seconds, it has the context switches that it would have without the library.
+#[test]
+fn context_switches_are_those_without_the_library_timing_long() {
+    const LASTS: f64 = 10.0;
+    const FEW: i64 = 10;
+    /// It may sleep when the statement arrives.
+    const MAX_SLEEPS: u64 = 5;
+    /// Some 500 beats come in ten seconds.
+    const MAX_MORE: f64 = 150.0;
+    let tables =
+        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM (FREEZE, ANALYZE) n";
+    let mut pair = Pair::start("signals-switches", &[], tables);
+    pair.run_with("SET pg_rowsource.statistics_level = typical");
+    let pids = pair.clients.each_mut().map(|client| pid(client) as u32);
+    let scan =
+        |loops: i64| format!("SELECT count(*) FROM n a, generate_series(1, {loops}) WHERE a.id % 7 >= 0");
+    let began = Instant::now();
+    run_each(&mut pair.clients[0], &scan(FEW));
+    let loops = (FEW as f64 * LASTS / began.elapsed().as_secs_f64()).ceil() as i64;
+    let trial = Trial::of_differences("context switches", Limit::AtMost(MAX_MORE));
+    let trial = trial.compare(8..=16, |side: Side| {
+        let which = side as usize;
+        let began = Instant::now();
+        let before = [sleeps, context_switches].map(|count| count(pids[which]));
+        let rows: i64 = value(&mut pair.clients[which], &scan(loops));
+        let slept = sleeps(pids[which]) - before[0];
+        let switches = context_switches(pids[which]) - before[1];
+        println!(
+            "{side:?}: {switches} in {:?}, slept {slept} times",
+            began.elapsed()
+        );
+        assert_eq!(rows, 300_000 * loops);
+        assert!(slept <= MAX_SLEEPS, "{side:?}: {slept}");
+        switches as f64
+    });
+    let mut verdicts = Verdicts::default();
+    verdicts.add(&trial);
+    verdicts.finish();
 }
 
 /// The system calls of a session say the same of a scan of half a minute: no signal arrives. One that the
@@ -468,5 +519,77 @@ fn statements_outlive_the_worker() {
     let before = sleeps(second);
     scan("another worker");
     assert!(sleeps(second) > before + MIN_BEATS, "{}", sleeps(second) - before);
+    server.assert_no_crash();
+}
+
+/// At random moments of statements the worker is stopped, goes on, ends, and is started again: rows are
+/// exact, and the time of a scan is within three of its errors.
+#[test]
+fn statements_outlive_the_worker_at_random_moments() {
+    const MOMENTS: usize = 60;
+    /// In each so many rounds, the worker ends. PostgreSQL starts another one after five seconds.
+    const ENDS_EACH: usize = 6;
+    const ROWS: i64 = 60_000;
+    /// What the scan and the node above it burn at least.
+    const LEAST_MS: f64 = ROWS as f64 / 1e3;
+    const MIN_WITHIN: f64 = 0.94;
+    const BURNS: &str = "SELECT count(*) FROM (SELECT id FROM n WHERE burn(1) OFFSET 0) s WHERE burn(1)";
+    let server = Server::preloaded("signals-moments", &SETTINGS);
+    let mut observer = server.session();
+    burn::create(&mut observer);
+    run_each(
+        &mut observer,
+        &format!("CREATE TABLE n AS SELECT i AS id FROM generate_series(1, {ROWS}) i; VACUUM ANALYZE n"),
+    );
+    let mut client = server.session();
+    let running = format!(
+        "SELECT query_start::text FROM pg_stat_activity WHERE pid = {} AND state = 'active' AND query = '{BURNS}'",
+        pid(&mut client)
+    );
+    let enough = AtomicBool::new(false);
+    let (within, statements) = std::thread::scope(|scope| {
+        let session = scope.spawn(|| {
+            let (mut within, mut statements) = (0, 0);
+            while !enough.load(Ordering::Relaxed) {
+                let nodes = measure(&mut client, BURNS);
+                assert_consistent_times(&nodes, "beside a worker that changes");
+                let [root, above, scan] = &nodes[..] else {
+                    panic!("{nodes:#?}")
+                };
+                assert_eq!((root.rows, above.rows, scan.rows), (1, ROWS, ROWS));
+                assert!(scan.timed_calls.is_some_and(|timed| timed < ROWS / 2), "{scan:?}");
+                let [all, ms] = [root, scan].map(|node| node.total_ms.expect("a time"));
+                let slack = 3.0 * scan.error_ms.expect("an error");
+                let is_within = (LEAST_MS - slack..=all - LEAST_MS + slack).contains(&ms);
+                if !is_within {
+                    println!("{root:?}\n{scan:?}");
+                }
+                within += usize::from(is_within);
+                statements += 1;
+            }
+            (within, statements)
+        });
+        let (mut moments, mut rounds) = (0, 0);
+        while moments < MOMENTS && !session.is_finished() {
+            let worker = worker(&mut observer);
+            rounds += 1;
+            for signal in ["STOP", "CONT"] {
+                let wait: f64 = value(&mut observer, "SELECT 0.1 * random()");
+                std::thread::sleep(Duration::from_secs_f64(wait));
+                let before = texts(&mut observer, &running);
+                if signal == "STOP" && rounds % ENDS_EACH == 0 {
+                    send_signal(worker, "TERM");
+                }
+                send_signal(worker, signal);
+                let is_during = !before.is_empty() && before == texts(&mut observer, &running);
+                moments += usize::from(is_during);
+            }
+        }
+        enough.store(true, Ordering::Relaxed);
+        println!("{moments} moments in statements, {rounds} rounds");
+        session.join().expect("the session")
+    });
+    println!("{within} of {statements} statements are within three errors");
+    assert!(within as f64 >= MIN_WITHIN * statements as f64);
     server.assert_no_crash();
 }

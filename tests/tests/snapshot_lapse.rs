@@ -187,7 +187,7 @@ fn snapshots_thin_with_age() {
 fn samples_that_were_left_out_do_not_come_back() {
     let server = Server::preloaded("snapshot-again", &["pg_rowsource.history_frequency = 1000"]);
     let mut client = server.session();
-    run_each(&mut client, "SELECT pg_sleep(0.5); SELECT rowsource_snapshot()");
+    run_each(&mut client, "SELECT pg_sleep(5); SELECT rowsource_snapshot()");
     // The ring keeps its samples, and gets no more.
     run_each(
         &mut client,

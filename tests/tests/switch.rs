@@ -419,7 +419,7 @@ fn a_server_that_started_without_it_is_turned_on() {
     let row = observer
         .query_one(
             &format!(
-                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {} AND wait_event LIKE 'BufFile%'",
+                "SELECT sum(waits)::bigint FROM pg_stat_rowsource_session_waits WHERE pid = {} AND wait_event ILIKE 'BufFile%'",
                 pid(&mut client)
             ),
             &[],
@@ -511,9 +511,9 @@ fn it_is_turned_under_load() {
     drop(load);
 }
 
-/// What a statement still costs while the switch is off.
+/// What a statement still costs while the switch is off: 340 to 430 instructions.
 #[test]
-fn statements_cost_nearly_nothing_while_off_release() {
+fn statements_while_off_cost_less_than_at_level_basic_release() {
     /// The most instructions that the library may add to a statement. At level basic, it adds more than 500.
     const MAX_ADDED: f64 = 490.0;
     let mut server = Server::preloaded("switch-cost", &[]);

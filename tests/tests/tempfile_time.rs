@@ -313,8 +313,7 @@ fn ordinary_requests_are_not_slowed_release() {
     /// The most instructions of a request that is counted as a wait. The request itself takes at least a
     /// microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
-    /// The most that measuring adds to the scan of a block that is read: its 15 rows, and a wait of the node.
-    /// It reads the system's clock here, at 120 instructions more than the processor's takes.
+    /// The most that measuring adds to a block that is read: 15 rows and a wait, by the system's clock.
     const MAX_MEASURED: f64 = 675.0;
     const MAX_ERROR: f64 = 0.01;
     const SCAN: &str = "SELECT count(*) FROM t";
@@ -332,8 +331,7 @@ fn ordinary_requests_are_not_slowed_release() {
     let reads_elsewhere = major(&mut client) >= 18;
     drop(client);
     server.stop();
-    // One session, and a part for each variant: how many instructions a scan takes. How many calls are timed
-    // must not depend on what else the machine does.
+    // One session, and a part for each variant: how many instructions a scan takes.
     let each = |library: &str, variants: &[String]| -> Vec<f64> {
         // The read-ahead distance of 19 depends on the time of its reads. I/O workers would read the blocks
         // from 18 on.

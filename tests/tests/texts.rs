@@ -127,25 +127,25 @@ fn no_literal_is_stored() {
         &mut client,
         "INSERT INTO secrets SELECT 'x' || g, g, '2024-01-01', '{}' FROM generate_series(1, 2000) g;
          CREATE INDEX ON secrets (a text_pattern_ops); CREATE INDEX ON secrets (b); ANALYZE secrets;
-         SELECT a FROM secrets WHERE a = 'sesame' AND b < 424242;
-         SELECT a FROM secrets WHERE a LIKE 'sesame%' AND c > '1999-09-09' AND b > -424242;
-         SELECT a FROM secrets WHERE a IN ('sesame', 'sesame2') OR b IN (424242, 424243);
-         SELECT a FROM secrets WHERE d @> '{\"sesame\": 424242}' AND a ~ ('ses' || 'ame');
-         SELECT b FROM secrets ORDER BY b + 424242, a || 'sesame' LIMIT 3;
-         SELECT count(*) FROM secrets GROUP BY a || 'sesame' HAVING count(*) > 424242;
+         SELECT a FROM secrets WHERE a = 'sesame' AND b < 731955284;
+         SELECT a FROM secrets WHERE a LIKE 'sesame%' AND c > '1999-09-09' AND b > -731955284;
+         SELECT a FROM secrets WHERE a IN ('sesame', 'sesame2') OR b IN (731955284, 731955285);
+         SELECT a FROM secrets WHERE d @> '{\"sesame\": 731955284}' AND a ~ ('ses' || 'ame');
+         SELECT b FROM secrets ORDER BY b + 731955284, a || 'sesame' LIMIT 3;
+         SELECT count(*) FROM secrets GROUP BY a || 'sesame' HAVING count(*) > 731955284;
          SELECT extract(year FROM c), overlay(a placing 'sesame' FROM 1) FROM secrets
-             WHERE overlay(a placing 'sesame' FROM 1) = 'sesame' AND extract(year FROM c) = 424242;
+             WHERE overlay(a placing 'sesame' FROM 1) = 'sesame' AND extract(year FROM c) = 731955284;
          SELECT a FROM secrets WHERE a::varchar(7) = 'sesame' AND position('sesame' IN a) > 0 AND a IS NORMALIZED;
-         SELECT a FROM secrets TABLESAMPLE bernoulli (42.4242) REPEATABLE (424242);
-         SELECT x.a FROM secrets x LEFT JOIN secrets y ON x.b = y.b + 424242 AND y.a <> 'sesame' WHERE x.b = 1;
-         PREPARE s (text) AS SELECT a FROM secrets WHERE a = $1 AND b <> 424242; EXECUTE s ('sesame'); EXECUTE s ('sesame3');
-         DO 'BEGIN PERFORM a FROM secrets WHERE a = ''sesame'' AND b = 424242; END';
-         DECLARE c CURSOR WITH HOLD FOR SELECT a FROM secrets WHERE a = 'sesame' AND b = 424242; FETCH c; CLOSE c;
-         CREATE TABLE secrets2 AS SELECT a FROM secrets WHERE a = 'sesame' AND b = 424242",
+         SELECT a FROM secrets TABLESAMPLE bernoulli (42.4242) REPEATABLE (731955284);
+         SELECT x.a FROM secrets x LEFT JOIN secrets y ON x.b = y.b + 731955284 AND y.a <> 'sesame' WHERE x.b = 1;
+         PREPARE s (text) AS SELECT a FROM secrets WHERE a = $1 AND b <> 731955284; EXECUTE s ('sesame'); EXECUTE s ('sesame3');
+         DO 'BEGIN PERFORM a FROM secrets WHERE a = ''sesame'' AND b = 731955284; END';
+         DECLARE c CURSOR WITH HOLD FOR SELECT a FROM secrets WHERE a = 'sesame' AND b = 731955284; FETCH c; CLOSE c;
+         CREATE TABLE secrets2 AS SELECT a FROM secrets WHERE a = 'sesame' AND b = 731955284",
     );
     let stored = stored(&mut client);
     assert!(stored.contains("secrets"), "{stored}");
-    for literal in ["sesame", "424242", "1999-09"] {
+    for literal in ["sesame", "731955284", "1999-09"] {
         let lines: Vec<&str> = stored.lines().filter(|line| line.contains(literal)).collect();
         assert!(lines.is_empty(), "{literal}: {lines:#?}");
     }

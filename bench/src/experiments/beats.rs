@@ -6,44 +6,16 @@ use crate::measure::rounds::{interleave, ratios_to_first};
 use crate::model::check::Goal;
 use crate::model::spread::spread;
 use crate::model::table::Table;
-use postgres::Client;
-use rowsource_tests::burn;
-use rowsource_tests::busy::Busy;
-use rowsource_tests::history::{SESSIONS, worker};
-use rowsource_tests::pgbench::pgbench;
+use rowsource_tests::beats::{Doing, SETTINGS, create, percent};
+use rowsource_tests::history::worker;
 use rowsource_tests::process::send_signal;
 use rowsource_tests::session::run_each;
-use rowsource_tests::waiting::{pid, until};
+use rowsource_tests::waiting::pid;
 use rowsource_tests::{SHIPPED, Server};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The worker only makes beats.
-const SETTINGS: [&str; 7] = [
-    SHIPPED,
-    "shared_preload_libraries = 'pg_rowsource'",
-    "pg_rowsource.history_frequency = 0",
-    "max_connections = 120",
-    "max_parallel_workers_per_gather = 0",
-    "jit = off",
-    "autovacuum = off",
-];
-/// Cheap calls without end, not all of which are timed.
-const ENDLESS: &str = "SELECT count(*) FROM n a, n b WHERE burn(0.2)";
-/// A statement of 20 ms.
-const SHORT: &str = "SELECT count(*) FROM short WHERE burn(0.5)";
 /// Work that is the same each time.
 const SAME: &str = "SELECT count(*) FROM n a, generate_series(1, 10) WHERE a.id % 7 >= 0";
-
-/// What the sessions do while the worker is measured.
-#[derive(Clone, Copy)]
-enum Doing {
-    Nothing,
-    /// One computes. A measurement begins with its statement.
-    Long,
-    /// All run short statements.
-    Short,
-}
 
 const DOING: [(Doing, &str, f64); 4] = [
     (Doing::Nothing, "nothing runs", 0.1),
@@ -54,15 +26,10 @@ const DOING: [(Doing, &str, f64); 4] = [
 
 pub fn run(context: &mut ExperimentContext) {
     context.at(0.0, "loading");
-    let server = Server::start("beats", &SETTINGS);
+    let library = [SHIPPED, "shared_preload_libraries = 'pg_rowsource'"];
+    let server = Server::start("beats", &[&library[..], &SETTINGS].concat());
     context.server(&server);
-    let mut client = server.session();
-    burn::create(&mut client);
-    run_each(
-        &mut client,
-        "CREATE TABLE n AS SELECT i AS id FROM generate_series(1, 300000) i; VACUUM ANALYZE n;
-         CREATE TABLE short AS SELECT i AS id FROM generate_series(1, 20000) i; VACUUM ANALYZE short",
-    );
+    create(&mut server.session());
     context.begin_part(0.02, 0.7);
     of_worker(context, &server);
     context.begin_part(0.7, 1.0);
@@ -100,51 +67,6 @@ fn of_worker(context: &mut ExperimentContext, server: &Server) {
         );
     }
     context.table(table);
-}
-
-/// Returns the percentage of a processor that the worker takes in this time.
-fn percent(server: &Server, observer: &mut Client, worker: u32, doing: Doing, during: Duration) -> f64 {
-    match doing {
-        Doing::Nothing => taken(worker, during, || ()).0,
-        Doing::Long => {
-            let client = server.connect();
-            let (percent, busy) = taken(worker, during, || Busy::run(client, ENDLESS));
-            busy.cancel(observer);
-            percent
-        }
-        Doing::Short => std::thread::scope(|scope| {
-            let script = server.folder().join("short.sql");
-            std::fs::write(&script, SHORT).expect("a script");
-            let options = format!("-n -c {SESSIONS} -j 2 -T {} -f", during.as_secs() + 4);
-            let runs = scope.spawn(move || {
-                let script = script.to_string_lossy();
-                pgbench(
-                    server,
-                    "",
-                    &options.split(' ').chain([&*script]).collect::<Vec<_>>(),
-                )
-            });
-            until(
-                observer,
-                &format!(
-                    "SELECT count(*) >= {SESSIONS} AND bool_and(query LIKE '%burn%') FROM pg_stat_activity
-                     WHERE application_name = 'pgbench'"
-                ),
-            );
-            let (percent, ()) = taken(worker, during, || ());
-            runs.join().expect("pgbench");
-            percent
-        }),
-    }
-}
-
-/// Begins something. Returns the percentage of a processor that the worker then takes in this time.
-fn taken<T>(worker: u32, during: Duration, begin: impl FnOnce() -> T) -> (f64, T) {
-    let (began, before) = (Instant::now(), cpu::seconds_of(worker));
-    let begun = begin();
-    sleep(during.saturating_sub(began.elapsed()));
-    let took = cpu::seconds_of(worker) - before;
-    (100.0 * took / began.elapsed().as_secs_f64(), begun)
 }
 
 /// Compares the same work with beats and without: then the worker is stopped.

@@ -2,7 +2,7 @@
 //!
 //! * `sample` is a sample, and the words in which the ring stores it;
 //! * `ring` is the protocol of the ring: one writer, and readers that drop what the writer overwrites
-//!   meanwhile;
+//!   meanwhile. It consists of tiers (`tier`), which keep fewer moments for longer; `writer` chooses these;
 //! * `names` stores the names of applications once;
 //! * `turns` lets many candidates have their turn, few at a time;
 //! * `command` tells what kind of command a text is;
@@ -12,12 +12,15 @@ mod command;
 mod names;
 mod ring;
 mod sample;
+mod tier;
 mod times;
 mod turns;
+mod writer;
 
 pub use command::command_names;
 pub use names::NAME_BYTES;
-pub use ring::{Entry, Header, RECORD_BYTES, Record, Ring, Ticks};
-pub use sample::{MAX_BACKEND_TYPE, MAX_NODE, Sample, moment_number};
+pub use ring::{Entry, Header, Moment, RECORD_BYTES, Record, Ring, SLOT_US, SavedHeader, SavedMoment, TIERS};
+pub use sample::{MAX_BACKEND_TYPE, MAX_NODE, Sample};
 pub use times::{Moments, SampleTimes};
 pub use turns::Turns;
+pub use writer::Writer;

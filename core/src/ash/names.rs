@@ -1,10 +1,11 @@
 //! The names of applications, which the ring stores once for each role.
 //!
 //! A name is known by its number, from 1 on. If all places are taken, the role with the most of them makes
-//! room: a new name replaces the one of it that was used least recently. A place knows from which record on
-//! it has its name, so an older record does not get another application's name.
+//! room: a new name replaces the one of it that was used least recently, but none of the same moment. A place
+//! knows since when it has its name, so an older sample does not get another application's name.
 
 use crate::room::crowded;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
@@ -19,9 +20,9 @@ const CHANGING: u64 = u64::MAX;
 /// A place for a name. Zero bytes are one without a name.
 #[repr(C)]
 pub(super) struct Place {
-    /// The records from this number on may have the name.
+    /// The samples from this time on may have the name.
     since: AtomicU64,
-    /// The record that used it last.
+    /// The time of the sample that used it last.
     used: AtomicU64,
     /// The role whose sessions have it.
     userid: AtomicU32,
@@ -29,12 +30,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns the name's words, if records of this number have it.
-    fn read(&self, record: u64) -> Option<[u64; WORDS]> {
+    /// Returns the name's words, if samples of this time have it.
+    fn read(&self, at: u64) -> Option<[u64; WORDS]> {
         let since = self.since.load(Acquire);
         let words = std::array::from_fn(|i| self.words[i].load(Relaxed));
         fence(Acquire);
-        (since <= record && self.since.load(Relaxed) == since && words[0] != 0).then_some(words)
+        (since <= at && self.since.load(Relaxed) == since && words[0] != 0).then_some(words)
     }
 
     fn has(&self, userid: u32, words: &[u64; WORDS]) -> bool {
@@ -56,14 +57,14 @@ fn words(name: &[u8; NAME_BYTES]) -> [u64; WORDS] {
     })
 }
 
-/// Returns the number of a name of a role's session for a record that is about to be written; 0 for an empty
-/// one. `hint` is the number that it probably has. Only the writer may call this.
+/// Returns the number of a name of a role's session for a sample of this time; 0 for an empty one, and if
+/// there is no room. `hint` is the number that it probably has. Only the writer may call this.
 pub(super) fn number(
     places: &[Place; PLACES],
     hint: u16,
     userid: u32,
     name: &[u8; NAME_BYTES],
-    record: u64,
+    at: u64,
 ) -> u16 {
     let words = words(name);
     if words[0] == 0 {
@@ -73,8 +74,8 @@ pub(super) fn number(
         .checked_sub(1)
         .filter(|i| places.get(*i).is_some_and(|place| place.has(userid, &words)))
         .or_else(|| places.iter().position(|place| place.has(userid, &words)));
-    let i = found.unwrap_or_else(|| {
-        let i = room(places, userid);
+    let made = || {
+        let i = room(places, userid).filter(|i| places[*i].used.load(Relaxed) != at)?;
         let place = &places[i];
         place.since.store(CHANGING, Relaxed);
         fence(Release);
@@ -82,18 +83,19 @@ pub(super) fn number(
         for (word, new) in place.words.iter().zip(words) {
             word.store(new, Relaxed);
         }
-        place.since.store(record, Release);
-        i
-    });
-    places[i].used.store(record, Relaxed);
+        place.since.store(at, Release);
+        Some(i)
+    };
+    let Some(i) = found.or_else(made) else { return 0 };
+    places[i].used.store(at, Relaxed);
     i as u16 + 1
 }
 
 /// Returns the place for another name of a role.
 #[cold]
-fn room(places: &[Place; PLACES], userid: u32) -> usize {
+fn room(places: &[Place; PLACES], userid: u32) -> Option<usize> {
     let free = places.iter().position(|place| place.words[0].load(Relaxed) == 0);
-    free.unwrap_or_else(|| {
+    free.or_else(|| {
         let owner = |place: &Place| place.userid.load(Relaxed);
         let crowded = crowded::<PLACES>(places.iter().map(owner), userid);
         let of_crowded = places
@@ -101,17 +103,53 @@ fn room(places: &[Place; PLACES], userid: u32) -> usize {
             .enumerate()
             .filter(|(_, place)| owner(place) == crowded);
         let oldest = of_crowded.min_by_key(|(_, place)| place.used.load(Relaxed));
-        oldest.map_or(0, |(i, _)| i)
+        oldest.map(|(i, _)| i)
     })
 }
 
-/// Returns the bytes of the name that a record has.
-pub(super) fn name(places: &[Place; PLACES], number: u16, record: u64) -> Option<Vec<u8>> {
+/// Returns the bytes of the name that a sample of this time has.
+pub(super) fn name(places: &[Place; PLACES], number: u16, at: u64) -> Option<Vec<u8>> {
     let place = places.get(usize::from(number.checked_sub(1)?))?;
-    let words = place.read(record)?;
+    let words = place.read(at)?;
     let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES));
     Some(bytes)
+}
+
+/// A place that is saved.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct SavedName {
+    since: u64,
+    used: u64,
+    userid: u32,
+    words: [u64; WORDS],
+}
+
+/// Returns what is saved of the names. Nobody may write meanwhile.
+pub(super) fn saved(places: &[Place; PLACES]) -> Vec<SavedName> {
+    let of = |place: &Place| SavedName {
+        since: place.since.load(Relaxed),
+        used: place.used.load(Relaxed),
+        userid: place.userid.load(Relaxed),
+        words: std::array::from_fn(|i| place.words[i].load(Relaxed)),
+    };
+    places
+        .iter()
+        .map(of)
+        .take_while(|name| name.words[0] != 0)
+        .collect()
+}
+
+/// Fills empty places with what was saved. Only the writer may call this.
+pub(super) fn restore(places: &[Place; PLACES], saved: &[SavedName]) {
+    for (place, name) in places.iter().zip(saved) {
+        place.used.store(name.used, Relaxed);
+        place.userid.store(name.userid, Relaxed);
+        for (word, new) in place.words.iter().zip(name.words) {
+            word.store(new, Relaxed);
+        }
+        place.since.store(name.since, Release);
+    }
 }
 
 #[cfg(test)]

@@ -50,11 +50,6 @@ const MODE: u32 = 0xFF << MODE_SHIFT;
 /// The words of a sample.
 pub(super) const WORDS: usize = 7;
 
-/// Returns a number for the moment of a sample: those of many moments are spread evenly.
-pub fn moment_number(at: i64) -> u64 {
-    (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
-}
-
 /// Returns two numbers as one word.
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32

@@ -17,11 +17,11 @@ impl SampleTimes {
         }
     }
 
-    /// Returns the time of the next sample. `clock` is the time of day, `monotonic_us` the reading of a clock
-    /// that never steps back.
+    /// Returns the time of the next sample, which is later than the last. `clock` is the time of day,
+    /// `monotonic_us` the reading of a clock that never steps back.
     pub fn next(&mut self, clock: i64, monotonic_us: i64) -> i64 {
         let at = match self.last {
-            Some((last, then)) if clock < last => last + monotonic_us.saturating_sub(then).max(0) / 2,
+            Some((last, then)) if clock <= last => last + (monotonic_us.saturating_sub(then) / 2).max(1),
             _ => clock,
         };
         self.last = Some((at, monotonic_us));

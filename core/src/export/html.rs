@@ -4,7 +4,7 @@ use super::call_plots::call_plots;
 use super::frames::{name, own_us};
 use super::misestimates::misestimates;
 
-use crate::model::{Buffers, Estimates, HistogramTotals, NamedWaits, NodeStats};
+use crate::model::{Buffers, Estimates, HistogramTotals, NamedWaits, NodeStats, own_errors};
 use crate::plan::PlanNode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -127,6 +127,7 @@ impl Page<'_> {
         let own: Vec<f64> = (0..self.nodes.len())
             .map(|i| own_us(self.stats.get(i), self.executions))
             .collect();
+        let errors = own_errors(self.nodes, |i| self.stats.get(i).copied());
         let mut widths = own.clone();
         for i in (1..widths.len()).rev() {
             if let Some(parent) = self.nodes[i].parent.filter(|&parent| parent < i) {
@@ -162,7 +163,8 @@ impl Page<'_> {
                     @if width >= MIN_WIDTH {
                         @let (x, y) = (left[i] * scale, node.depth * HEIGHT);
                         g {
-                            title { (self.title(i, own[i], widths[i], &parts[i])) }
+                            @let error_ms = errors.get(i).copied().unwrap_or(0.0);
+                            title { (self.title(i, [own[i], error_ms], widths[i], &parts[i])) }
                             @for (kind, from, part) in shares(&parts[i]) {
                                 rect.(kind.class()) x=(format!("{:.1}", x + from * width)) y=(y)
                                     width=(format!("{:.1}", part * width)) height=(HEIGHT) {}
@@ -175,16 +177,27 @@ impl Page<'_> {
         }
     }
 
-    /// Returns what is said about the box of a node: its name, its times per execution in microseconds as the
-    /// table has them, the time of all processes that its width stands for if that is more, and what its own
-    /// time consists of.
-    fn title(&self, i: usize, own_us: f64, width_us: f64, parts: &[f64; Kind::ALL.len()]) -> String {
+    /// Returns what is said about the box of a node: its name, its times per execution as the table has them,
+    /// with their errors, the time of all processes that its width stands for if that is more, and what its
+    /// own time consists of.
+    fn title(
+        &self,
+        i: usize,
+        [own_us, own_error_ms]: [f64; 2],
+        width_us: f64,
+        parts: &[f64; Kind::ALL.len()],
+    ) -> String {
         let node = &self.nodes[i];
-        let mut title = format!("{}: {}, own time {}", node.id, name(node), milliseconds(own_us));
+        let estimated = |us: f64, error_ms: f64| match error_ms * 1e3 / self.executions {
+            error_us if error_us > 0.0 => format!("{} +/- {}", milliseconds(us), milliseconds(error_us)),
+            _ => milliseconds(us),
+        };
+        let own = estimated(own_us, own_error_ms);
+        let mut title = format!("{}: {}, own time {own}", node.id, name(node));
         let time = self.stats.get(i).and_then(|stats| stats.time.get());
         if let Some(time) = time {
             let us = time.total_ms * 1e3 / self.executions;
-            title += &format!(", A-Time {}", milliseconds(us));
+            title += &format!(", A-Time {}", estimated(us, time.error_ms));
             if width_us > us * 1.001 {
                 title += &format!(
                     ", {} with all processes of the nodes below",

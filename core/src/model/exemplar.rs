@@ -7,6 +7,7 @@
 use super::execution::{Outcome, Run};
 use super::node::NodeStats;
 use super::packed::{PackError, append, take, with_zeros, without_zeros};
+use super::parameters::Sent;
 use super::statement_facts::{Outside, StatementSums};
 use crate::waits::plan::PlanWaits;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,7 @@ struct Packed {
     response_ms: f64,
     /// When it ended, in microseconds since 2000-01-01 UTC.
     at: i64,
+    sent: Sent,
     bytes: Vec<u8>,
 }
 
@@ -85,6 +87,8 @@ pub struct KeptExecution {
     pub waits: PlanWaits,
     /// The statistics of the nodes, in EXPLAIN's order.
     pub nodes: Vec<NodeStats>,
+    /// What its client sent, if that is kept.
+    pub sent: Sent,
 }
 
 /// The executions of a plan that are kept whole.
@@ -113,6 +117,7 @@ impl Exemplars {
         run: &Run,
         outside: Option<&Outside<'_>>,
         nodes: &[NodeStats],
+        sent: Sent,
     ) -> Result<(), PackError> {
         let mut bytes = Vec::new();
         let head = Head {
@@ -128,14 +133,17 @@ impl Exemplars {
         self.0[Exemplar::of(run.outcome) as usize] = Some(Packed {
             response_ms: run.response_ms(),
             at: run.at,
+            sent,
             bytes: without_zeros(&bytes)?,
         });
         Ok(())
     }
 
     /// Adds executions that were kept elsewhere. Of two, it keeps the slower one, or the one that ended last.
+    /// If both are the same execution, whose commit is known now, what its client sent is that which was kept
+    /// at its end.
     pub fn merge(&mut self, other: Exemplars) {
-        for ((kept, other), which) in self.0.iter_mut().zip(other.0).zip(Exemplar::ALL) {
+        for ((kept, mut other), which) in self.0.iter_mut().zip(other.0).zip(Exemplar::ALL) {
             let is_better = match (&kept, &other) {
                 (_, None) => false,
                 (None, _) => true,
@@ -144,25 +152,39 @@ impl Exemplars {
                 }
                 (Some(kept), Some(other)) => other.at > kept.at,
             };
+            if let (Some(kept), Some(other)) = (&kept, &mut other)
+                && kept.at == other.at
+                && other.sent == Sent::default()
+            {
+                other.sent.clone_from(&kept.sent);
+            }
             if is_better {
                 *kept = other;
             }
         }
     }
 
-    /// Returns those that ended at this time or later; all if there is none.
+    /// Returns those that ended at this time or later, or all if there is none, without what clients sent.
     pub fn since(&self, time: Option<i64>) -> Exemplars {
         let is_later = |kept: &&Packed| time.is_none_or(|time| kept.at >= time);
+        let without_sent = |kept: &Packed| Packed {
+            sent: Sent::default(),
+            ..kept.clone()
+        };
         Exemplars(
             self.0
                 .each_ref()
-                .map(|kept| kept.as_ref().filter(is_later).cloned()),
+                .map(|kept| kept.as_ref().filter(is_later).map(without_sent)),
         )
     }
 
     /// Returns a kept execution; `None` if there is none.
     pub fn get(&self, which: Exemplar) -> Option<Result<KeptExecution, PackError>> {
-        self.0[which as usize].as_ref().map(|kept| unpacked(&kept.bytes))
+        let kept = self.0[which as usize].as_ref()?;
+        Some(unpacked(&kept.bytes).map(|execution| KeptExecution {
+            sent: kept.sent.clone(),
+            ..execution
+        }))
     }
 
     /// Returns whether no execution is kept.
@@ -172,7 +194,8 @@ impl Exemplars {
 
     /// Returns the bytes that they take in a session's memory, beside the plan.
     pub fn size(&self) -> usize {
-        self.0.iter().flatten().map(|kept| kept.bytes.capacity()).sum()
+        let kept = self.0.iter().flatten();
+        kept.map(|kept| kept.bytes.capacity() + kept.sent.size()).sum()
     }
 
     /// Returns the bytes that a store keeps of them.
@@ -218,6 +241,7 @@ fn unpacked(bytes: &[u8]) -> Result<KeptExecution, PackError> {
         outside: head.outside,
         waits: head.waits.unwrap_or_default(),
         nodes,
+        sent: Sent::default(),
     })
 }
 
@@ -259,6 +283,7 @@ impl KeepLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::parameters::{Bytes, Parameters};
     use crate::model::{MAX_NODES, sample};
     use crate::waits::plan::{EventWaits, RunWaits};
 
@@ -275,6 +300,48 @@ mod tests {
 
     fn nodes(count: usize) -> Vec<NodeStats> {
         sample::plan(count).nodes.iter().map(|node| node.last).collect()
+    }
+
+    fn sent() -> Sent {
+        let parameters = Parameters::keep([(25, Some(Bytes::Text(b"a")))].into_iter());
+        Sent {
+            text: None,
+            parameters,
+        }
+        .with_text(b"SELECT $1".to_vec())
+    }
+
+    #[test]
+    fn what_was_sent_stays_when_the_commit_is_known() {
+        let (mut exemplars, mut late) = (Exemplars::default(), Exemplars::default());
+        let run = run(Outcome::Completed, 12.5, 7);
+        exemplars.keep(&run, None, &nodes(1), sent()).expect("memory");
+        let committed = Run {
+            commit_ms: 2.5,
+            ..run
+        };
+        late.keep(&committed, None, &nodes(1), Sent::default())
+            .expect("memory");
+        exemplars.merge(late.clone());
+        let kept = exemplars
+            .get(Exemplar::Slowest)
+            .expect("an execution")
+            .expect("a record");
+        assert_eq!((kept.run.commit_ms, kept.sent), (2.5, sent()));
+        // Those of another execution are none of this one.
+        let slower = Run {
+            commit_ms: 3.5,
+            at: 8,
+            ..run
+        };
+        late.keep(&slower, None, &nodes(1), Sent::default())
+            .expect("memory");
+        exemplars.merge(late);
+        let kept = exemplars
+            .get(Exemplar::Slowest)
+            .expect("an execution")
+            .expect("a record");
+        assert_eq!((kept.run.commit_ms, kept.sent), (3.5, Sent::default()));
     }
 
     fn times(exemplars: &Exemplars) -> [Option<(f64, i64)>; 3] {
@@ -303,10 +370,12 @@ mod tests {
             waits: Some(&waits),
             called: &[],
         };
-        let (run, nodes) = (run(Outcome::Completed, 12.5, 7), nodes(3));
+        let (run, nodes, sent) = (run(Outcome::Completed, 12.5, 7), nodes(3), sent());
         let mut exemplars = Exemplars::default();
         assert!(exemplars.is_empty() && exemplars.wants(&run));
-        exemplars.keep(&run, Some(&outside), &nodes).expect("memory");
+        exemplars
+            .keep(&run, Some(&outside), &nodes, sent.clone())
+            .expect("memory");
         let bytes = exemplars.to_bytes().expect("memory");
         let read = Exemplars::from_bytes(&bytes).expect("executions");
         let kept = read.get(Exemplar::Slowest).expect("an execution");
@@ -316,9 +385,12 @@ mod tests {
                 run,
                 outside: Some(outside.sums),
                 waits: PlanWaits::of(&waits),
-                nodes
+                nodes,
+                sent,
             })
         );
+        let archived = read.since(None).get(Exemplar::Slowest).expect("an execution");
+        assert_eq!(archived.map(|kept| kept.sent), Ok(Sent::default()));
         assert!(read.get(Exemplar::Failed).is_none());
         assert!(Exemplars::from_bytes(&[]).is_ok_and(|none| none.is_empty()));
         assert!(Exemplars::from_bytes(&[7]).is_err());
@@ -328,7 +400,12 @@ mod tests {
     fn the_largest_plan_can_be_kept_in_little_memory() {
         let mut exemplars = Exemplars::default();
         exemplars
-            .keep(&run(Outcome::Completed, 9.0, 7), None, &nodes(MAX_NODES))
+            .keep(
+                &run(Outcome::Completed, 9.0, 7),
+                None,
+                &nodes(MAX_NODES),
+                Sent::default(),
+            )
             .expect("memory");
         assert!(
             exemplars.size() < 80 * MAX_NODES,
@@ -347,7 +424,9 @@ mod tests {
             let run = run(outcome, ms, at);
             let wanted = exemplars.wants(&run);
             if wanted {
-                exemplars.keep(&run, None, &nodes(1)).expect("memory");
+                exemplars
+                    .keep(&run, None, &nodes(1), Sent::default())
+                    .expect("memory");
             }
             wanted
         };
@@ -392,7 +471,7 @@ mod tests {
     fn damaged_bytes_give_an_error() {
         let mut exemplars = Exemplars::default();
         exemplars
-            .keep(&run(Outcome::Failed, 9.0, 7), None, &nodes(2))
+            .keep(&run(Outcome::Failed, 9.0, 7), None, &nodes(2), Sent::default())
             .expect("memory");
         let good = exemplars.0[Exemplar::Failed as usize]
             .clone()

@@ -7,6 +7,7 @@ mod description;
 mod durations;
 mod estimates;
 mod execution;
+pub mod executions;
 mod exemplar;
 pub mod facts;
 mod format;
@@ -19,6 +20,7 @@ mod node;
 mod others;
 mod own;
 mod packed;
+pub mod parameters;
 mod plan;
 mod processes;
 #[cfg(test)]
@@ -43,6 +45,7 @@ pub use node::{Buffers, CALLED_WORDS, Called, NodeStats, NodeTotals, OwnIo, Time
 pub use others::{DatabaseSum, Others, PlanTotals};
 pub use own::{own_errors, own_io, own_wal};
 pub use packed::PackError;
+pub use parameters::{Parameters, Sent};
 pub use plan::{ExecutionStats, MAX_NODES, Plan, PlanStats};
 pub use processes::processes;
 pub use statement_facts::{JIT_OPTIONS, Jit, Outside, StatementFacts, StatementSums, TriggerSum};

@@ -6,6 +6,7 @@ use super::execution::{Late, Outcome, PlanOrigin, Planning, Run, Times};
 use super::exemplar::{Exemplars, KeepLimit};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
+use super::parameters::Sent;
 use super::statement_facts::{Outside, StatementFacts, StatementSums};
 use crate::clock::Source;
 use crate::float::at_least;
@@ -354,7 +355,7 @@ impl Plan {
             && limit.allows(run, self.exemplars.slowest_ms())
             && self
                 .exemplars
-                .keep(run, execution.outside, execution.nodes)
+                .keep(run, execution.outside, execution.nodes, Sent::default())
                 .is_ok()
     }
 }

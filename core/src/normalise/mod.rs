@@ -7,6 +7,7 @@
 //!
 //! Everything takes linear time, and never fails: at the end of a cut text, a literal may be incomplete.
 
+mod again;
 mod block;
 mod constants;
 mod fingerprint;
@@ -14,6 +15,7 @@ pub(crate) mod lexer;
 mod lists;
 mod restore;
 
+pub use again::{Argument, Unrepeatable, literal, script};
 pub use block::block;
 pub use constants::{Constants, Found, Place, Text, replaced};
 pub use fingerprint::fingerprint;

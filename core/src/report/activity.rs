@@ -2,6 +2,7 @@
 
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line};
+use crate::ash::Moment;
 use std::collections::BTreeMap;
 
 /// How many rows a table shows.
@@ -17,11 +18,9 @@ const MINUTE_US: i64 = 60_000_000;
 /// were sampled is known only for about each second.
 const TOLERANCE_US: i64 = 5_000_000;
 
-/// What a session did at the moment of a sample. What is not known, or must not be shown, is `None`.
+/// What a session did at a moment. What is not known, or must not be shown, is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen<'a> {
-    /// When, in microseconds.
-    pub at: i64,
     /// The process.
     pub pid: i32,
     /// What is shown of the session beside its process: its type, user and application.
@@ -72,9 +71,10 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, seen: &Seen<'_>) {
-        self.samples += 1;
-        self.on_cpu += u64::from(seen.wait.is_none() && !seen.is_hidden);
+    /// Adds a sample that stands for `moments` moments.
+    fn add(&mut self, seen: &Seen<'_>, moments: u64) {
+        self.samples += moments;
+        self.on_cpu += moments * u64::from(seen.wait.is_none() && !seen.is_hidden);
     }
 }
 
@@ -101,22 +101,37 @@ pub struct Activity {
     step: i64,
     all: Count,
     hidden: u64,
-    ticks: f64,
+    /// How often the sessions were sampled.
+    moments: u64,
+    /// How many of these moments are kept. For each length of a slot in microseconds, the last time until
+    /// which one moment in a slot is kept.
+    kept: u64,
+    slots: BTreeMap<i64, i64>,
+    /// The moment whose samples are added, how many there are, and at the moment before.
+    moment: Moment,
+    active: u64,
+    before: Option<u64>,
+    /// The sum of the squared differences from each moment to the next, each times what it stands for.
+    differences: f64,
+    /// Since when there are samples.
+    begun_at: i64,
     /// The first and the last time in the interval at which the sessions were sampled.
     covered: Option<(i64, i64)>,
     /// What is not known by a queryid is known by its text.
     statements: BTreeMap<(StatementId, String), (Count, String)>,
     nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
     waits: BTreeMap<Option<(String, String)>, Count>,
-    sessions: BTreeMap<(i32, String), Count>,
-    blockers: BTreeMap<i32, Blocker>,
+    /// A process is known by the server's run and its pid.
+    sessions: BTreeMap<(u64, i32, String), Count>,
+    blockers: BTreeMap<(u64, i32), Blocker>,
     /// For each bar, the samples of each class, and how often the sessions were sampled.
-    bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
+    bars: BTreeMap<i64, ([u64; CLASSES.len()], u64)>,
 }
 
 impl Activity {
-    /// Begins an interval, in microseconds.
-    pub fn new(from: i64, to: i64) -> Activity {
+    /// Begins an interval, in microseconds. There are samples since `begun_at`, when the server had crashed
+    /// or was started first.
+    pub fn new(from: i64, to: i64, begun_at: i64) -> Activity {
         // The first and the last bar may be parts of one.
         let minutes = to.saturating_sub(from).max(1) as u64;
         let minutes = minutes.div_ceil(MINUTE_US as u64);
@@ -127,7 +142,14 @@ impl Activity {
             step,
             all: Count::default(),
             hidden: 0,
-            ticks: 0.0,
+            moments: 0,
+            kept: 0,
+            slots: BTreeMap::new(),
+            moment: Moment::default(),
+            active: 0,
+            before: None,
+            differences: 0.0,
+            begun_at,
             covered: None,
             statements: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -151,28 +173,36 @@ impl Activity {
 
     /// Returns a line that says for which part of the interval samples are kept; `None` if for all of it.
     fn coverage(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
-        const OLDER: &str = "rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
+        let mut older = String::new();
+        if self.begun_at > self.from {
+            older = format!(
+                "; the server crashed, or began to sample, at {}",
+                shown(self.begun_at)
+            );
+        }
+        older.push_str("; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash");
         let Some((first, last)) = self.covered else {
-            return Some(format!("no samples are kept of this interval; {OLDER}"));
+            return Some(format!("no samples are kept of this interval{older}"));
         };
         let is_late = first.saturating_sub(self.from) > TOLERANCE_US;
         let is_early = self.to.saturating_sub(last) > TOLERANCE_US;
         let part = format!("samples from {} to {}", shown(first), shown(last));
         match (is_late, is_early) {
-            (true, _) => Some(format!("{part}; {OLDER}")),
+            (true, _) => Some(format!("{part}{older}")),
             (false, true) => Some(part),
             (false, false) => None,
         }
     }
 
-    /// Adds a sample of the interval.
+    /// Adds a sample of the moment.
     pub fn add(&mut self, seen: &Seen<'_>) {
-        self.all.add(seen);
-        self.cover(seen.at, seen.at);
-        let bar = self.bars.entry(self.bar_of(seen.at)).or_default();
-        bar.0[class(seen.wait, seen.is_hidden)] += 1;
+        let Moment { at, moments, run, .. } = self.moment;
+        self.all.add(seen, moments);
+        self.active += 1;
+        let bar = self.bars.entry(self.bar_of(at)).or_default();
+        bar.0[class(seen.wait, seen.is_hidden)] += moments;
         if seen.is_hidden {
-            self.hidden += 1;
+            self.hidden += moments;
             return;
         }
         let name = seen.text.filter(|_| seen.statement.is_none()).unwrap_or_default();
@@ -180,7 +210,7 @@ impl Activity {
             .statements
             .entry((seen.statement, name.to_owned()))
             .or_default();
-        count.add(seen);
+        count.add(seen, moments);
         // Of a command, some samples have its relation, too.
         let says_more = |known: &&str| known.len() > text.len() && known.starts_with(text.as_str());
         if let Some(known) = seen.text.filter(says_more) {
@@ -190,52 +220,82 @@ impl Activity {
             .node
             .map(|(id, name)| (id, narrowed(&on_one_line(name), NAME_WIDTH)));
         if node.is_some() {
-            self.nodes.entry((seen.statement, node)).or_default().add(seen);
+            self.nodes
+                .entry((seen.statement, node))
+                .or_default()
+                .add(seen, moments);
         }
         let wait = seen.wait.map(|(of, event)| (of.to_owned(), event.to_owned()));
-        self.waits.entry(wait).or_default().add(seen);
+        self.waits.entry(wait).or_default().add(seen, moments);
         let session = narrowed(&on_one_line(seen.session), TEXT_WIDTH);
-        self.sessions.entry((seen.pid, session)).or_default().add(seen);
+        self.sessions
+            .entry((run, seen.pid, session))
+            .or_default()
+            .add(seen, moments);
         if let Some(blocker) = seen.blocker {
-            let blocker = self.blockers.entry(blocker).or_default();
-            blocker.count.add(seen);
+            let blocker = self.blockers.entry((run, blocker)).or_default();
+            blocker.count.add(seen, moments);
             blocker.blocked.insert(seen.pid, ());
         }
     }
 
     /// Notes who a process is for which others waited, and what its last statement was, which may go on.
     pub fn name_blocker(&mut self, pid: i32, session: &str, statement: &str) {
-        let blocker = self.blockers.entry(pid).or_default();
+        let blocker = self.blockers.entry((self.moment.run, pid)).or_default();
         blocker.session = narrowed(&on_one_line(session), TEXT_WIDTH);
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
-    /// Adds how often the sessions were sampled: `between` returns it for a part of the interval from `first`
-    /// to `last`.
-    pub fn add_ticks(&mut self, first: i64, last: i64, between: impl Fn(i64, i64) -> f64) {
-        self.ticks += between(self.from, self.to);
-        let (first, last) = (first.max(self.from), last.min(self.to));
-        if first <= last {
-            self.cover(first, last);
+    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds.
+    pub fn add_moment(&mut self, moment: &Moment, slot_us: i64) {
+        self.end_moment();
+        self.moment = *moment;
+        self.moments += moment.moments;
+        self.kept += 1;
+        let (first, last) = (moment.first.max(self.from), moment.last.min(self.to));
+        self.cover(first, last);
+        self.slots.insert(slot_us, last);
+        self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments;
+    }
+
+    fn end_moment(&mut self) {
+        let active = std::mem::take(&mut self.active);
+        if self.kept > 0
+            && let Some(before) = self.before.replace(active)
+        {
+            self.differences += (active.abs_diff(before) as f64 * self.moment.moments as f64).powi(2);
         }
-        let mut bar = self.bar_of(first);
-        while bar <= last {
-            let end = bar.saturating_add(self.step);
-            let ticks = between(bar.max(self.from), (end - 1).min(self.to));
-            if ticks > 0.0 {
-                self.bars.entry(bar).or_default().1 += ticks;
-            }
-            bar = end;
-        }
+    }
+
+    /// Returns a line that says which moments are kept and what that means, unless all are.
+    fn resolution(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
+        let slots: Vec<String> = self
+            .slots
+            .iter()
+            .rev()
+            .filter(|(slot_us, _)| **slot_us > 1)
+            .map(|(slot_us, last)| format!("one in {} s until {}", *slot_us as f64 / 1e6, shown(*last)))
+            .collect();
+        (!slots.is_empty()).then(|| {
+            format!(
+                "{} of them are kept: {}; twice the standard error of the average is {:.2}",
+                self.kept,
+                slots.join(", "),
+                // Moments that follow each other are from neighbouring slots. What they differ by is at least
+                // what the choice of a moment in a slot changes.
+                2.0 * (self.differences / 2.0).sqrt() / self.moments.max(1) as f64
+            )
+        })
     }
 
     /// Returns how many sessions were active on average, given their number of samples.
     fn average(&self, samples: u64) -> f64 {
-        samples as f64 / self.ticks.max(1.0)
+        samples as f64 / self.moments.max(1) as f64
     }
 
     /// Returns the report. `shown` returns a time as text, in the time zone.
-    pub fn report(&self, time_zone: &str, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+    pub fn report(&mut self, time_zone: &str, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+        self.end_moment();
         let mut lines = vec![
             format!("Active session history, in the time zone {time_zone}"),
             format!("from  {}", shown(self.from)),
@@ -248,9 +308,10 @@ impl Activity {
         lines.push(format!(
             "{} of active sessions at {}: {:.2} active sessions on average",
             counted(self.all.samples, "sample"),
-            counted(self.ticks.round() as u64, "moment"),
+            counted(self.moments, "moment"),
             self.average(self.all.samples)
         ));
+        lines.extend(self.resolution(shown));
         if self.hidden > 0 {
             lines.push(format!(
                 "Of sessions of which you may not see more: {}",
@@ -383,8 +444,10 @@ impl Activity {
             "Top sessions",
             rows,
             &[
-                ("pid", Align::Right, &|(pid, _)| pid.to_string()),
-                ("Session", Align::Left, &|(_, session)| session.clone()),
+                ("pid", Align::Right, &|(_, pid, _)| pid.to_string()),
+                ("Session", Align::Left, &|(run, _, session)| {
+                    format!("{session}{}", self.before_a_restart(*run))
+                }),
             ],
         )
     }
@@ -394,24 +457,35 @@ impl Activity {
             .blockers
             .iter()
             .filter(|(_, blocker)| blocker.count.samples > 0)
-            .map(|(pid, blocker)| ((*pid, blocker), blocker.count));
+            .map(|((run, pid), blocker)| ((*run, *pid, blocker), blocker.count));
         self.table(
             "Blocking sessions",
             rows,
             &[
-                ("pid", Align::Right, &|(pid, _)| match pid {
+                ("pid", Align::Right, &|(_, pid, _)| match pid {
                     0 => "prepared transaction".to_owned(),
                     pid => pid.to_string(),
                 }),
-                ("Session", Align::Left, &|(_, blocker)| blocker.session.clone()),
-                ("Last statement", Align::Left, &|(_, blocker)| {
+                ("Session", Align::Left, &|(run, _, blocker)| {
+                    format!("{}{}", blocker.session, self.before_a_restart(*run))
+                }),
+                ("Last statement", Align::Left, &|(_, _, blocker)| {
                     blocker.statement.clone()
                 }),
-                ("Blocked", Align::Right, &|(_, blocker)| {
+                ("Blocked", Align::Right, &|(_, _, blocker)| {
                     blocker.blocked.len().to_string()
                 }),
             ],
         )
+    }
+
+    /// Returns what a session of an earlier run of the server has behind its name.
+    fn before_a_restart(&self, run: u64) -> &'static str {
+        if run < self.moment.run {
+            ", before a restart"
+        } else {
+            ""
+        }
     }
 
     /// Returns a bar for each minute, or for several.
@@ -419,10 +493,10 @@ impl Activity {
         let averages: Vec<(i64, f64, [f64; CLASSES.len()])> = self
             .bars
             .iter()
-            .filter(|(_, (_, ticks))| *ticks > 0.0)
-            .map(|(at, (samples, ticks))| {
+            .filter(|(_, (_, moments))| *moments > 0)
+            .map(|(at, (samples, moments))| {
                 // A bar of a fraction of a moment would be too long.
-                let of = samples.map(|samples| samples as f64 / ticks.max(1.0));
+                let of = samples.map(|samples| samples as f64 / (*moments).max(1) as f64);
                 (*at, of.iter().sum(), of)
             })
             .collect();

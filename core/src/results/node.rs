@@ -81,7 +81,8 @@ pub fn add_usage_to_parents(stats: &mut [NodeStats], input_of: impl Fn(usize) ->
     add_to_parents(stats, input_of, |above, below, _| above.use_also(below));
 }
 
-/// Adds what core counted in its own calls of a node.
+/// Adds what core counted in its own calls of a node. If only core calls the node, and its counts are
+/// unknown, what its inputs used is all that is known of it.
 pub fn add_core_usage(stats: &mut NodeStats, sample: &NodeSample, core: &CoreSample) {
     let (Some(buffers), Some(wal)) = (stats.buffers.get_mut(), stats.wal.get_mut()) else {
         return;
@@ -91,7 +92,9 @@ pub fn add_core_usage(stats: &mut NodeStats, sample: &NodeSample, core: &CoreSam
         core.wal.get().unwrap_or_default(),
     );
     if sample.by_core {
-        (*buffers, *wal) = (by_core, wal_by_core);
+        if core.buffers.get().is_some() {
+            (*buffers, *wal) = (by_core, wal_by_core);
+        }
     } else {
         *buffers += by_core;
         *wal += wal_by_core;

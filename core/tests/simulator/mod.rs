@@ -8,6 +8,7 @@
 
 mod executor;
 pub mod plans;
+pub mod shapes;
 
 use executor::Counters;
 use rand::{Rng, SeedableRng};

@@ -36,6 +36,8 @@ common! {
     processes: float8;
     /// Milliseconds in the node itself, without the nodes below it. The times of parallel processes add up
     self_time: float8;
+    /// One standard error of self_time, in milliseconds
+    self_time_error: float8;
     /// The OID of the user who ran the statement
     userid: oid;
     /// The OID of the database in which the statement ran

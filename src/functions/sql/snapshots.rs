@@ -20,7 +20,7 @@ objects! {
         bytes: bigint;
         /// The format of its rows in all tables. Rows of another one cannot be copied into them
         format_version: int "NOT NULL DEFAULT 3 CONSTRAINT snapshot_of_this_version CHECK (format_version = 3)";
-        /// Whether one in a hundred of its samples is left
+        /// Whether its samples are those of one moment in a thousand
         is_thinned: boolean "NOT NULL DEFAULT false";
         /// The newest sample that was stored until then. The next snapshot stores those after it
         last_sample_at: timestamptz;
@@ -142,7 +142,8 @@ CREATE INDEX rowsource_snapshot_plans_plan_idx
     } "
 ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, userid, datid, toplevel);";
 
-    /// The samples of active sessions that a snapshot stored: those of every tenth moment
+    /// The samples of active sessions that a snapshot stored: those of one moment in a tenth of a second, or
+    /// of fewer
     TABLE rowsource_snapshot_ash TO pg_read_all_stats {
         snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
         /// When the session was sampled
@@ -180,7 +181,7 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
         /// The process that the session waited for, if it waited for a heavyweight lock and that is known; 0
         /// is a prepared transaction
         blocking_pid: int;
-        /// How many moments the sample stands for: more after a day, when few samples are left
+        /// How many moments the sample stands for: more if fewer were kept, and after a day
         moments: int "NOT NULL DEFAULT 10";
     } "
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
@@ -271,7 +272,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, a.*
           FROM snapshot s
                CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k), 10) a
+                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k)) a
             ON CONFLICT DO NOTHING
     ), blockers AS (
         INSERT INTO rowsource_snapshot_blockers
@@ -323,7 +324,7 @@ BEGIN ATOMIC
                                      (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
      WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
-    -- thousand. That is one in ten seconds, if 100 are sampled in a second.
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
                pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
@@ -339,11 +340,11 @@ BEGIN ATOMIC
     ), left_out AS (
         DELETE FROM rowsource_snapshot_ash a USING thick t
          WHERE a.snap_id = t.snap_id
-               AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 <> 0
+               AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
     )
-    UPDATE rowsource_snapshot_ash a SET moments = a.moments * 100 FROM thick t
-     WHERE a.snap_id = t.snap_id
-           AND pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) % 100 = 0;
+    UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
+     WHERE a.snap_id = t.snap_id AND a.moments < 1000
+           AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
     -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
     WITH newest AS (

@@ -65,7 +65,7 @@ objects! {
         /// why no execution is compared: never started, may stop early (below a limit, a semi-join or
         /// EXISTS), not completed, starts not counted (sampfreq 3)
         verdict: text;
-        self_time;
+        self_time; self_time_error;
     } "
     SELECT n.usename, n.datname, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.node_id, n.operation,
            n.object_name, s.plan_rows, s.actual_rows, m.max_factor,
@@ -76,7 +76,7 @@ objects! {
                 WHEN n.starts = 0::bigint THEN 'never started'::text
                 WHEN n.may_stop_early THEN 'may stop early'::text
                 ELSE 'not completed'::text END AS verdict,
-           n.self_time
+           n.self_time, n.self_time_error
       FROM pg_stat_rowsource n,
            LATERAL (SELECT greatest(n.max_underestimate, n.max_overestimate) AS max_factor,
                            coalesce(n.max_underestimate >= n.max_overestimate, n.max_overestimate IS NULL) AS is_under) m,
@@ -141,13 +141,14 @@ objects! {
     /// The nodes that took the most time themselves
     VIEW rowsource_top_nodes TO PUBLIC {
         usename; datname; userid; datid; queryid; planid; toplevel; node_id; operation; object_name; self_time;
+        self_time_error;
         /// The part that the node itself has of the time of its statement, in percent. It can exceed 100 if
         /// several processes ran the node
         percent_of_statement: float8;
         processes; percent;
     } "
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, self_time,
-           percent_of_statement, processes,
+           self_time_error, percent_of_statement, processes,
            100::float8 * CASE WHEN toplevel THEN self_time END
                / nullif(pg_catalog.sum(self_time) FILTER (WHERE toplevel) OVER (), 0::float8) AS percent
       FROM pg_stat_rowsource
@@ -197,10 +198,10 @@ objects! {
         rows_removed: bigint;
         /// Rows that the node returned
         rows: bigint;
-        self_time; percent;
+        self_time; self_time_error; percent;
     } "
     SELECT usename, datname, userid, datid, queryid, planid, toplevel, node_id, operation, object_name, rows_removed, rows,
-           self_time,
+           self_time, self_time_error,
            100::float8 * CASE WHEN toplevel THEN rows_removed::float8 END
                / nullif((pg_catalog.sum(rows_removed) FILTER (WHERE toplevel) OVER ())::float8, 0::float8) AS percent
       FROM pg_stat_rowsource

@@ -2,7 +2,8 @@
 //!
 //! If the server preloads the library, the ring lies in main shared memory, and not in dynamic memory, of
 //! which a container has often little. Else the worker makes a dynamic segment, which stays until the server
-//! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty.
+//! stops. After a crash, PostgreSQL makes all shared memory again: then the ring is empty. After a clean
+//! stop, the worker reads what was in it (`file`).
 
 use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;

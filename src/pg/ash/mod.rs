@@ -6,6 +6,7 @@
 //! heavyweight lock.
 //!
 //! * `memory` is where the ring of samples lies;
+//! * `file` keeps the samples across a clean restart;
 //! * `worker` registers the background worker, and is its main loop;
 //! * `sampler` takes the samples;
 //! * `heart` makes beats for sessions whose calls are not all timed;
@@ -15,6 +16,7 @@
 //!   database.
 
 mod blockers;
+mod file;
 mod heart;
 pub mod memory;
 mod process;

@@ -4,10 +4,12 @@ use super::blockers::{self, Blockers};
 use crate::pg::border::shared::load;
 use crate::pg::live::{Areas, Glance};
 use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::waits::lasting::lasting;
 use crate::pg::waits::slots;
 use crate::pg::{compat, server, store};
 use pgrx::pg_sys;
-use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes, command_names};
+use rand_core::RngCore;
+use rowsource_core::ash::{MAX_BACKEND_TYPE, NAME_BYTES, Ring, Sample, SampleTimes, Writer, command_names};
 use rowsource_core::model::PlanKey;
 use rowsource_core::waits::CLASS;
 use std::ffi::CString;
@@ -64,10 +66,8 @@ struct Known {
 
 /// Takes the samples, and knows what makes the next one cheap.
 pub struct Sampler {
-    ring: Ring<'static>,
+    writer: Writer<'static>,
     times: SampleTimes,
-    /// The time of the last sample, unless sampling was off since.
-    previous: Option<i64>,
     activity: *const pg_sys::PgBackendStatus,
     /// For each entry of pg_stat_activity.
     known: Vec<Known>,
@@ -104,9 +104,8 @@ impl Sampler {
             application: 0,
         }));
         Some(Sampler {
-            ring,
+            writer: Writer::new(ring, entries)?,
             times: SampleTimes::after(ring.last_at(), now),
-            previous: None,
             activity: compat::first_activity_entry()?,
             known,
             areas: Areas::with_room(processes)?,
@@ -116,20 +115,17 @@ impl Sampler {
         })
     }
 
-    /// Notes that sampling is off.
-    pub fn pause(&mut self) {
-        if let Some(previous) = self.previous.take() {
-            self.ring.end_ticks(previous);
-        }
+    /// Notes that sampling is off, or that the worker ends.
+    pub fn pause(&mut self, random: &mut impl RngCore) {
+        self.writer.pause(random);
     }
 
     /// Samples all active sessions. `now` is in microseconds, of a clock that never steps back.
-    pub fn sample(&mut self, now: i64) {
+    pub fn sample(&mut self, now: i64, random: &mut impl RngCore) {
         let at = self.times.next(server::now(), now);
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
         let result = unsafe { contained(Unlocked::promised(), || self.sample_at(at, now)) };
-        self.ring.tick(at, self.previous);
-        self.previous = Some(at);
+        self.writer.end_moment(at, random);
         if let Err(message) = result
             && !std::mem::replace(&mut self.has_failed, true)
         {
@@ -208,8 +204,8 @@ impl Sampler {
                     (command(entry), locked.unwrap_or_else(|| worked_on(entry)))
                 };
             }
-            self.ring.add(&Sample {
-                wait_event,
+            self.writer.add(&Sample {
+                wait_event: lasting(wait_event),
                 lock_mode: wanted.map_or(0, |wanted| wanted.mode()),
                 blocker,
                 ..sample
@@ -230,7 +226,7 @@ impl Sampler {
         // SAFETY: the entry is one of pg_stat_activity.
         if unsafe { is_active(entry, &mut activity, |_| true) } {
             let sample = self.made(i, at, &activity, None, None);
-            self.ring.add(&Sample {
+            self.writer.add(&Sample {
                 is_blocker: true,
                 // SAFETY: the entry is one of pg_stat_activity.
                 command: unsafe { (command(entry), 0) },
@@ -249,7 +245,8 @@ impl Sampler {
         seen: Option<Glance>,
     ) -> Sample {
         let hint = self.known[i].application;
-        let application = self.ring.number_of(hint, activity.userid, &activity.application);
+        let ring = self.writer.ring();
+        let application = ring.number_of(hint, activity.userid, &activity.application, at);
         self.known[i].application = application;
         // Only background workers can be workers of a leader.
         let is_background = activity.backend_type == pg_sys::BackendType::B_BG_WORKER;

@@ -5,6 +5,7 @@
 //! sampling frequency is 0, it only makes beats, and while the library is turned off, it sleeps. When the
 //! server stops, it saves the plans of the store.
 
+use super::file;
 use super::heart::Heart;
 use super::memory;
 use super::process::background_worker;
@@ -56,6 +57,7 @@ pub fn init() {
         return;
     }
     memory::init();
+    file::init();
     if !server::is_upgrading() {
         // SAFETY: the server is loading libraries, which may register workers then. PostgreSQL copies the
         // description.
@@ -163,7 +165,8 @@ fn run() -> End {
     let Some(_guard) = history.worker.hold_or_inherit(server::pid(), server::is_alive) else {
         return End::Useless;
     };
-    let Some(mut sampler) = memory::ring_or_new().and_then(|ring| Sampler::new(ring, now())) else {
+    let ring = memory::ring_or_new().inspect(file::begin);
+    let Some(mut sampler) = ring.and_then(|ring| Sampler::new(ring, now())) else {
         server::log_alone("pg_rowsource has no memory for the active session history");
         return End::Useless;
     };
@@ -182,7 +185,7 @@ fn run() -> End {
                 (frequency, moments, next)
             });
             if plan.is_none() {
-                sampler.pause();
+                sampler.pause(&mut random);
             }
         }
         // When it is turned on again, a signal comes.
@@ -190,12 +193,13 @@ fn run() -> End {
         let sample_at = plan.map(|(.., next)| next);
         let snapshot_at = snapshots.tick(now());
         if !wait_until(beat_at.into_iter().chain(sample_at).chain(snapshot_at).min()) {
+            sampler.pause(&mut random);
             return End::Told;
         }
         if let Some((_, moments, next)) = &mut plan
             && now() >= *next
         {
-            sampler.sample(now());
+            sampler.sample(now(), &mut random);
             *next = moments.next(now(), random.next_u64());
         }
     }

@@ -422,6 +422,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
         description: &recorded.description,
         older_literals: false,
         last_commit_ms: 0.0,
+        statement: &session::Gone,
         last: None,
     };
     let mut nodes = vec![node];

@@ -182,11 +182,13 @@ impl Area {
         let hot_at = hot.addr() % page;
         let hot = hot.wrapping_sub(hot_at);
         let (first, bytes) = compat::pages_of_counters();
-        // The hot state comes first, unless it cannot lie there.
-        let places = match alias::may_map(hot.addr(), self.back(before())) {
-            true => [before(), bytes],
-            false => [page, before()],
-        };
+        // The hot state comes first, unless it or the counters cannot lie there. The hot state matters more.
+        let may_lie = |hot_back: usize| alias::may_map(hot.addr(), self.back(hot_back));
+        let may_both =
+            |places: &[usize; 2]| may_lie(places[0]) && alias::may_map(first, self.back(places[1]));
+        let orders = [[before(), bytes], [page, before()]];
+        let found = orders.into_iter().find(may_both);
+        let places = found.unwrap_or(orders[usize::from(!may_lie(before()))]);
         // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are
         // there too. The area's pages are this process's, and never freed. A backend has one thread. The
         // other pages are of PostgreSQL's own variables, which are used as before: they keep their addresses

@@ -289,8 +289,13 @@ impl Nodes for Copied<'_> {
         let interrupted_ns =
             compat::core_interrupted_ns(&mut instr).filter(|_| self.running.state.is_running);
         let base = compat::common_instrumentation(&mut instr);
-        let mut buffers = base.need_bufusage.then(|| compat::buffers(&base.bufusage));
-        let mut wal = base.need_walusage.then(|| compat::wal(&base.walusage));
+        // Core adds to its counts when its call ends. If PostgreSQL's counters cannot be seen, nobody knows
+        // what a call in progress has used.
+        let is_known = interrupted_ns.is_none() || self.counters.is_some();
+        let is_by_core = node.by_core || self.running.is_unwrapped(i);
+        let counts = is_known || !is_by_core;
+        let mut buffers = (counts && base.need_bufusage).then(|| compat::buffers(&base.bufusage));
+        let mut wal = (counts && base.need_walusage).then(|| compat::wal(&base.walusage));
         if interrupted_ns.is_some()
             && let (Some((now, wal_now)), Some(buffers), Some(wal)) = (self.counters, &mut buffers, &mut wal)
         {

@@ -6,6 +6,7 @@
 //!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile`
 //!   reads and writes statistics files;
 //! * `memory` is Rust's allocator, `main_memory` requests main shared memory;
+//! * `builtin_values` reads and prints values of PostgreSQL's own types;
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time`
 //!   what time it is, `stop` whether the server stops;
@@ -14,6 +15,7 @@
 
 mod access;
 mod before;
+pub mod builtin_values;
 pub mod columns;
 pub mod contained;
 mod encoding;
@@ -48,8 +50,8 @@ pub use error::{
 };
 pub use main_memory::{MainMemory, use_main_memory};
 pub use process::{
-    catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive, is_exiting,
-    is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
+    application_name, catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive,
+    is_exiting, is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
     is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
 };
 pub use relation::{HeapSize, heap_size, lock_for_writing};

@@ -2,6 +2,7 @@
 
 use crate::pg::border::unguarded;
 use pgrx::pg_sys;
+use std::ffi::CStr;
 
 /// Returns whether this process is a parallel worker.
 pub fn is_parallel_worker() -> bool {
@@ -85,6 +86,18 @@ pub fn enable_query_ids() {
 pub fn pid() -> i32 {
     // SAFETY: this is a global of a plain type, which is valid at all times.
     unsafe { pg_sys::MyProcPid }
+}
+
+/// Returns the session's application_name, as much of it as pg_stat_activity shows.
+pub fn application_name() -> String {
+    // SAFETY: the name is null or a C string.
+    let bytes = unsafe {
+        let name = pg_sys::application_name.cast_const();
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes())
+    };
+    let bytes = bytes.unwrap_or_default();
+    let shown = bytes.get(..pg_sys::NAMEDATALEN as usize - 1).unwrap_or(bytes);
+    String::from_utf8_lossy(shown).into_owned()
 }
 
 /// Returns whether this process is exiting. Then an error is fatal: it is not caught, and PostgreSQL's own

@@ -3,6 +3,7 @@
 //! Checks are safe Rust functions. PostgreSQL needs a hook for each of them. Each hook is one instance of a
 //! generic function of this file.
 
+use crate::pg::border::unguarded;
 use crate::pg::{compat, server};
 use pgrx::guc::{GucCheckError, GucEnum, GucValue};
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
@@ -348,6 +349,30 @@ pub fn set_in_session(name: &CStr, value: &CStr) {
             pg_sys::GucContext::PGC_SUSET,
             pg_sys::GucSource::PGC_S_SESSION,
         );
+    }
+}
+
+/// Runs `body` with other values of settings that any user may set.
+pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
+    // SAFETY: the strings are terminated, and PostgreSQL copies the values. The level ends here, or after
+    // an error with the transaction.
+    unsafe {
+        let level = unguarded::NewGUCNestLevel();
+        for (name, value) in settings {
+            pg_sys::set_config_option(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
+        }
+        let result = body();
+        unguarded::AtEOXact_GUC(true, level);
+        result
     }
 }
 

@@ -6,18 +6,38 @@
 
 use super::access::{self, Store};
 use super::entry::exemplars;
+use super::executions;
 use super::pending::PlanSlot;
+use crate::guc;
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use rowsource_core::model::{
-    Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, PlanKey, Run,
+    Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, Parameters, PlanKey, Run, Sent,
 };
+use rowsource_core::plan::Costs;
 use std::cell::Cell;
 
 /// How often executions are replaced at most, if another process replaces them at the same time.
 const ATTEMPTS: usize = 3;
 
 static LIMIT: BackendLocal<Cell<KeepLimit>> = BackendLocal::new(Cell::new(KeepLimit::UNUSED));
+
+/// A statement that ends, as long as PostgreSQL has it.
+pub trait LiveStatement {
+    /// Copies the text, in the server's encoding.
+    fn copy_text(&self, _to: &mut Vec<u8>) {}
+    /// Copies what the planner expected of the nodes; nothing if there is no memory.
+    fn copy_costs(&self, _to: &mut Vec<Costs>) {}
+    /// Returns its parameters, if they are known.
+    fn parameters(&self) -> Option<Parameters> {
+        None
+    }
+}
+
+/// A statement that PostgreSQL does not have any more.
+pub struct Gone;
+
+impl LiveStatement for Gone {}
 
 /// Returns whether an execution may have to be kept. Each measured statement calls this.
 #[inline(always)]
@@ -34,6 +54,7 @@ pub(super) fn keep(
     run: &Run,
     outside: Option<&Outside>,
     nodes: &[NodeStats],
+    statement: &dyn LiveStatement,
 ) {
     let Some(store) = access::store() else { return };
     // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
@@ -42,24 +63,46 @@ pub(super) fn keep(
         if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
             return;
         }
+        let (enters, threshold_ms) = executions::lets_in(key, run);
         let is_slowest = run.outcome == Outcome::Completed;
+        let slowest_ms = is_slowest.then(|| exemplars::slowest_ms(&store, key));
+        let slowest_ms = slowest_ms.flatten().unwrap_or(MIN_SLOWEST_MS);
+        let is_wanted = !is_slowest || run.response_ms() > slowest_ms;
+        let is_wanted = is_wanted && allows(run, slowest_ms);
         if is_slowest {
-            let Some(slowest_ms) = exemplars::slowest_ms(&store, key) else {
-                return;
-            };
-            slot.slowest_ms.set(slowest_ms);
-            if run.response_ms() <= slowest_ms || !allows(run, slowest_ms) {
-                return;
-            }
-        } else if !allows(run, MIN_SLOWEST_MS) {
+            slot.slowest_ms.set(slowest_ms.min(threshold_ms));
+        }
+        if !enters && !is_wanted {
             return;
         }
+        let sent = if key.toplevel() {
+            sent(statement)
+        } else {
+            Sent::default()
+        };
+        if enters {
+            executions::put(key, run, nodes, sent.parameters.clone());
+        }
         let mut one = Exemplars::default();
-        let is_kept = one.keep(run, outside, nodes).is_ok() && merge(&store, key, &one);
-        if is_kept && is_slowest {
-            slot.slowest_ms.set(run.response_ms());
+        if is_wanted && one.keep(run, outside, nodes, sent).is_ok() && merge(&store, key, &one) && is_slowest
+        {
+            slot.slowest_ms.set(run.response_ms().min(threshold_ms));
         }
     }
+}
+
+/// Returns what a client sent, as far as that is to be kept.
+fn sent(statement: &dyn LiveStatement) -> Sent {
+    let parameters = guc::keep_parameters().then(|| statement.parameters());
+    let mut text = Vec::new();
+    if guc::keep_constants() {
+        statement.copy_text(&mut text);
+    }
+    Sent {
+        text: None,
+        parameters: parameters.flatten(),
+    }
+    .with_text(text)
 }
 
 /// Returns whether this session has not kept too many executions lately.

@@ -46,8 +46,8 @@ pub struct PlanSlot {
     at: Cell<usize>,
     /// The session has recorded an execution of it. Many plans run once.
     pub(super) has_run: Cell<bool>,
-    /// The milliseconds that an execution must exceed to be kept as the slowest one, when the session last
-    /// looked.
+    /// The milliseconds that an execution must exceed to be kept as the slowest one, or to enter the ring of
+    /// executions, when the session last looked.
     pub(super) slowest_ms: Cell<f64>,
 }
 

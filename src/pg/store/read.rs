@@ -3,7 +3,7 @@
 
 use super::access::locked_by_control;
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, control, entry, file, listing, pending, room};
+use super::{access, control, entry, executions, file, listing, pending, room};
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
@@ -159,6 +159,7 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
         let control = &*store.control;
         pending::discard(&store, is_unwanted);
         let has_deleted = entry::delete(&store, is_unwanted);
+        executions::remove(is_unwanted);
         control
             .flips
             .with_table(|table| table.clear(userid, datid, queryid));

@@ -4,8 +4,9 @@
 use super::access::{self, Store};
 use super::blocks::NoMemory;
 use super::entry::{self, NewPlan, NoRoom};
+use super::exemplars::{Gone, LiveStatement};
 use super::pending::{self, PlanRef, PlanSlot};
-use super::{evict, exemplars, observe};
+use super::{evict, executions, exemplars, observe};
 use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
@@ -49,7 +50,7 @@ pub fn tell(key: &PlanKey, execution: ExecutionStats<'_>) {
 /// Adds an execution to its plan's statistics. Makes an entry for a new plan. Raises nothing: returns false
 /// if there is no store or no memory, or if the plan is too large.
 #[inline(always)]
-pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
+pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>, statement: &dyn LiveStatement) -> bool {
     let (run, outside) = (execution.run, execution.outside);
     let (nodes, histograms) = (execution.nodes, execution.histograms);
     let is_kept = access::is_attached()
@@ -64,7 +65,7 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
                 histograms,
             ));
     if is_kept && exemplars::may_keep(plan.slot, run) {
-        exemplars::keep(plan.key, plan.slot, run, outside, nodes);
+        exemplars::keep(plan.key, plan.slot, run, outside, nodes, statement);
     }
     is_kept
 }
@@ -79,12 +80,13 @@ pub fn record_counts<'h>(
     counts: &Counts,
     histograms: impl Iterator<Item = &'h Histogram>,
     committed: Option<&Run>,
+    statement: &dyn LiveStatement,
 ) -> bool {
     if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms, committed) {
         return false;
     }
     if exemplars::may_keep(plan.slot, run) {
-        keep_counted(plan, run, outside, counts);
+        keep_counted(plan, run, outside, counts, statement);
     }
     true
 }
@@ -92,10 +94,16 @@ pub fn record_counts<'h>(
 /// Keeps such an execution whole, as [`exemplars::keep`] does.
 #[cold]
 #[inline(never)]
-fn keep_counted(plan: PlanRef<'_>, run: &Run, outside: Option<&Outside<'_>>, counts: &Counts) {
+fn keep_counted(
+    plan: PlanRef<'_>,
+    run: &Run,
+    outside: Option<&Outside<'_>>,
+    counts: &Counts,
+    statement: &dyn LiveStatement,
+) {
     let mut stats = Vec::new();
     if counts.compute(&mut stats) {
-        exemplars::keep(plan.key, plan.slot, run, outside, &stats);
+        exemplars::keep(plan.key, plan.slot, run, outside, &stats, statement);
     }
 }
 
@@ -146,7 +154,7 @@ fn record_at_once(
         }
         let kept = add_or_insert(&store, key, Some(description), &batch);
         if let Some(slowest_ms) = kept {
-            slot.slowest_ms.set(slowest_ms);
+            slot.slowest_ms.set(slowest_ms.min(executions::threshold_ms(key)));
             if slot.has_run.replace(true) {
                 pending::claim_slot(&store, plan, execution, sink);
             }
@@ -218,7 +226,7 @@ fn update_late(key: &PlanKey, batch: &Batch<'_>) -> bool {
 
 /// Keeps an execution whole that was added before, if it is the slowest one now that its end is known.
 pub fn keep_late(plan: PlanRef<'_>, run: &Run, outside: &Outside<'_>, nodes: &[NodeStats]) {
-    exemplars::keep(plan.key, plan.slot, run, Some(outside), nodes);
+    exemplars::keep(plan.key, plan.slot, run, Some(outside), nodes, &Gone);
 }
 
 /// Returns whether [`keep_late`] may keep an execution.

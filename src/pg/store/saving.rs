@@ -11,18 +11,33 @@
 //! Walsenders are not counted. They end after the checkpoint, and the checkpoint waits for the worker. What
 //! they ran until then is saved.
 //!
-//! The postmaster saves the counters of temporary files itself. They are in main shared memory.
+//! The postmaster saves the counters of temporary files itself, and the samples of active sessions. They are
+//! in main shared memory.
 
 use super::control::Control;
 use super::{access, control, entry, file, listing, record};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, memory, statfile};
 use crate::pg::tempfile;
 use pgrx::{pg_guard, pg_sys};
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
+
+/// A file, and the function that writes it.
+type AtStop = (&'static str, fn() -> io::Result<()>);
+
+/// What the postmaster writes, too, when the server stops cleanly.
+static AT_STOP: BackendLocal<Cell<Option<AtStop>>> = BackendLocal::new(Cell::new(None));
+
+/// Lets the postmaster write a file when the server stops cleanly, with what is in main shared memory. After
+/// any other stop, the file of the run before is removed. Only `_PG_init` may call this.
+pub fn save_at_stop(name: &'static str, save: fn() -> io::Result<()>) {
+    AT_STOP.set(Some((name, save)));
+}
 
 /// Decides whether the file of the last run counts, and lets the postmaster save the counters of temporary
 /// files when it ends.
@@ -38,6 +53,7 @@ pub(super) unsafe fn set_up(control: &Control) {
     // The server has not written to the control file yet, so that tells how the last run ended.
     if !matches!(server::stopped_cleanly(), Ok(true)) {
         file::remove();
+        AT_STOP.get().inspect(|(name, _)| statfile::forget(name));
         control.loaded.store(true, Relaxed);
     }
 }
@@ -69,9 +85,11 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
     }
     if guc::save() {
         save_or_log(tempfile::file::NAME, tempfile::file::save);
+        AT_STOP.get().inspect(|(name, save)| save_or_log(name, save));
     } else {
         // The setting may have changed after the last process left.
         file::remove();
+        AT_STOP.get().inspect(|(name, _)| statfile::forget(name));
         tempfile::file::forget();
     }
 }

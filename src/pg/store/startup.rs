@@ -1,7 +1,7 @@
 //! Requests the store's main shared memory, in a postmaster that preloads the library.
 
 use super::control;
-use super::saving;
+use super::{executions, saving};
 use crate::pg::server::{self, MainMemory};
 use crate::pg::{tempfile, waits};
 
@@ -11,6 +11,7 @@ pub fn init() {
     server::on_error(control::count_error);
     if server::preloading() {
         server::use_main_memory(MainMemory { size, set_up });
+        executions::init();
     }
 }
 

@@ -10,9 +10,11 @@ use crate::measure::context::ExperimentContext;
 
 /// Statements that burn a known time, and simulated plans.
 pub fn run(context: &mut ExperimentContext) {
-    context.begin_part(0.0, 0.2);
+    context.begin_part(0.0, 0.1);
     simulated::run(context);
-    context.begin_part(0.2, 1.0);
+    context.begin_part(0.1, 0.6);
+    simulated::honesty(context);
+    context.begin_part(0.6, 1.0);
     let above = burned::run(context);
     assert_none_above(context, above);
 }

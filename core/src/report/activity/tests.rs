@@ -4,15 +4,31 @@ fn shown(at: i64) -> String {
     format!("{:02}:{:02}", at / MINUTE_US / 60, at / MINUTE_US % 60)
 }
 
+fn moment(at: i64) -> Moment {
+    Moment {
+        at,
+        moments: 1,
+        first: at,
+        last: at,
+        ..Moment::default()
+    }
+}
+
 #[test]
 fn the_report_shows_what_was_active() {
-    let mut activity = Activity::new(0, 3 * MINUTE_US);
+    let mut activity = Activity::new(0, 3 * MINUTE_US, i64::MIN);
     // One session in the first minute, on the processor in a quarter of it; two in the third, of which one
     // waits for the other.
     for i in 0..60 {
-        let at = i * 1_000_000;
+        activity.add_moment(&moment(i * 1_000_000), 1);
+        if i == 0 {
+            activity.add(&Seen {
+                pid: 9,
+                is_hidden: true,
+                ..Seen::default()
+            });
+        }
         activity.add(&Seen {
-            at,
             pid: 7,
             session: "client backend alice psql",
             statement: Some((11, Some(12))),
@@ -22,10 +38,11 @@ fn the_report_shows_what_was_active() {
             ..Seen::default()
         });
     }
+    (60..120).for_each(|i| activity.add_moment(&moment(i * 1_000_000), 1));
     for i in 120..180 {
+        activity.add_moment(&moment(i * 1_000_000), 1);
         for (pid, wait, blocker) in [(7, None, None), (8, Some(("Lock", "transactionid")), Some(7))] {
             activity.add(&Seen {
-                at: i * 1_000_000,
                 pid,
                 session: "client backend",
                 statement: Some((11, None)),
@@ -35,16 +52,8 @@ fn the_report_shows_what_was_active() {
             });
         }
     }
-    activity.add(&Seen {
-        at: 5,
-        pid: 9,
-        is_hidden: true,
-        ..Seen::default()
-    });
     activity.name_blocker(7, "client backend alice psql", "LOCK TABLE\nt");
     activity.name_blocker(10, "client backend", "nobody waits for it");
-    let between = |from: i64, to: i64| (to - from).max(0) as f64 / 1e6;
-    activity.add_ticks(0, 3 * MINUTE_US, between);
     let expected = "\
 Active session history, in the time zone UTC
 from  00:00
@@ -79,20 +88,29 @@ Top statements
 
 #[test]
 fn the_report_says_which_part_of_the_interval_has_samples() {
-    let report = |ticks: &[(i64, i64)]| {
-        let mut activity = Activity::new(10 * MINUTE_US, 20 * MINUTE_US);
-        for (first, last) in ticks {
-            activity.add_ticks(*first * MINUTE_US, *last * MINUTE_US, |from, to| {
-                (to - from).max(0) as f64
-            });
+    let report = |slots: &[(i64, i64)]| {
+        let mut activity = Activity::new(10 * MINUTE_US, 20 * MINUTE_US, i64::MIN);
+        for (first, last) in slots {
+            let (first, last) = (*first * MINUTE_US, *last * MINUTE_US);
+            let at = last.min(19 * MINUTE_US);
+            activity.add_moment(
+                &Moment {
+                    first,
+                    last,
+                    ..moment(at)
+                },
+                1,
+            );
         }
         activity.report("UTC", &shown).split_off(3)
     };
+    let mut begun = Activity::new(10 * MINUTE_US, 20 * MINUTE_US, 15 * MINUTE_US);
+    let expected = "no samples are kept of this interval; the server crashed, or began to sample, at 00:15; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
+    assert_eq!(begun.report("UTC", &shown)[3], expected);
     let none = [
         "no samples are kept of this interval; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash",
     ];
     assert_eq!(report(&[]), none);
-    assert_eq!(report(&[(5, 9), (21, 22)]), none);
     let late = "samples from 00:12 to 00:20; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash";
     assert_eq!(report(&[(12, 13), (13, 25)])[0], late);
     assert_eq!(report(&[(1, 11), (11, 15)])[0], "samples from 00:10 to 00:15");
@@ -101,12 +119,12 @@ fn the_report_says_which_part_of_the_interval_has_samples() {
 
 #[test]
 fn a_report_of_anything_is_small() {
-    let mut activity = Activity::new(i64::MIN, i64::MAX);
+    let mut activity = Activity::new(i64::MIN, i64::MAX, i64::MIN);
     assert_eq!(activity.report("UTC", &|at| at.to_string()).len(), 4);
     let long = "x".repeat(10_000);
     for i in 0..5_000 {
+        activity.add_moment(&moment(i * 100 * MINUTE_US), 1);
         activity.add(&Seen {
-            at: i * 100 * MINUTE_US,
             pid: i as i32,
             session: &long,
             statement: Some((i, Some(i))),
@@ -117,9 +135,6 @@ fn a_report_of_anything_is_small() {
             is_hidden: false,
         });
     }
-    activity.add_ticks(0, 5_000 * 100 * MINUTE_US, |from, to| {
-        (to.saturating_sub(from) / 1_000_000) as f64
-    });
     let lines = activity.report("UTC", &|at| at.to_string());
     assert!(lines.len() < 200, "{}", lines.len());
     assert!(lines.iter().all(|line| line.chars().count() < 180), "{lines:#?}");
@@ -127,19 +142,19 @@ fn a_report_of_anything_is_small() {
 
 #[test]
 fn what_has_no_queryid_is_told_apart_by_its_text() {
-    let mut activity = Activity::new(0, MINUTE_US);
+    let mut activity = Activity::new(0, MINUTE_US, i64::MIN);
     let texts = ["LOCK TABLE on a", "ALTER TABLE", "LOCK TABLE on a"];
     for (at, text) in (0..).zip(texts) {
+        activity.add_moment(&moment(at), 1);
         activity.add(&Seen {
-            at,
             text: Some(text),
             ..Seen::default()
         });
     }
     // Of one command, some samples have its relation, too.
     for (at, text) in (3..).zip(["COPY", "COPY on t", "COPY"]) {
+        activity.add_moment(&moment(at), 1);
         activity.add(&Seen {
-            at,
             statement: Some((7, None)),
             text: Some(text),
             ..Seen::default()
@@ -150,6 +165,57 @@ fn what_has_no_queryid_is_told_apart_by_its_text() {
         "|       7 |        | COPY on t       |       3 |",
         "|         |        | LOCK TABLE on a |       2 |",
         "|         |        | ALTER TABLE     |       1 |",
+    ] {
+        assert!(lines.contains(line), "no {line} in\n{lines}");
+    }
+}
+
+/// Samples count as what they stand for, and the report says which are kept, and what that means.
+#[test]
+fn a_sample_counts_as_the_moments_that_it_stands_for() {
+    let mut activity = Activity::new(0, 10 * MINUTE_US, i64::MIN);
+    let mut add = |at: i64, moments: u64, slot_us: i64, sessions: usize| {
+        let (first, last) = (at - at % slot_us, at - at % slot_us + slot_us - 1);
+        let moment = Moment {
+            at,
+            moments,
+            first,
+            last,
+            ..Moment::default()
+        };
+        activity.add_moment(&moment, slot_us);
+        (0..sessions).for_each(|_| activity.add(&Seen::default()));
+    };
+    // Two sessions at each other moment of five minutes, and always one in the last five.
+    (0..30).for_each(|i| add(i * 10_000_000 + 7, 1000, 10_000_000, i as usize % 2 * 2));
+    (0..300).for_each(|i| add(5 * MINUTE_US + i * 1_000_000 + 7, 100, 1_000_000, 1));
+    let lines = activity.report("UTC", &shown);
+    assert_eq!(
+        lines[3..5],
+        [
+            "60000 samples of active sessions at 60000 moments: 1.00 active sessions on average",
+            // Each of 30 is 1.4 off, and stands for a sixtieth.
+            "330 of them are kept: one in 10 s until 00:04, one in 1 s until 00:09; twice the standard error of the average is 0.25",
+        ]
+    );
+}
+
+/// A pid of another run of the server is another session.
+#[test]
+fn sessions_of_another_run_are_others() {
+    let mut activity = Activity::new(0, MINUTE_US, 0);
+    for (at, run) in [(1, 1), (2, 1), (3, 2)] {
+        activity.add_moment(&Moment { run, ..moment(at) }, 1);
+        activity.add(&Seen {
+            pid: 7,
+            session: "psql",
+            ..Seen::default()
+        });
+    }
+    let lines = activity.report("UTC", &shown).join("\n");
+    for line in [
+        "|   7 | psql, before a restart |       2 |",
+        "|   7 | psql                   |       1 |",
     ] {
         assert!(lines.contains(line), "no {line} in\n{lines}");
     }

@@ -11,11 +11,12 @@ use crate::pg::plan::tree;
 use crate::pg::results::{self, Collector, parallel};
 use crate::pg::server;
 use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::builtin_values;
 use crate::pg::sql_trace::level;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, Called, NodeStats, Outcome, Outside, Run};
+use rowsource_core::model::{Buffers, Called, NodeStats, Outcome, Outside, Parameters, Run};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::plan::{Costs, PlanNode};
 use rowsource_core::results::{Scratch, Uncounted};
@@ -231,6 +232,7 @@ impl Statement {
             statement: self,
             planned_as: target.planned_as,
         };
+        let statement: &dyn session::LiveStatement = if core_alive { &live } else { &session::Gone };
         let is_wrapped = IS_COUNTED || self.is_wrapped();
         let at = server::time_of_day(self.clock, self.tick_ns);
         let (elapsed_ms, begun) = (self.elapsed_ns.get() / 1e6, self.begun.get());
@@ -245,6 +247,7 @@ impl Statement {
             description: &target.description,
             older_literals: target.older_literals,
             last_commit_ms,
+            statement,
             run: Run {
                 outcome,
                 unfinished: !is_complete && outcome == Outcome::Completed,
@@ -264,7 +267,6 @@ impl Statement {
             last: is_last.then(|| session::Executed {
                 // SAFETY: as above.
                 text: unsafe { parsed::text_id(self.query) },
-                statement: &live,
                 workers,
                 planning_ms: planned.last_ms,
                 planning_blocks,
@@ -319,6 +321,25 @@ impl session::LiveStatement for Live<'_> {
     fn copy_text(&self, to: &mut Vec<u8>) {
         // SAFETY: PostgreSQL's description of the query is live.
         unsafe { copy_text(self.statement.query, self.planned_as, to) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn parameters(&self) -> Option<Parameters> {
+        // SAFETY: PostgreSQL's description of the query is live, and so are its parameters. Without a
+        // function that fetches them, they are an array.
+        unsafe {
+            let Some(list) = (*self.statement.query).params.as_ref() else {
+                return Some(Parameters::default());
+            };
+            // These are variables of a function, which may have changed meanwhile.
+            if list.paramFetch.is_some() {
+                return None;
+            }
+            let count = list.numParams.max(0) as usize;
+            let parameters = std::slice::from_raw_parts(list.params.as_ptr(), count).iter();
+            Parameters::keep(parameters.map(|one| (one.ptype.to_u32(), builtin_values::bytes(one))))
+        }
     }
 
     #[cold]
