@@ -2,11 +2,41 @@
 
 use crate::model::{MAX_NODES, NamedWaits, Plan, WaitsFor, own_io, processes};
 use crate::plan::PlanNode;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The format of sides as JSON. Another number means that older versions cannot read it.
+const FORMAT: u32 = 1;
+
+/// The format of a side, which is the same for all that can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(FORMAT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            FORMAT => Ok(Version),
+            other => Err(D::Error::custom(format_args!(
+                "it has the format {other}, and this version of pg_rowsource reads {FORMAT}"
+            ))),
+        }
+    }
+}
 
 /// The executions of a plan, or some of them. All figures are sums over them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
+    /// The format of its JSON.
+    #[serde(rename = "rowsource_plan")]
+    pub version: Version,
+    /// What it is, as a line above the tree says it.
+    pub name: String,
     /// The number of executions.
     pub executions: u64,
     /// Their time in milliseconds.

@@ -274,7 +274,11 @@ impl Comparison<'_> {
     /// Returns the text: the sentence, and the tree with A, B and the difference of a metric.
     pub fn lines(&self, metric: Metric) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
-        lines.extend(wrapped(&self.sentence(), WIDTH, 0).into_iter().map(str::to_owned));
+        let mut add = |text: &str| lines.extend(wrapped(text, WIDTH, 0).into_iter().map(str::to_owned));
+        add(&self.sentence());
+        for (side, of) in [("A", self.first), ("B", self.second)] {
+            add(&on_one_line(&format!("{side}: {}", of.name)));
+        }
         lines.extend(self.table(metric));
         lines
     }

@@ -29,7 +29,7 @@ fn side(nodes: Vec<Node>) -> Side {
 
 /// The example of the design: an index is gone.
 fn index_gone() -> [Side; 2] {
-    let before = side(vec![
+    let mut before = side(vec![
         node(0, None, "Sort", ["", ""], 2_400.0),
         node(1, Some(0), "Nested Loop", ["", ""], 6_000.0),
         node(2, Some(1), "Seq Scan", ["customer", ""], 30_000.0),
@@ -49,6 +49,7 @@ fn index_gone() -> [Side; 2] {
         node(3, Some(3), "Seq Scan", ["orders", ""], 415_200.0),
     ]);
     after.gone_indexes = vec!["public.orders_customer_idx".to_owned()];
+    (before.name, after.name) = ("planid 1".to_owned(), "planid 2".to_owned());
     [before, after]
 }
 
@@ -70,6 +71,8 @@ fn an_index_that_is_gone() {
         text.lines().collect::<Vec<_>>(),
         [
             "4.1 s -> 38.2 s (9.3x, 12 executions): Seq Scan on orders (id 4) +33.7 s, because index orders_customer_idx is gone",
+            "A: planid 1",
+            "B: planid 2",
             "self_time in milliseconds, mean of an execution:",
             "------------------------------------------------------------------------------------------------------------------------",
             "|   | A Id | B Id | Operation                                           |       A |        B | Difference | Cause      |",
@@ -92,6 +95,8 @@ fn other_metrics_have_other_numbers() {
         text.lines().collect::<Vec<_>>(),
         [
             "4.1 s -> 38.2 s (9.3x, 12 executions): Seq Scan on orders (id 4) +33.7 s, because index orders_customer_idx is gone",
+            "A: planid 1",
+            "B: planid 2",
             "rows, mean of an execution:",
             "------------------------------------------------------------------------------------------------------------------------",
             "|   | A Id | B Id | Operation                                                    |   A |   B | Difference | Cause      |",
@@ -195,6 +200,12 @@ fn json_can_be_compared_elsewhere() {
                 .replace("\"self_ms\":6000.0", "\"self_ms\":-1.0"),
             "a figure of the exported plan is not valid",
         ),
+        (
+            &read["a"]
+                .to_string()
+                .replace("\"rowsource_plan\":1", "\"rowsource_plan\":2"),
+            "this is no exported plan: it has the format 2, and this version of pg_rowsource reads 1 at line 1 column 1439",
+        ),
     ] {
         assert_eq!(
             Side::from_json(broken).map_err(|error| error.to_string()),
@@ -214,7 +225,7 @@ fn lines_have_at_most_120_columns() {
     assert!(widest <= Some(WIDTH), "{widest:?}");
     assert_eq!(
         text(&[side(vec![]), side(vec![])], Metric::Rows).lines().count(),
-        1
+        3
     );
     assert!(text(&[side(vec![]), deep], Metric::Rows).lines().count() > 200);
 }
