@@ -88,8 +88,8 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
     }
 }
 
-/// Returns both sides. If one is not given, it is the mean of the plan of today. If both are not, the other one
-/// is the plan that it replaced; without such, the sides are the mean and the slowest execution.
+/// Returns both sides. If one is not given, it is the mean of the plan of today. If both are not, the other
+/// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
 fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
     let mean = |planid| Wanted::Here(Some(planid), Which::Mean);
     let wanted = match sides {
