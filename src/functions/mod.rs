@@ -16,6 +16,7 @@ mod history;
 mod live;
 mod logical_io;
 mod nodes;
+mod origin;
 mod plans;
 mod progress;
 mod samples;

@@ -52,6 +52,7 @@ mod foreign_failed;
 mod foreign_modify;
 mod foreign_types;
 mod gather_waits;
+mod history_origin;
 mod history_whole;
 mod hostile_schema;
 mod identity;
