@@ -80,6 +80,16 @@ fn an_imported_history_is_read_as_ones_own() {
         &format!("SET pg_rowsource.history_origin = '{origin}'"),
     );
 
+    counters_of_another_server(&mut here, &mut there, &origin, &ends);
+    let now = "SELECT count(*) FROM rowsource_intervals WHERE snap_id = 0";
+    assert_eq!(value::<i64>(&mut there, now), 0);
+    samples_of_another_server(&mut here, &mut there, &ends);
+    only_of_this_server(&mut there);
+    assert!(value::<i64>(&mut there, own) > 0);
+}
+
+/// Compares what the views and the reports of both show.
+fn counters_of_another_server(here: &mut Client, there: &mut Client, origin: &str, ends: &str) {
     let plans = "SELECT rowsource_display_snapshot(queryid, planid, snap_id) FROM (
                      SELECT queryid, planid, snap_id FROM rowsource_interval_plans WHERE snap_id > 0 ORDER BY 1, 2, 3 LIMIT 10) p";
     for query in [
@@ -94,7 +104,7 @@ fn an_imported_history_is_read_as_ones_own() {
         &format!("SELECT rowsource_wait_report({ends})"),
         &format!("SELECT rowsource_tempfile_report({ends})"),
     ] {
-        let (mut shown, expected) = (texts(&mut there, query), texts(&mut here, query));
+        let (mut shown, expected) = (texts(there, query), texts(here, query));
         assert!(!expected.is_empty(), "{query}");
         if query.contains("_report") {
             let said = shown.remove(1).remove(0);
@@ -102,11 +112,6 @@ fn an_imported_history_is_read_as_ones_own() {
         }
         assert_eq!(shown, expected, "{query}");
     }
-    let now = "SELECT count(*) FROM rowsource_intervals WHERE snap_id = 0";
-    assert_eq!(value::<i64>(&mut there, now), 0);
-    samples_of_another_server(&mut here, &mut there, &ends);
-    only_of_this_server(&mut there);
-    assert!(value::<i64>(&mut there, own) > 0);
 }
 
 fn only_of_this_server(there: &mut Client) {
