@@ -72,6 +72,22 @@ pub(super) fn table(plan: &Plan, stats: &[NodeStats], format: &Format) -> Vec<St
     table_with_warning(plan, stats, format, None)
 }
 
+/// Returns the same of a plan of snapshots, which knows the names of its user and its database.
+pub(super) fn stored_table(
+    plan: &Plan,
+    stats: &[NodeStats],
+    format: &Format,
+    [user, database]: [Option<String>; 2],
+) -> Vec<String> {
+    memory::ensure_headroom(plan.description.nodes.len());
+    let header = Header {
+        user: user.unwrap_or_default(),
+        database: database.unwrap_or_default(),
+        ..header(plan, format.shown())
+    };
+    report::display(&header, &plan.description.nodes, stats, format)
+}
+
 /// Returns the lines of a plan's table behind a warning.
 fn table_with_warning(
     plan: &Plan,

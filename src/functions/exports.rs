@@ -469,7 +469,8 @@ functions! {
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,
         taken_at: text(MAX_FORMAT_BYTES), userid: oid, datid: oid, queryid: bigint, planid: bigint,
         toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
-        statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
+        statistics: bytea(archive::MAX_STATISTICS), usename: text(MAX_NAME_BYTES), datname: text(MAX_NAME_BYTES),
+        format: text(MAX_FORMAT_BYTES)
     ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| {
             let wanted = Wanted {
@@ -488,7 +489,7 @@ functions! {
                 description: description?,
                 statistics: statistics?,
             });
-            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, format.as_deref())
+            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, [usename, datname], format.as_deref())
         });
 }
 

@@ -17,6 +17,7 @@ mod history;
 mod live;
 mod logical_io;
 mod nodes;
+mod origin;
 mod plans;
 mod progress;
 mod samples;

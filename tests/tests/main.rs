@@ -53,6 +53,7 @@ mod foreign_failed;
 mod foreign_modify;
 mod foreign_types;
 mod gather_waits;
+mod history_origin;
 mod history_whole;
 mod hostile_schema;
 mod identity;
