@@ -1,6 +1,7 @@
 //! Takes the samples.
 
 use super::blockers::{self, Blockers};
+use super::excluded::Excluded;
 use crate::pg::compat::{Entries, Entry};
 use crate::pg::live::{Areas, Glance};
 use crate::pg::server::contained::{Unlocked, contained};
@@ -111,11 +112,11 @@ impl Sampler {
     }
 
     /// Samples all active sessions. `now` is in microseconds, of a clock that never steps back.
-    pub fn sample(&mut self, now: i64, random: &mut impl RngCore) {
+    pub fn sample(&mut self, now: i64, excluded: &Excluded, random: &mut impl RngCore) {
         let at = self.times.next(server::now(), now);
         // SAFETY: the worker holds no lock, and is outside of any boundary.
         let unlocked = &mut unsafe { Unlocked::promised() };
-        let result = contained(unlocked, |_| self.sample_at(at, now));
+        let result = contained(unlocked, |_| self.sample_at(at, now, excluded));
         self.writer.end_moment(at, random);
         if let Err(message) = result
             && !std::mem::replace(&mut self.has_failed, true)
@@ -125,7 +126,7 @@ impl Sampler {
     }
 
     /// Samples all active sessions. May raise.
-    fn sample_at(&mut self, at: i64, now: i64) {
+    fn sample_at(&mut self, at: i64, now: i64, excluded: &Excluded) {
         if store::live_memory().is_none() && now >= self.attach_at {
             self.attach_at = now + ATTACH_AGAIN_US;
             store::attach_worker();
@@ -139,6 +140,9 @@ impl Sampler {
                 continue;
             }
             let activity = self.known[i].activity;
+            if excluded.has(activity.userid, activity.datid) {
+                continue;
+            }
             let Some(number) = self.number(i, activity.pid) else {
                 continue;
             };
@@ -171,7 +175,7 @@ impl Sampler {
                 (None, None)
             };
             if let Some(pid) = blocker.filter(|pid| *pid > 0 && self.blockers.is_new()) {
-                self.sample_blocker(pid, at);
+                self.sample_blocker(pid, at, excluded);
             }
             let leader = leader.map(|(_, pid)| pid);
             let mut sample = self.made(i, at, &activity, leader, seen);
@@ -189,12 +193,12 @@ impl Sampler {
     }
 
     /// Adds a sample of a process that blocks others, which may be idle in a transaction.
-    fn sample_blocker(&mut self, pid: i32, at: i64) {
+    fn sample_blocker(&mut self, pid: i32, at: i64, excluded: &Excluded) {
         let Some(i) = self.activity.iter().position(|entry| entry.pid() == pid) else {
             return;
         };
         let (entry, mut activity) = (self.activity.get(i), Activity::NOTHING);
-        if is_active(entry, &mut activity, |_| true) {
+        if is_active(entry, &mut activity, |_| true) && !excluded.has(activity.userid, activity.datid) {
             let sample = self.made(i, at, &activity, None, None);
             self.writer.add(&Sample {
                 is_blocker: true,

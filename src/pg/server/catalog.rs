@@ -18,6 +18,11 @@ unsafe impl Row for pg_sys::FormData_pg_database {
     const INDEX: u32 = pg_sys::DatabaseOidIndexId;
 }
 // SAFETY: these are PostgreSQL's.
+unsafe impl Row for pg_sys::FormData_pg_authid {
+    const CATALOG: Oid = pg_sys::AuthIdRelationId;
+    const INDEX: u32 = pg_sys::AuthIdOidIndexId;
+}
+// SAFETY: these are PostgreSQL's.
 unsafe impl Row for pg_sys::FormData_pg_depend {
     const CATALOG: Oid = pg_sys::DependRelationId;
     const INDEX: u32 = pg_sys::DependReferenceIndexId;

@@ -5,6 +5,7 @@
 //! * `setting` defines checked settings, `switch` is the one that turns all off, `srf` returns rows from SQL
 //!   functions, `columns` declares theirs, `sql_types` has the types of both and of arguments, `statfile`
 //!   reads and writes statistics files;
+//! * `query` reads the tables of the extension;
 //! * `memory` is Rust's allocator, `main_memory` requests main shared memory;
 //! * `builtin_values` reads and prints values of PostgreSQL's own types;
 //! * `relation` tells how large a table is;
@@ -27,6 +28,7 @@ pub mod moment;
 pub mod pg_try;
 mod process;
 pub mod processes;
+pub mod query;
 mod relation;
 pub mod setting;
 pub mod sql_types;
@@ -39,7 +41,7 @@ mod time;
 mod user_error;
 
 pub use access::{
-    command_name, database_exists, database_id, database_name, database_oid, find_database, lock_mode_name,
+    command_name, database_exists, database_id, database_name, database_oid, find_named, lock_mode_name,
     may_see, may_see_activity, may_see_running, quoted_identifier, relation_name, relation_of_file, role_oid,
     schema_name, search_path, session_user_id, shown_relation, trigger_name, trigger_names, user_id,
     user_name,
