@@ -95,6 +95,26 @@ COMMENT ON COLUMN rowsource_executions.nodes IS 'What each node did, by its node
 COMMENT ON COLUMN rowsource_executions.parameters IS 'The values of its parameters as SQL, if they are kept, if you may see them, and in its database. ? is one that is not known';
 GRANT SELECT ON rowsource_executions TO PUBLIC;
 
+CREATE FUNCTION rowsource_compare(
+    queryid bigint DEFAULT NULL,
+    a text DEFAULT NULL,
+    b text DEFAULT NULL,
+    metric text DEFAULT 'self_time',
+    format text DEFAULT 'text'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_compare_0_2';
+COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
+
+CREATE FUNCTION rowsource_plan(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'mean'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_plan_0_2';
+COMMENT ON FUNCTION rowsource_plan(bigint, bigint, text) IS 'Writes a plan as JSON, so that rowsource_compare() compares it on another server. which: mean, total, last, slowest, failed or cancelled';
+
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,

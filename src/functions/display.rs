@@ -314,6 +314,14 @@ fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
 /// its total time.
 type Rank = ((bool, bool), f64, PlanKey);
 
+/// Returns whether a plan is of another database, and of another user.
+fn distance(key: &PlanKey) -> (bool, bool) {
+    (
+        key.datid != server::database_id(),
+        key.userid != server::user_id(),
+    )
+}
+
 /// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the
 /// one that took the most time. Ignores plans that the user may not see: an error that mentions them would
 /// reveal that they exist.
@@ -329,11 +337,7 @@ fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> boo
         let Some(plan) = session::plan(&key).filter(&fits) else {
             continue;
         };
-        let distance = (
-            key.datid != server::database_id(),
-            key.userid != server::user_id(),
-        );
-        let rank = (distance, plan.statistics.times.total_ms, key);
+        let rank = (distance(&key), plan.statistics.times.total_ms, key);
         plans += 1;
         if first.as_ref().is_none_or(|(first, _)| is_before(&rank, first)) {
             next = first.replace((rank, plan)).map(|(rank, _)| rank);
@@ -363,6 +367,19 @@ fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> boo
         last: None,
         choice,
     })
+}
+
+/// Returns the plan of a query that ran last, as far as it is stored. Prefers this database, then this user.
+///
+/// # Errors
+/// Raises an error if there is none that the user may see.
+pub(super) fn newest_plan(queryid: i64) -> PlanKey {
+    let is_wanted = |key: &PlanKey| queryid == key.queryid && server::may_see(key.userid);
+    // Of those at the same distance it is the first one, and those that ran last come first.
+    let mut keys = session::keys();
+    keys.retain(is_wanted);
+    let newest = keys.into_iter().min_by_key(distance);
+    newest.unwrap_or_else(|| fail_not_kept(queryid, None))
 }
 
 /// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are

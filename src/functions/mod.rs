@@ -6,6 +6,7 @@ mod blockers;
 mod call_trace;
 mod clocks;
 mod commands;
+mod compare;
 mod display;
 mod executions;
 mod explain;

@@ -21,6 +21,7 @@ mod client_waits;
 mod clocks;
 mod coexistence;
 mod commands;
+mod compare;
 mod concurrent;
 mod counts;
 mod crashes;

@@ -1,9 +1,9 @@
 //! The roles and databases of which the history has nothing. The worker reads catalogs without a cache, so it
 //! looks their names up seldom.
 
-use super::snapshots::find_named;
+use super::snapshots::found;
 use crate::guc;
-use pgrx::pg_sys;
+use crate::pg::server;
 
 /// How often names are looked up again, in microseconds: somebody may have made, dropped or renamed one.
 const AGAIN_US: i64 = 10_000_000;
@@ -25,15 +25,14 @@ impl Excluded {
             return;
         }
         (self.look_at, self.names) = (now + AGAIN_US, names);
-        let found = |catalog, wanted: bool| {
-            let of = self.names.iter().filter(|(is_role, _)| *is_role == wanted);
-            of.filter_map(|(_, wanted)| find_named(catalog, |_, name| name.to_bytes() == *wanted).ok()?)
-                .collect()
+        let all = |of_roles: bool, find: fn(&[u8]) -> Option<u32>| {
+            let names = self.names.iter().filter(|(is_role, _)| *is_role == of_roles);
+            names.filter_map(|(_, name)| found(|| find(name)).ok()?).collect()
         };
-        (self.roles, self.databases) = (
-            found(pg_sys::AuthIdRelationId, true),
-            found(pg_sys::DatabaseRelationId, false),
-        );
+        self.databases = all(false, |wanted| {
+            server::find_database(|_, name| name.to_bytes() == wanted)
+        });
+        self.roles = all(true, server::find_role);
     }
 
     pub fn has(&self, userid: u32, datid: u32) -> bool {

@@ -142,8 +142,10 @@ fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     if name.is_none() && registered == 0 {
         return Ok(None);
     }
-    let found = find_named(pg_sys::DatabaseRelationId, |oid, datname| {
-        name.as_deref().map_or(oid == registered, |name| datname == name)
+    let found = found(|| {
+        server::find_database(|oid, datname| {
+            name.as_deref().map_or(oid == registered, |name| datname == name)
+        })
     })?;
     if found.is_none() && name.is_none() {
         forget(shared, registered);
@@ -153,15 +155,11 @@ fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
         .ok_or(PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME)
 }
 
-/// Returns the OID of a row of pg_database or pg_authid for which a condition of its OID and its name is
-/// true. Only the worker may call this, outside of transactions.
-pub(super) fn find_named(
-    catalog: pg_sys::Oid,
-    is_wanted: impl Fn(u32, &CStr) -> bool,
-) -> Result<Option<u32>, PgSqlErrorCode> {
+/// Looks for a role or a database. Only the worker may call this, outside of transactions.
+pub(super) fn found(find: impl FnOnce() -> Option<u32>) -> Result<Option<u32>, PgSqlErrorCode> {
     // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no
     // transaction.
-    unsafe { transaction(|| server::find_named(catalog, is_wanted)) }
+    unsafe { transaction(find) }
 }
 
 /// Runs a body in a transaction. Returns the code of its error, after which the transaction is aborted.

@@ -73,21 +73,19 @@ pub fn database_oid(name: &str) -> Option<u32> {
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
-/// Returns the OID of the row of pg_database or pg_authid for which a condition of its OID and its name is
-/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may
-/// have no index of it, and no cache.
-pub fn find_named(of: pg_sys::Oid, is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
-    let wanted = |oid: pg_sys::Oid, of: &pg_sys::NameData| {
-        let oid = oid.to_u32();
-        is_wanted(oid, name(of)).then_some(oid)
-    };
-    if of == pg_sys::DatabaseRelationId {
-        return catalog::find(&[], |row: &pg_sys::FormData_pg_database| {
-            wanted(row.oid, &row.datname)
-        });
-    }
+/// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is
+/// none. Reads the whole catalog: a process that is connected to no database may have no cache.
+pub fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
+    catalog::find(&[], |row: &pg_sys::FormData_pg_database| {
+        let oid = row.oid.to_u32();
+        is_wanted(oid, name(&row.datname)).then_some(oid)
+    })
+}
+
+/// Returns the OID of the role with this name, as [`find_database`] does.
+pub fn find_role(wanted: &[u8]) -> Option<u32> {
     catalog::find(&[], |row: &pg_sys::FormData_pg_authid| {
-        wanted(row.oid, &row.rolname)
+        (name(&row.rolname).to_bytes() == wanted).then(|| row.oid.to_u32())
     })
 }
 

@@ -13,14 +13,14 @@ pub unsafe trait Row {
 }
 
 // SAFETY: these are PostgreSQL's.
-unsafe impl Row for pg_sys::FormData_pg_database {
-    const CATALOG: Oid = pg_sys::DatabaseRelationId;
-    const INDEX: u32 = pg_sys::DatabaseOidIndexId;
-}
-// SAFETY: these are PostgreSQL's.
 unsafe impl Row for pg_sys::FormData_pg_authid {
     const CATALOG: Oid = pg_sys::AuthIdRelationId;
     const INDEX: u32 = pg_sys::AuthIdOidIndexId;
+}
+// SAFETY: these are PostgreSQL's.
+unsafe impl Row for pg_sys::FormData_pg_database {
+    const CATALOG: Oid = pg_sys::DatabaseRelationId;
+    const INDEX: u32 = pg_sys::DatabaseOidIndexId;
 }
 // SAFETY: these are PostgreSQL's.
 unsafe impl Row for pg_sys::FormData_pg_depend {

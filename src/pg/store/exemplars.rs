@@ -69,8 +69,11 @@ pub(super) fn keep(
         return;
     }
     let (enters, threshold_ms) = executions::lets_in(unlocked, key, run);
-    let slowest_ms = is_slowest.then(|| exemplars::slowest_ms(&store, unlocked, key));
-    let slowest_ms = slowest_ms.flatten().unwrap_or(MIN_SLOWEST_MS);
+    let slowest_ms = match is_slowest {
+        true => exemplars::slowest_ms(&store, unlocked, key),
+        false => None,
+    };
+    let slowest_ms = slowest_ms.unwrap_or(MIN_SLOWEST_MS);
     let is_wanted = !is_slowest || run.response_ms() > slowest_ms && allows(run, slowest_ms);
     if is_slowest {
         slot.slowest_ms.set(slowest_ms.min(threshold_ms));
