@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Says how to get snapshots, and in which database the server takes them.
-fn how_to_take() -> String {
+pub(super) fn how_to_take() -> String {
     if server::is_in_recovery() {
         return "A standby takes no snapshots.".to_owned();
     }
