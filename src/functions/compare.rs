@@ -1,10 +1,11 @@
 //! `rowsource_compare()`: why a statement takes longer than before. `rowsource_plan()` writes a plan so that
 //! another server can compare it.
 
-use super::display;
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
 use super::words::{WHERE_IDS_ARE, choose};
+use super::{ash, display, interval_plans};
 use crate::pg::executor::statement;
+use crate::pg::server::moment::moment;
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory};
 use crate::pg::store;
@@ -26,12 +27,14 @@ enum Form {
 const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
 
 /// How a side is written.
-const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), or what rowsource_plan() returns.";
+const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), an interval ('14:00..14:05'), 'baseline' and its name, or what rowsource_plan() returns.";
 
 /// A side of a comparison.
 enum Wanted {
     /// A plan of this server, the plan of today if there is no planid.
     Here(Option<i64>, Which),
+    /// What the query did in an interval.
+    Then(i64, i64),
     /// What `rowsource_plan()` returned.
     Written(Side),
 }
@@ -103,9 +106,12 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
         Wanted::Here(None, which) => Wanted::Here(Some(plans(queryid).0), which),
         other => other,
     });
-    if let [Wanted::Here(first, one), Wanted::Here(second, other)] = wanted
-        && (first, one) == (second, other)
-    {
+    let is_same = match &wanted {
+        [Wanted::Here(first, one), Wanted::Here(second, other)] => (first, one) == (second, other),
+        [Wanted::Then(from, to), Wanted::Then(other_from, other_to)] => (from, to) == (other_from, other_to),
+        _ => false,
+    };
+    if is_same {
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             "both sides are the same executions",
@@ -114,6 +120,7 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
     }
     wanted.map(|wanted| match wanted {
         Wanted::Here(planid, which) => side(executions(queryid, planid, which)),
+        Wanted::Then(from, to) => interval_plans::side(given(queryid), (from, to)),
         Wanted::Written(side) => side,
     })
 }
@@ -132,6 +139,18 @@ fn parsed(argument: &str) -> Wanted {
             )
         }));
     }
+    if let Some((from, to)) = argument.split_once("..") {
+        let to = match to.trim() {
+            "" => None,
+            to => Some(moment(to)),
+        };
+        let (from, to) = ash::interval(Some(moment(from)), to);
+        return Wanted::Then(from, to);
+    }
+    if let Some(("baseline", name)) = argument.split_once(char::is_whitespace) {
+        let (from, to) = interval_plans::baseline(name.trim());
+        return Wanted::Then(from, to);
+    }
     let (mut planid, mut which) = (None, None);
     for word in argument.split_whitespace() {
         let known = WHICH.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
@@ -148,18 +167,22 @@ fn parsed(argument: &str) -> Wanted {
     Wanted::Here(planid, which.unwrap_or(Which::Mean))
 }
 
-/// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
-///
-/// # Errors
-/// Raises an error if the query is not given, or has no plan that the user may see.
-fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
-    let Some(queryid) = queryid else {
+fn given(queryid: Option<i64>) -> i64 {
+    queryid.unwrap_or_else(|| {
         fail(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             "a comparison needs a queryid, or two plans that rowsource_plan() has written",
             WHERE_IDS_ARE,
         )
-    };
+    })
+}
+
+/// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
+///
+/// # Errors
+/// Raises an error if the query is not given, or has no plan that the user may see.
+fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
+    let queryid = given(queryid);
     let now = display::newest_plan(queryid);
     let events = store::flips().unwrap_or_default();
     let of_query = |event: &&Event| {

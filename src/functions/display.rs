@@ -331,7 +331,7 @@ fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
 type Rank = ((bool, bool), f64, PlanKey);
 
 /// Returns whether a plan is of another database, and of another user.
-fn distance(key: &PlanKey) -> (bool, bool) {
+pub(super) fn distance(key: &PlanKey) -> (bool, bool) {
     (
         key.datid != server::database_id(),
         key.userid != server::user_id(),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Says how to get snapshots, and in which database the server takes them.
-fn how_to_take() -> String {
+pub(super) fn how_to_take() -> String {
     if origin::other().is_some() {
         return "No older snapshots were imported.".to_owned();
     }

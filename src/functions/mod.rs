@@ -14,6 +14,7 @@ mod export;
 mod exports;
 mod flips;
 mod history;
+mod interval_plans;
 mod live;
 mod logical_io;
 mod nodes;

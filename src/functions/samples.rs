@@ -268,7 +268,7 @@ impl Lookup {
         };
         Sampled {
             sample: Sample {
-                at: time(&row[0]),
+                at: query::time(&row[0]),
                 pid: id(1) as i32,
                 leader: number(2).map(|pid| pid as i32),
                 backend_type: 0,
@@ -516,7 +516,7 @@ const SAMPLES: &str = "
 fn each_stored(lookup: &mut Lookup, from: i64, to: i64, visit: &mut impl FnMut(&mut Lookup, Entry)) {
     let mut parts: Vec<(i64, i64, f64)> = Vec::new();
     query::each(&origin::rows_of(PARTS), (from, to), |row| {
-        let (begin, end) = (time(&row[0]), time(&row[1]));
+        let (begin, end) = (query::time(&row[0]), query::time(&row[1]));
         let per_us = row[2].as_f64().unwrap_or(0.0) / (end - begin).max(1) as f64;
         // Two snapshots at one moment may have the same part.
         let after = parts.last().map_or(i64::MIN, |part| part.1 + 1);
@@ -568,9 +568,4 @@ fn each_stored(lookup: &mut Lookup, from: i64, to: i64, visit: &mut impl FnMut(&
         }
         visit(lookup, Entry::Sample(sampled));
     });
-}
-
-/// Returns a time that a query returned in seconds since 1970.
-fn time(seconds: &Value) -> i64 {
-    server::from_unix(0) + (seconds.as_f64().unwrap_or(0.0) * 1e6).round() as i64
 }

@@ -149,6 +149,82 @@ fn the_slowest_execution_is_compared_with_the_mean() {
 }
 
 #[test]
+fn two_intervals_are_compared() {
+    let server = server("compare-intervals");
+    let mut client = measuring(&server);
+    let mut snapshot = |client: &mut Client| -> String {
+        run_each(client, "SELECT rowsource_snapshot()");
+        value(client, "SELECT max(taken_at)::text FROM rowsource_snapshots")
+    };
+    let (queryid, _) = run(&mut client, 6);
+    let begin = snapshot(&mut client);
+    let (_, before) = run(&mut client, 2);
+    let end = snapshot(&mut client);
+    run_each(
+        &mut client,
+        &format!(
+            "SELECT rowsource_baseline('a good time', '{begin}', '{end}'); DROP INDEX orders_customer_idx"
+        ),
+    );
+    let (_, now) = run(&mut client, 5);
+    let found = lines(
+        &mut client,
+        &format!("{queryid}, '{begin}..{end}', '{end} ..', metric => 'rows'"),
+    );
+    let text = found.join("\n");
+    assert!(
+        found[0].ends_with(", because index orders_customer_idx is gone"),
+        "{text}"
+    );
+    assert_eq!(
+        found[1],
+        format!("A: planid {before}, mean of 2 executions from {begin} to {end}")
+    );
+    assert!(
+        found[2].starts_with(&format!("B: planid {now}, mean of 5 executions from {end} to 20")),
+        "{text}"
+    );
+    assert!(text.contains("| 12 | 12 |          0 |"), "{text}");
+    let named = lines(
+        &mut client,
+        &format!("{queryid}, 'baseline a good time', '{end}..', 'rows'"),
+    );
+    assert_eq!((&named[..2], &named[3..]), (&found[..2], &found[3..]));
+    // The rows of an execution and their times are those of the interval alone.
+    let mean: f64 = value(
+        &mut client,
+        &format!(
+            "SELECT (rowsource_compare({queryid}, '{begin}..{end}', format => 'json')::jsonb->>'a_mean_time')::float8"
+        ),
+    );
+    let of_view: f64 = value(
+        &mut client,
+        &format!(
+            "SELECT sum(total_time) / sum(calls) FROM rowsource_interval_plans('{begin}', '{end}') WHERE queryid = {queryid}"
+        ),
+    );
+    assert!((mean - of_view).abs() < 1e-9 * mean, "{mean} {of_view}");
+    for (arguments, says) in [
+        (
+            format!("{queryid}, 'baseline bad'"),
+            "there is no baseline \"bad\"".to_owned(),
+        ),
+        (format!("{queryid}, 'soon..'"), "\"soon\" is no moment".to_owned()),
+        (
+            format!("7, '{begin}..{end}'"),
+            format!("queryid 7 did not run from {begin} to {end}"),
+        ),
+        (
+            format!("{queryid}, '{begin}..', '{begin}..'"),
+            "both sides are the same executions".to_owned(),
+        ),
+    ] {
+        let (_, message) = must_fail(&mut client, &format!("SELECT rowsource_compare({arguments})"));
+        assert!(message.contains(&says), "{arguments}: {message}");
+    }
+}
+
+#[test]
 fn plans_of_two_servers_are_compared() {
     let (staging, production) = (server("compare-staging"), server("compare-production"));
     let mut there = measuring(&staging);

@@ -4,6 +4,7 @@ use crate::model::{MAX_NODES, NamedWaits, Plan, WaitsFor, own_io, processes};
 use crate::plan::PlanNode;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Sub;
 
 /// The format of sides as JSON. Another number means that older versions cannot read it.
 const FORMAT: u32 = 1;
@@ -199,6 +200,18 @@ impl Side {
         }
     }
 
+    /// Takes away what the same plan had done until an earlier moment.
+    pub fn subtract(&mut self, earlier: &Side) {
+        take(&mut self.executions, earlier.executions);
+        take(&mut self.generic_plan_executions, earlier.generic_plan_executions);
+        take(&mut self.total_ms, earlier.total_ms);
+        take(&mut self.lock_ms, earlier.lock_ms);
+        take(&mut self.wait_ms, earlier.wait_ms);
+        for (node, earlier) in self.nodes.iter_mut().zip(&earlier.nodes) {
+            node.subtract(earlier);
+        }
+    }
+
     /// Reads what another server has written.
     pub fn from_json(json: &str) -> Result<Side, SideError> {
         let side: Side = serde_json::from_str(json)?;
@@ -246,7 +259,41 @@ impl Side {
     }
 }
 
+/// Takes a part of a sum away. Of what is not exact, no less than nothing is left.
+fn take<T: Copy + Default + PartialOrd + Sub<Output = T>>(sum: &mut T, part: T) {
+    *sum = if *sum > part { *sum - part } else { T::default() };
+}
+
 impl Node {
+    fn subtract(&mut self, earlier: &Node) {
+        for (sum, part) in [
+            (&mut self.starts, earlier.starts),
+            (&mut self.rows, earlier.rows),
+            (&mut self.handled_rows, earlier.handled_rows),
+            (&mut self.actual_rows, earlier.actual_rows),
+        ] {
+            take(sum, part);
+        }
+        for (sum, part) in [
+            (&mut self.hit, earlier.hit),
+            (&mut self.read, earlier.read),
+            (&mut self.temp_blocks, earlier.temp_blocks),
+        ] {
+            take(sum, part);
+        }
+        for (sum, part) in [
+            (&mut self.expected_rows, earlier.expected_rows),
+            (&mut self.self_ms, earlier.self_ms),
+            (&mut self.total_ms, earlier.total_ms),
+            (&mut self.read_ms, earlier.read_ms),
+            (&mut self.temp_ms, earlier.temp_ms),
+            (&mut self.lock_ms, earlier.lock_ms),
+            (&mut self.wait_ms, earlier.wait_ms),
+        ] {
+            take(sum, part);
+        }
+    }
+
     fn described(node: &PlanNode) -> Node {
         let name = |name: &Option<Box<str>>| name.as_deref().map(str::to_owned);
         Node {

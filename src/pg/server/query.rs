@@ -1,6 +1,6 @@
 //! Reads what the extension's tables and views have, with the rights of the user who called its function.
 
-use super::{fail, memory, quoted_identifier, shown_time, srf};
+use super::{fail, from_unix, memory, quoted_identifier, shown_time, srf};
 use pgrx::{PgSqlErrorCode, Spi, spi};
 use serde_json::Value;
 
@@ -34,6 +34,11 @@ pub fn each(sql: &str, (from, to): (i64, i64), mut visit: impl FnMut(&Value)) {
         }
         rows.iter().for_each(&mut visit);
     }
+}
+
+/// Returns a time that a query returned in seconds since 1970.
+pub fn time(seconds: &Value) -> i64 {
+    from_unix(0) + (seconds.as_f64().unwrap_or(0.0) * 1e6).round() as i64
 }
 
 /// Returns the next rows of a cursor. It closes if there are none.
