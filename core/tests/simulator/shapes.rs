@@ -3,10 +3,11 @@
 use super::plans::{self, aggregate, pass};
 use super::{Body, Machine, Run, body};
 use rand::Rng;
+use rowsource_core::beat::beats_in;
 use std::ops::Range;
 
-/// With at least this number of beats in its long calls, a node's error is promised to hold. Beats come each
-/// 1.5 ms at first. With fewer, neither a beat nor a sample may come in any long call.
+/// With at least this number of beats in its long calls, a node's error is promised to hold. With fewer,
+/// neither a beat nor a sample may come in any long call.
 const BEATS: f64 = 20.0;
 
 /// A node has no long calls if they take less than this part of its time.
@@ -27,8 +28,9 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Honesty {
     true_ms: f64,
-    /// The time of calls of more than 10 us.
+    /// The time of calls of more than 10 us, and of the statement.
     long_ms: f64,
+    all_ms: f64,
     /// The shares of runs whose truth lies within one, two and three errors.
     pub within: [f64; 3],
     pub stated: f64,
@@ -51,6 +53,7 @@ impl Honesty {
             }
             all.true_ms += truth / 1e6;
             all.long_ms += run.nodes[shape.node].true_long_ns / 1e6;
+            all.all_ms += run.nodes[0].true_ns / 1e6;
             all.stated += error * error;
             all.actual += off * off;
             all.bias += off;
@@ -58,6 +61,7 @@ impl Honesty {
         Honesty {
             true_ms: all.true_ms / n,
             long_ms: all.long_ms / n,
+            all_ms: all.all_ms / n,
             within: all.within.map(|within| within / n),
             stated: (all.stated / n).sqrt(),
             actual: (all.actual / n).sqrt(),
@@ -66,7 +70,8 @@ impl Honesty {
     }
 
     pub fn is_promised(&self) -> bool {
-        self.long_ms <= FEW * self.true_ms || self.long_ms >= BEATS * 1.5
+        let beats_in_all = beats_in((self.all_ms * 1000.0) as i64);
+        self.long_ms <= FEW * self.true_ms || self.long_ms * beats_in_all >= BEATS * self.all_ms
     }
 
     /// What is promised.
@@ -228,6 +233,33 @@ pub fn rare() -> Vec<Shape> {
     all
 }
 
+/// Shapes of statements that last for seconds, where beats come each 12 and 48 ms.
+pub fn old() -> Vec<Shape> {
+    let mut all = Vec::new();
+    for (calls, ns, period, long, at_random) in [
+        (400_000, 3000.0, 1009, 2e6, false),
+        (400_000, 3000.0, 1009, 2e6, true),
+        (600_000, 3000.0, 400, 400e3, true),
+        (800_000, 2000.0, 10_000, 20e6, false),
+        (800_000, 2000.0, 10_000, 20e6, true),
+        (1_000_000, 2000.0, 127, 100e3, true),
+    ] {
+        let how = if at_random { "at random" } else { "each" };
+        let name = format!("{how} {period} of {calls}: {} us", long / 1e3);
+        let plan = vec![aggregate(1, calls, 300.0), bimodal(ns, period, long, at_random)];
+        all.push(shape(name, 1, plan));
+    }
+    let uniform = body(|run, _| run.about(5000.0, 0.5));
+    all.push(shape(
+        "uniform 500000 of 5 us".into(),
+        1,
+        vec![aggregate(1, 500_000, 300.0), uniform],
+    ));
+    let plan = vec![aggregate(1, 300_000, 300.0), pareto(3000.0, 1.3, 20e6)];
+    all.push(shape("pareto 1.3 of 300000 up to 20 ms".into(), 1, plan));
+    all
+}
+
 /// Heavy tails.
 pub fn tails() -> Vec<Shape> {
     let mut all = Vec::new();
@@ -328,12 +360,13 @@ pub fn hostile() -> Vec<Shape> {
 pub type Group = (&'static str, fn() -> Vec<Shape>);
 
 /// What is judged.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 5] = [
     ("all alike", uniform),
     (
         "rare long ones, of 10 us to 20 ms, each 2nd to each 10,000th",
         rare,
     ),
+    ("of statements that last for seconds", old),
     ("with a heavy tail", tails),
     ("the plans of `core/tests/estimator.rs`, and some more", hostile),
 ];
