@@ -83,13 +83,18 @@ impl Item {
 
 /// Adjusts the estimates, and returns each node's own time: its total minus that of its sequential children,
 /// and minus the parts of subplans that ran in it. `parts` must be sorted by subplan, and has some of each
-/// node whose edge is [`Edge::Elsewhere`].
+/// node whose edge is [`Edge::Elsewhere`]. `elapsed` is the time of the whole statement, in the unit of the
+/// estimates, or infinity if it is not known: parts outside of all nodes ran in what the root left of it.
 ///
 /// If children exceed an estimated parent, the parent is raised by its share of the joint variance. If they
 /// still exceed it, the estimated children are lowered by their variance, as far as their errors allow. If
 /// that is not enough, all children are scaled down. An exactly timed parent is never raised. Returns `None`
 /// if there is no memory.
-pub fn reconcile(items: &mut [Item], parts: &mut [Part]) -> Option<SmallVec<[f64; MAX_INLINE]>> {
+pub fn reconcile(
+    items: &mut [Item],
+    parts: &mut [Part],
+    elapsed: f64,
+) -> Option<SmallVec<[f64; MAX_INLINE]>> {
     if let [alone] = items {
         return filled(1, alone.estimate.total);
     }
@@ -102,6 +107,8 @@ pub fn reconcile(items: &mut [Item], parts: &mut [Part]) -> Option<SmallVec<[f64
     let at = |k: usize| order.as_ref().map_or(k, |order| order[k]);
     let mut all = Below { items, parts };
     all.raise_parents(at)?;
+    let root = all.items.first().map_or(0.0, |root| root.estimate.total);
+    all.lower((elapsed - root).max(0.0), family.outside());
     // A node's total is final before its children are adjusted.
     for i in (0..all.items.len()).map(at) {
         let item = &all.items[i];
@@ -146,7 +153,7 @@ fn of(parts: &[Part], subplan: usize) -> Range<usize> {
 }
 
 /// What is bounded by each node: its children, and parts of subplans. Each node has the first, and each of
-/// these the next one; 0 is none. The number of a part is its index plus the number of nodes.
+/// these the next one; 0 is none. After the nodes comes what ran outside of all of them. The number of a part is its index plus the number of nodes.
 struct Family {
     first: SmallVec<[usize; MAX_INLINE]>,
     next: SmallVec<[usize; MAX_INLINE]>,
@@ -155,13 +162,11 @@ struct Family {
 impl Family {
     fn of(items: &[Item], parts: &[Part]) -> Option<Self> {
         let mut family = Family {
-            first: filled(items.len(), 0)?,
+            first: filled(items.len() + 1, 0)?,
             next: filled(items.len() + parts.len(), 0)?,
         };
         for (i, part) in parts.iter().enumerate() {
-            if let Some(p) = part.within {
-                family.link(p, items.len() + i);
-            }
+            family.link(part.within.unwrap_or(items.len()), items.len() + i);
         }
         for i in (0..items.len()).rev() {
             if let Some(p) = items[i].bounded_by(i) {
@@ -178,6 +183,10 @@ impl Family {
     fn children(&self, i: usize) -> impl Iterator<Item = usize> + Clone {
         let child = |i: usize| (i > 0).then_some(i);
         std::iter::successors(child(self.first[i]), move |&i| child(self.next[i]))
+    }
+
+    fn outside(&self) -> impl Iterator<Item = usize> + Clone {
+        self.children(self.first.len() - 1)
     }
 
     /// Returns the nodes in an order in which each comes after all nodes that bound it.

@@ -38,16 +38,23 @@ fn consistent_estimates_do_not_change() {
         item(Some(1), 40.0, 9.0),
         item(Some(0), 40.0, 0.0),
     ];
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_eq!(totals(&items), [100.0, 60.0, 40.0, 40.0]);
     assert_eq!(own[..], [0.0, 20.0, 40.0, 40.0]);
 }
 
 #[test]
 fn empty_plans_and_zero_times_are_accepted() {
-    assert!(reconcile(&mut [], &mut []).expect("memory").is_empty());
+    assert!(
+        reconcile(&mut [], &mut [], f64::INFINITY)
+            .expect("memory")
+            .is_empty()
+    );
     let mut items = [item(None, 0.0, 0.0), item(Some(0), 0.0, 0.0)];
-    assert_eq!(reconcile(&mut items, &mut []).expect("memory")[..], [0.0, 0.0]);
+    assert_eq!(
+        reconcile(&mut items, &mut [], f64::INFINITY).expect("memory")[..],
+        [0.0, 0.0]
+    );
 }
 
 #[test]
@@ -57,7 +64,7 @@ fn a_child_above_its_exact_parent_is_scaled_with_all_below_it() {
         item(Some(0), 120.0, 0.0),
         item(Some(1), 110.0, 0.0),
     ];
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 100.0, 100.0]);
     assert_near(&own, &[0.0, 0.0, 100.0]);
 }
@@ -69,7 +76,7 @@ fn a_sum_above_its_exact_parent_is_scaled() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 0.0),
     ];
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 60.0, 40.0]);
     assert_near(&own, &[0.0, 60.0, 40.0]);
     assert!(items[1].estimate.startup <= items[1].estimate.total);
@@ -82,7 +89,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 50.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 50.0, 50.0]);
     // But it is not lowered beyond its errors.
     let mut items = [
@@ -90,7 +97,7 @@ fn an_estimate_is_lowered_before_a_measured_value() {
         item(Some(0), 90.0, 0.0),
         item(Some(0), 60.0, 5.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     let left = 90.0 + 45.0;
     assert_near(
         &totals(&items),
@@ -105,7 +112,7 @@ fn estimated_children_are_lowered_by_their_variance() {
         item(Some(0), 55.0, 8.0),
         item(Some(0), 55.0, 4.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 47.0, 53.0]);
 }
 
@@ -117,7 +124,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[1000.0, 110.0, 110.0]);
     // The child was measured, so the parent must be as long.
     let mut items = [
@@ -125,7 +132,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 10.0),
         item(Some(1), 120.0, 0.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[1000.0, 120.0, 120.0]);
     // The parent was measured, so it does not change.
     let mut items = [
@@ -133,7 +140,7 @@ fn an_estimated_parent_is_raised_by_its_share() {
         item(Some(0), 100.0, 0.0),
         item(Some(1), 120.0, 10.0),
     ];
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[1000.0, 100.0, 100.0]);
 }
 
@@ -145,12 +152,12 @@ fn a_nested_node_does_not_compete() {
         item(Some(0), 80.0, 0.0),
     ];
     items[2].edge = Edge::Nested;
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 80.0]);
     assert_near(&own, &[10.0, 90.0, 80.0]);
     // But its parent's time is still its limit.
     items[2].estimate.total = 130.0;
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 90.0, 100.0]);
 }
 
@@ -162,7 +169,7 @@ fn a_node_that_ran_outside_is_not_bounded() {
         item(Some(1), 400.0, 0.0),
     ];
     items[1].edge = Edge::Outside;
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     // A node inside it is bounded by it.
     assert_near(&totals(&items), &[100.0, 300.0, 300.0]);
     assert_near(&own, &[100.0, 0.0, 300.0]);
@@ -176,11 +183,11 @@ fn parallel_processes_may_take_more_than_their_parent() {
         item(Some(1), 200.0, 0.0),
     ];
     items[1].processes = 3.0;
-    let own = reconcile(&mut items, &mut []).expect("memory");
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 290.0, 200.0]);
     assert_near(&own, &[100.0 - 290.0 / 3.0, 90.0, 200.0]);
     items[1].estimate.total = 330.0;
-    reconcile(&mut items, &mut []).expect("memory");
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
     assert_near(&totals(&items), &[100.0, 300.0, 200.0]);
 }
 
@@ -214,7 +221,7 @@ fn random_trees_become_consistent() {
             items.push(item);
         }
         let before = items.clone();
-        let own = reconcile(&mut items, &mut []).expect("memory");
+        let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
         assert_eq!(
             items[0].estimate.total, before[0].estimate.total,
             "the root is exact"
@@ -240,7 +247,7 @@ fn random_trees_become_consistent() {
             }
         }
         // Consistent estimates do not change.
-        let again = reconcile(&mut items, &mut []).expect("memory");
+        let again = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
         for (a, b) in again.iter().zip(&own) {
             assert!((a - b).abs() <= 1e-6 * items[0].estimate.total.max(b.abs()).max(1.0));
         }
@@ -305,7 +312,7 @@ fn own_times_add_up_with_subplans() {
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(12);
     for _ in 0..5_000 {
         let (mut items, mut parts, all) = with_subplans(&mut random);
-        let own = reconcile(&mut items, &mut parts).expect("memory");
+        let own = reconcile(&mut items, &mut parts, f64::INFINITY).expect("memory");
         let sum: f64 = own.iter().sum();
         assert!(
             (sum - all).abs() < 1e-9 * all.max(1.0),
@@ -320,7 +327,9 @@ fn own_times_add_up_with_subplans() {
             }
             item.estimate.startup = item.estimate.total / (i + 1) as f64;
         }
-        let own = reconcile(&mut wrong, &mut parts).expect("memory");
+        let own = reconcile(&mut wrong, &mut parts, all).expect("memory");
+        // The root is exact, and what ran outside of it did so in the rest of the statement.
+        assert!(own.iter().sum::<f64>() <= all * (1.0 + 1e-9), "{own:?} of {all}");
         let outside = parts.iter().filter(|part| part.within.is_none());
         let outside: f64 = outside.map(|part| part.total).sum();
         let (sum, all) = (own.iter().sum::<f64>(), wrong[0].estimate.total + outside);

@@ -125,7 +125,13 @@ pub fn assemble<N: Nodes>(nodes: &N, statement: &StatementSample, scratch: &mut 
     if statement.mode != Mode::CoreOnly && samples.iter().any(|sample| sample.place.by_expression) {
         find_parts(nodes, statement.tick_ns, items, parts)?;
     }
-    let self_ns = reconcile(items, parts)?;
+    // Parts are known only if wrappers measured.
+    let elapsed_ns = if statement.is_timed {
+        statement.elapsed_ns
+    } else {
+        f64::INFINITY
+    };
+    let self_ns = reconcile(items, parts, elapsed_ns)?;
     for (i, sample) in samples.iter().enumerate() {
         let core = cores.get(i);
         let estimate = &items[i].estimate;

@@ -173,7 +173,7 @@ fn reconcile_estimates(shape: &Shape, stats: &mut [NodeStats]) -> Option<()> {
             },
         });
     }
-    let own = reconcile(&mut items, &mut [])?;
+    let own = reconcile(&mut items, &mut [], f64::INFINITY)?;
     for ((stats, item), own) in stats.iter_mut().zip(&items).zip(own) {
         if let Some(time) = stats.time.get_mut() {
             (time.total_ms, time.startup_ms, time.self_ms) =

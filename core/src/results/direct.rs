@@ -119,7 +119,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if !fits && is_estimated {
         return false;
     }
-    if has_subplans && !(fits && subtract_from_callers(nodes, stats)) {
+    if has_subplans && !(fits && subtract_from_callers(nodes, stats, statement.elapsed_ns / NS_PER_MS)) {
         return false;
     }
     // A parent takes at least as long as its children. The estimated cost of readings may make it seem
@@ -137,9 +137,9 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
 
 /// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a
 /// node called one before another one did, if its caller is not known, or if the estimated times contradict
-/// each other.
+/// each other or the statement's.
 #[inline(never)]
-fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
+fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats], mut elapsed_ms: f64) -> bool {
     if nodes.earlier_callers().next().is_some() {
         return false;
     }
@@ -150,15 +150,22 @@ fn subtract_from_callers<N: Nodes>(nodes: &N, stats: &mut [NodeStats]) -> bool {
         let Some(time) = stats[i].time.get() else {
             continue;
         };
+        let total_ms = time.total_ms;
         let caller = match nodes.last_caller(i) {
             Caller::Node(caller) => stats.get_mut(caller).and_then(|stats| stats.time.get_mut()),
-            Caller::Outside => continue,
+            Caller::Outside => {
+                elapsed_ms -= total_ms;
+                if stats[0].time.get_or_zero().total_ms > elapsed_ms {
+                    return false;
+                }
+                continue;
+            }
             Caller::Unknown => None,
         };
         let Some(caller) = caller else {
             return false;
         };
-        caller.self_ms -= time.total_ms;
+        caller.self_ms -= total_ms;
         if caller.self_ms < 0.0 {
             return false;
         }

@@ -55,6 +55,12 @@ fn the_time_of_a_cte_is_that_of_the_nodes_that_called_it() {
         .map(|stats| time(stats).self_ms)
         .collect();
     assert_eq!(own, [10.0 - 3.0 - 2.5, 4.0, 3.0 - 2.5, 2.5]);
+    // The root left 1 ms for that.
+    let own: f64 = stats(&outside, &timed(11e6))
+        .iter()
+        .map(|stats| time(stats).self_ms)
+        .sum();
+    assert_eq!(own, 11.0);
 }
 
 #[test]
@@ -87,6 +93,9 @@ fn both_functions_agree_on_subplans_with_one_caller() {
         ));
         assert_near(&direct, &assembled.stats);
         assert_eq!((&called, &called), (&assembled.called, &plan.called));
+        // What ran outside of the root did not have 4 ms there.
+        let fits = assemble_directly::<_, true>(&plan, &CONFIG, TICK_NS, 13e6, &mut direct, &mut called);
+        assert_eq!(fits, caller != Caller::Outside);
     }
     // It took longer than its caller.
     plan.last_callers = vec![(1, Caller::Node(3))];
