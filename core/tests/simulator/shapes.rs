@@ -233,30 +233,44 @@ pub fn rare() -> Vec<Shape> {
     all
 }
 
-/// Shapes of statements that last for seconds, where beats come each 12 and 48 ms.
+/// Shapes of statements that last 1 to 30 s, where beats come each 12 and 48 ms.
 pub fn old() -> Vec<Shape> {
     let mut all = Vec::new();
-    for (calls, ns, period, long, at_random) in [
-        (400_000, 3000.0, 1009, 2e6, false),
-        (400_000, 3000.0, 1009, 2e6, true),
-        (600_000, 3000.0, 400, 400e3, true),
-        (800_000, 2000.0, 10_000, 20e6, false),
-        (800_000, 2000.0, 10_000, 20e6, true),
-        (1_000_000, 2000.0, 127, 100e3, true),
+    for (calls, ns, period, long) in [
+        (60_000, 1000.0, 2, 40e3),
+        (400_000, 1000.0, 7, 20e3),
+        (30_000, 1000.0, 7, 400e3),
+        (300_000, 1000.0, 31, 100e3),
+        (50_000, 1000.0, 31, 2e6),
+        (40_000, 1000.0, 31, 20e6),
+        (250_000, 3000.0, 127, 400e3),
+        (150_000, 3000.0, 127, 2e6),
+        (250_000, 3000.0, 400, 2e6),
+        (100_000, 3000.0, 400, 20e6),
+        (200_000, 3000.0, 1009, 20e6),
+        (200_000, 3000.0, 2500, 20e6),
+        (300_000, 3000.0, 10_000, 20e6),
     ] {
-        let how = if at_random { "at random" } else { "each" };
-        let name = format!("{how} {period} of {calls}: {} us", long / 1e3);
-        let plan = vec![aggregate(1, calls, 300.0), bimodal(ns, period, long, at_random)];
-        all.push(shape(name, 1, plan));
+        for (at_random, own) in [(false, 50.0), (true, 600.0)] {
+            let how = if at_random { "at random" } else { "each" };
+            let name = format!("old, {how} {period} of {calls}: {} us", long / 1e3);
+            let plan = vec![aggregate(1, calls, own), bimodal(ns, period, long, at_random)];
+            all.push(shape(name, 1, plan));
+        }
     }
-    let uniform = body(|run, _| run.about(5000.0, 0.5));
-    all.push(shape(
-        "uniform 500000 of 5 us".into(),
-        1,
-        vec![aggregate(1, 500_000, 300.0), uniform],
-    ));
-    let plan = vec![aggregate(1, 300_000, 300.0), pareto(3000.0, 1.3, 20e6)];
-    all.push(shape("pareto 1.3 of 300000 up to 20 ms".into(), 1, plan));
+    for (calls, ns) in [(200_000, 6e3), (50_000, 40e3), (20_000, 1e6)] {
+        let scan = body(move |run, _| run.about(ns, 0.5));
+        let name = format!("old, uniform {calls} of {} us", ns / 1e3);
+        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), scan]));
+    }
+    for (calls, least, alpha) in [(100_000, 3e3, 1.2), (200_000, 3e3, 1.5), (50_000, 30e3, 1.3)] {
+        let name = format!("old, pareto {alpha} of {calls} from {} us up to 20 ms", least / 1e3);
+        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), pareto(least, alpha, 20e6)]));
+    }
+    for (calls, median, sigma) in [(100_000, 3e3, 2.0), (200_000, 3e3, 1.0)] {
+        let name = format!("old, lognormal {sigma} of {calls} of {} us", median / 1e3);
+        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), lognormal(median, sigma)]));
+    }
     all
 }
 
@@ -366,7 +380,7 @@ pub const GROUPS: [Group; 5] = [
         "rare long ones, of 10 us to 20 ms, each 2nd to each 10,000th",
         rare,
     ),
-    ("of statements that last for seconds", old),
+    ("of statements that take 1 to 30 s: alike, rare long ones, heavy tails", old),
     ("with a heavy tail", tails),
     ("the plans of `core/tests/estimator.rs`, and some more", hostile),
 ];
