@@ -11,6 +11,7 @@ mod ash_tiers;
 mod attack_plans;
 mod attack_texts;
 mod auto_snapshots;
+mod beats_shared;
 mod blockers;
 mod breaker;
 mod call_trace;

@@ -264,12 +264,23 @@ pub fn old() -> Vec<Shape> {
         all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), scan]));
     }
     for (calls, least, alpha) in [(100_000, 3e3, 1.2), (200_000, 3e3, 1.5), (50_000, 30e3, 1.3)] {
-        let name = format!("old, pareto {alpha} of {calls} from {} us up to 20 ms", least / 1e3);
-        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), pareto(least, alpha, 20e6)]));
+        let name = format!(
+            "old, pareto {alpha} of {calls} from {} us up to 20 ms",
+            least / 1e3
+        );
+        all.push(shape(
+            name,
+            1,
+            vec![aggregate(1, calls, 300.0), pareto(least, alpha, 20e6)],
+        ));
     }
     for (calls, median, sigma) in [(100_000, 3e3, 2.0), (200_000, 3e3, 1.0)] {
         let name = format!("old, lognormal {sigma} of {calls} of {} us", median / 1e3);
-        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), lognormal(median, sigma)]));
+        all.push(shape(
+            name,
+            1,
+            vec![aggregate(1, calls, 300.0), lognormal(median, sigma)],
+        ));
     }
     all
 }
@@ -380,7 +391,10 @@ pub const GROUPS: [Group; 5] = [
         "rare long ones, of 10 us to 20 ms, each 2nd to each 10,000th",
         rare,
     ),
-    ("of statements that take 1 to 30 s: alike, rare long ones, heavy tails", old),
+    (
+        "of statements that take 1 to 30 s: alike, rare long ones, heavy tails",
+        old,
+    ),
     ("with a heavy tail", tails),
     ("the plans of `core/tests/estimator.rs`, and some more", hostile),
 ];
