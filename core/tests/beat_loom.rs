@@ -5,8 +5,10 @@ mod loom_atomics;
 
 use loom::thread;
 use loom_atomics::{AsRequested, Loom, NoFence, NoOrder, Orderings};
-use rowsource_core::beat::{Beats, Sleep};
+use rowsource_core::beat::{Beats, SCOPES, Sleep};
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type Words<O> = Beats<Loom<O>>;
 
@@ -188,28 +190,80 @@ fn beats_for_the_session_before_do_no_harm() {
     });
 }
 
-/// A heart that is killed within a beat leaves what the next one and the session cope with.
+/// How often a beat writes: what it stands for, the count, and the marks.
+const WRITES: usize = 2 + SCOPES;
+
+loom::thread_local! {
+    /// How often this thread writes before it is killed.
+    static WRITES_LEFT: Cell<usize> = Cell::new(usize::MAX);
+}
+
+/// Uses the orderings that the protocol requests, in threads that are killed.
+struct Killed;
+
+impl Orderings for Killed {
+    fn used_for(requested: Ordering) -> Ordering {
+        requested
+    }
+
+    fn may_write() -> bool {
+        WRITES_LEFT.with(|left| {
+            let now = left.get();
+            left.set(now.saturating_sub(1));
+            now > 0
+        })
+    }
+}
+
+/// A heart that is killed before any write of a beat, or after all, leaves what the next one and the session
+/// cope with.
 #[test]
-fn a_heart_that_starts_again_goes_on() {
-    check(|| {
-        let words = Arc::new(Words::<AsRequested>::default());
-        let mut session = Session::of(&words);
-        let beating = thread::spawn({
-            let words = words.clone();
-            move || words.beat(1)
+fn a_heart_that_is_killed_at_any_step_can_be_followed_by_another() {
+    for lasts in 0..=WRITES {
+        check(move || {
+            let words = Arc::new(Words::<Killed>::default());
+            let mut session = Session::of(&words);
+            let beating = thread::spawn({
+                let words = words.clone();
+                move || {
+                    WRITES_LEFT.with(|left| left.set(lasts));
+                    words.beat(1);
+                }
+            });
+            session.call(1);
+            beating.join().expect("the heart");
+            // Another one, after the first has ended.
+            let beating = thread::spawn({
+                let words = words.clone();
+                move || words.beat(2)
+            });
+            session.call(1);
+            beating.join().expect("the heart");
+            session.end();
+            // The count is the second write.
+            assert_eq!(session.beats, if lasts < 2 { 1 } else { 2 });
         });
-        session.call(1);
-        beating.join().expect("the heart");
-        // Another one, after the first has ended.
-        let beating = thread::spawn({
-            let words = words.clone();
-            move || words.beat(2)
+    }
+}
+
+/// If no heart follows, the session takes the beat that was counted, and none of its marks stays.
+#[test]
+fn a_session_copes_with_half_a_beat() {
+    for lasts in 0..=WRITES {
+        check(move || {
+            let words = Arc::new(Words::<Killed>::default());
+            let mut session = Session::of(&words);
+            let beating = thread::spawn(move || {
+                WRITES_LEFT.with(|left| left.set(lasts));
+                words.beat(1);
+            });
+            session.call(1);
+            session.call(0);
+            beating.join().expect("the heart");
+            session.end();
+            assert_eq!(session.beats, u64::from(lasts >= 2));
         });
-        session.call(1);
-        beating.join().expect("the heart");
-        session.end();
-        assert_eq!(session.beats, 2);
-    });
+    }
 }
 
 fn no_wish_is_slept_through<O: Orderings>() {

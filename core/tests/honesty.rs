@@ -45,6 +45,11 @@ fn stated_errors_hold() {
         "batches",
         "busy parent, 10 us",
         "late beats",
+        "old, at random 31 of 50000: 2000 us",
+        "old, each 400 of 100000: 20000 us",
+        "old, each 2500 of 200000: 20000 us",
+        "old, uniform 50000 of 40 us",
+        "old, pareto 1.3 of 50000 from 30 us up to 20 ms",
     ] {
         let mut shapes = GROUPS.iter().flat_map(|(_, shapes)| shapes());
         let shape = shapes.find(|shape| shape.name == name).expect(name);

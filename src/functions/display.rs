@@ -6,7 +6,7 @@ use crate::pg::executor::{statement, unmeasured};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory};
-use crate::pg::waits;
+use crate::pg::{self, waits};
 use crate::session::{self, LastStatement};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use rowsource_core::model::{
@@ -99,7 +99,8 @@ fn table_with_warning(
     memory::ensure_headroom(plan.description.nodes.len());
     let header = Header {
         warning,
-        beats_missing: crate::pg::live::lacks_beats(),
+        // The record does not have it. The executions may be of any session.
+        beats_missing: pg::live::lacks_beats() || pg::live::sessions_without_beats().0 > 0,
         ..header(plan, format.shown())
     };
     report::display(&header, &plan.description.nodes, stats, format)

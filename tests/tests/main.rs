@@ -12,6 +12,7 @@ mod attack_plans;
 mod attack_texts;
 mod auto_snapshots;
 mod baselines;
+mod beats_shared;
 mod blockers;
 mod breaker;
 mod call_trace;

@@ -21,6 +21,8 @@ const SHAPES: [(u32, u32); 5] = [(30, 2500), (127, 2500), (127, 1000), (400, 250
 const OF_TRUTH: f64 = 0.05;
 /// The part of the runs that may be farther from the truth than three errors. In simulations it is 1.5 %.
 const MAX_DISHONEST: f64 = 0.1;
+/// How many times as large as the actual errors the stated ones may be.
+const MAX_STATED: f64 = 2.5;
 /// How far the mean of all runs may be from the truth.
 const MAX_BIAS: f64 = 0.15;
 
@@ -79,7 +81,16 @@ fn are_honest(client: &mut Client, shapes: &[(u32, u32)], runs: usize) {
         println!(
             "{long} us each {each}th call: mean {mean:.3} of the truth, dishonest {dishonest:.2?}\n{found:.2?}"
         );
-        assert!(dishonest.len() as f64 <= MAX_DISHONEST * runs as f64);
+        assert!(dishonest.len() as f64 <= MAX_DISHONEST * found.len() as f64);
+        let root_mean_square = |of: &dyn Fn(&(f64, f64)) -> f64| {
+            (found.iter().map(|run| of(run).powi(2)).sum::<f64>() / found.len().max(1) as f64).sqrt()
+        };
+        let (stated, actual) = (
+            root_mean_square(&|run| run.1),
+            root_mean_square(&|run| run.0 - 1.0),
+        );
+        println!("stated {stated:.3}, actual {actual:.3}");
+        assert!(stated <= MAX_STATED * actual.max(OF_TRUTH));
         assert!(found.is_empty() || (mean - 1.0).abs() <= MAX_BIAS);
     }
 }

@@ -115,6 +115,18 @@ impl Pulse {
     }
 }
 
+/// Returns about how many beats come in a statement that lasts this many microseconds, if no other session
+/// wishes for beats.
+pub fn beats_in(us: i64) -> f64 {
+    let mut since = 0;
+    let of_period = |(until, period): &(i64, i64)| {
+        let lasts = us.min(*until) - since;
+        since = *until;
+        lasts.max(0) as f64 / *period as f64
+    };
+    PERIODS.iter().map(of_period).sum()
+}
+
 /// Returns a random time between half and one and a half of this one.
 fn around(time: i64, random: u64) -> i64 {
     time / 2 + ((u128::from(random) * time as u128) >> 64) as i64
@@ -187,6 +199,7 @@ mod tests {
                 "it stands for the time between two"
             );
         }
+        assert!((beats_in(10_000_000) - 505.0).abs() < 1.0);
         let young: Vec<_> = beats[1..60].iter().map(|(_, gap)| *gap).collect();
         assert!(young.iter().any(|gap| *gap < 1000) && young.iter().any(|gap| *gap > 2000));
     }

@@ -72,7 +72,7 @@ pub struct Header {
     pub waits: Vec<NamedWaits>,
     /// Why waits are not counted, if they are not.
     pub waits_missing: Option<String>,
-    /// Long calls without I/O may be missed, because no beats reach the session.
+    /// Long calls without I/O may be missed, because there are sessions that no beats reach now.
     pub beats_missing: bool,
     /// What the session does, if the statement still runs. Then the outcome and the number of executions are
     /// not shown.

@@ -25,7 +25,7 @@ pub(super) fn notes(
         notes.extend(waited_for_client(header));
         if header.beats_missing && stats.iter().any(is_estimated) {
             notes.push(
-                "long calls without I/O may be missed: the session gets no beats (see rowsource_info())"
+                "long calls without I/O may be missed: there are sessions without beats now (see rowsource_info())"
                     .to_owned(),
             );
         }

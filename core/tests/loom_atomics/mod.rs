@@ -18,6 +18,11 @@ pub trait Orderings: 'static {
     fn has_fences() -> bool {
         true
     }
+
+    /// Returns whether the thread lives to write once more.
+    fn may_write() -> bool {
+        true
+    }
 }
 
 /// Uses the orderings that the protocol requests.
@@ -104,7 +109,9 @@ macro_rules! ordered {
             }
 
             fn store(&self, value: $value, order: Ordering) {
-                self.0.store(value, O::used_for(order));
+                if O::may_write() {
+                    self.0.store(value, O::used_for(order));
+                }
             }
 
             fn compare_exchange(
@@ -114,6 +121,9 @@ macro_rules! ordered {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
+                if !O::may_write() {
+                    return Err(current);
+                }
                 self.0
                     .compare_exchange(current, new, O::used_for(success), O::used_for(failure))
             }

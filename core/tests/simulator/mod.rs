@@ -36,6 +36,8 @@ pub struct Machine {
     pub has_heart: bool,
     /// By how many nanoseconds the heart is late at most.
     pub late_ns: f64,
+    /// The heart is also awake at a random moment of each this many nanoseconds, for a sample.
+    pub sample_ns: f64,
     /// The mean nanoseconds between stalls, and their minimum and maximum length.
     pub stalls: Option<(f64, f64, f64)>,
     /// The probability that the clock steps back at a reading, and the maximum step.
@@ -52,6 +54,7 @@ impl Default for Machine {
             ticks_per_ns: 2.4,
             has_heart: true,
             late_ns: 100_000.0,
+            sample_ns: 10e6,
             stalls: None,
             steps_back: None,
         }
@@ -141,6 +144,9 @@ pub struct Run<'a> {
     wish: Wish,
     pulse: Pulse,
     next_look: f64,
+    /// The moment of the next sample, and when its period begins.
+    next_sample: f64,
+    sample_period: f64,
     /// The beats that are not taken, and the time that the last one stands for.
     beats: u64,
     gap_ns: f64,
@@ -220,6 +226,8 @@ impl<'a> Run<'a> {
             wish: wish(),
             pulse: Pulse::default(),
             next_look: f64::INFINITY,
+            next_sample: now,
+            sample_period: now,
             beats: 0,
             gap_ns: 0.0,
             next_stall: f64::INFINITY,
@@ -323,7 +331,12 @@ impl<'a> Run<'a> {
                 self.gap_ns = gap_ns as f64;
             }
             let late_ns = self.random.random::<f64>() * self.machine.late_ns;
-            self.next_look = self.pulse.due_at().expect("it wishes") as f64 * 1000.0 + late_ns;
+            let due = self.pulse.due_at().expect("it wishes") as f64 * 1000.0 + late_ns;
+            while self.next_sample <= self.next_look {
+                self.sample_period += self.machine.sample_ns;
+                self.next_sample = self.sample_period + self.random.random::<f64>() * self.machine.sample_ns;
+            }
+            self.next_look = due.min(self.next_sample);
         }
     }
 

@@ -3,10 +3,11 @@
 use super::plans::{self, aggregate, pass};
 use super::{Body, Machine, Run, body};
 use rand::Rng;
+use rowsource_core::beat::beats_in;
 use std::ops::Range;
 
-/// With at least this number of beats in its long calls, a node's error is promised to hold. Beats come each
-/// 1.5 ms at first. With fewer, neither a beat nor a sample may come in any long call.
+/// With at least this number of beats in its long calls, a node's error is promised to hold. With fewer,
+/// neither a beat nor a sample may come in any long call.
 const BEATS: f64 = 20.0;
 
 /// A node has no long calls if they take less than this part of its time.
@@ -27,8 +28,9 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Honesty {
     true_ms: f64,
-    /// The time of calls of more than 10 us.
+    /// The time of calls of more than 10 us, and of the statement.
     long_ms: f64,
+    all_ms: f64,
     /// The shares of runs whose truth lies within one, two and three errors.
     pub within: [f64; 3],
     pub stated: f64,
@@ -51,6 +53,7 @@ impl Honesty {
             }
             all.true_ms += truth / 1e6;
             all.long_ms += run.nodes[shape.node].true_long_ns / 1e6;
+            all.all_ms += run.nodes[0].true_ns / 1e6;
             all.stated += error * error;
             all.actual += off * off;
             all.bias += off;
@@ -58,6 +61,7 @@ impl Honesty {
         Honesty {
             true_ms: all.true_ms / n,
             long_ms: all.long_ms / n,
+            all_ms: all.all_ms / n,
             within: all.within.map(|within| within / n),
             stated: (all.stated / n).sqrt(),
             actual: (all.actual / n).sqrt(),
@@ -66,7 +70,8 @@ impl Honesty {
     }
 
     pub fn is_promised(&self) -> bool {
-        self.long_ms <= FEW * self.true_ms || self.long_ms >= BEATS * 1.5
+        let beats_in_all = beats_in((self.all_ms * 1000.0) as i64);
+        self.long_ms <= FEW * self.true_ms || self.long_ms * beats_in_all >= BEATS * self.all_ms
     }
 
     /// What is promised.
@@ -228,6 +233,58 @@ pub fn rare() -> Vec<Shape> {
     all
 }
 
+/// Shapes of statements that last 1 to 30 s, where beats come each 12 and 48 ms.
+pub fn old() -> Vec<Shape> {
+    let mut all = Vec::new();
+    for (calls, ns, period, long) in [
+        (60_000, 1000.0, 2, 40e3),
+        (400_000, 1000.0, 7, 20e3),
+        (30_000, 1000.0, 7, 400e3),
+        (300_000, 1000.0, 31, 100e3),
+        (50_000, 1000.0, 31, 2e6),
+        (40_000, 1000.0, 31, 20e6),
+        (250_000, 3000.0, 127, 400e3),
+        (150_000, 3000.0, 127, 2e6),
+        (250_000, 3000.0, 400, 2e6),
+        (100_000, 3000.0, 400, 20e6),
+        (200_000, 3000.0, 1009, 20e6),
+        (200_000, 3000.0, 2500, 20e6),
+        (300_000, 3000.0, 10_000, 20e6),
+    ] {
+        for (at_random, own) in [(false, 50.0), (true, 600.0)] {
+            let how = if at_random { "at random" } else { "each" };
+            let name = format!("old, {how} {period} of {calls}: {} us", long / 1e3);
+            let plan = vec![aggregate(1, calls, own), bimodal(ns, period, long, at_random)];
+            all.push(shape(name, 1, plan));
+        }
+    }
+    for (calls, ns) in [(200_000, 6e3), (50_000, 40e3), (20_000, 1e6)] {
+        let scan = body(move |run, _| run.about(ns, 0.5));
+        let name = format!("old, uniform {calls} of {} us", ns / 1e3);
+        all.push(shape(name, 1, vec![aggregate(1, calls, 300.0), scan]));
+    }
+    for (calls, least, alpha) in [(100_000, 3e3, 1.2), (200_000, 3e3, 1.5), (50_000, 30e3, 1.3)] {
+        let name = format!(
+            "old, pareto {alpha} of {calls} from {} us up to 20 ms",
+            least / 1e3
+        );
+        all.push(shape(
+            name,
+            1,
+            vec![aggregate(1, calls, 300.0), pareto(least, alpha, 20e6)],
+        ));
+    }
+    for (calls, median, sigma) in [(100_000, 3e3, 2.0), (200_000, 3e3, 1.0)] {
+        let name = format!("old, lognormal {sigma} of {calls} of {} us", median / 1e3);
+        all.push(shape(
+            name,
+            1,
+            vec![aggregate(1, calls, 300.0), lognormal(median, sigma)],
+        ));
+    }
+    all
+}
+
 /// Heavy tails.
 pub fn tails() -> Vec<Shape> {
     let mut all = Vec::new();
@@ -328,11 +385,15 @@ pub fn hostile() -> Vec<Shape> {
 pub type Group = (&'static str, fn() -> Vec<Shape>);
 
 /// What is judged.
-pub const GROUPS: [Group; 4] = [
+pub const GROUPS: [Group; 5] = [
     ("all alike", uniform),
     (
         "rare long ones, of 10 us to 20 ms, each 2nd to each 10,000th",
         rare,
+    ),
+    (
+        "of statements that take 1 to 30 s: alike, rare long ones, heavy tails",
+        old,
     ),
     ("with a heavy tail", tails),
     ("the plans of `core/tests/estimator.rs`, and some more", hostile),
