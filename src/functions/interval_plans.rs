@@ -20,8 +20,8 @@ const ENDS: &str = "
       FROM {}rowsource_intervals v
      WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}";
 
-/// Selects what the snapshots have of the plans of a query: until the beginning of the interval, and until its
-/// end.
+/// Selects what the snapshots have of the plans of a query: until the beginning of the interval, and until
+/// its end.
 const PLANS: &str = "
     WITH i AS (
         SELECT v.from_snap_id, v.snap_id, v.from_at, v.to_at FROM {}rowsource_intervals v
