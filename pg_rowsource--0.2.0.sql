@@ -95,6 +95,26 @@ COMMENT ON COLUMN rowsource_executions.nodes IS 'What each node did, by its node
 COMMENT ON COLUMN rowsource_executions.parameters IS 'The values of its parameters as SQL, if they are kept, if you may see them, and in its database. ? is one that is not known';
 GRANT SELECT ON rowsource_executions TO PUBLIC;
 
+CREATE FUNCTION rowsource_compare(
+    queryid bigint DEFAULT NULL,
+    a text DEFAULT NULL,
+    b text DEFAULT NULL,
+    metric text DEFAULT 'self_time',
+    format text DEFAULT 'text'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_compare_0_2';
+COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
+
+CREATE FUNCTION rowsource_plan(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'mean'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_plan_0_2';
+COMMENT ON FUNCTION rowsource_plan(bigint, bigint, text) IS 'Writes a plan as JSON, so that rowsource_compare() compares it on another server. which: mean, total, last, slowest, failed or cancelled';
+
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -1225,7 +1245,7 @@ COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.to_us IS 'The upper bound of 
 COMMENT ON COLUMN pg_stat_rowsource_wait_histogram.waits IS 'Waits that took this long';
 GRANT SELECT ON pg_stat_rowsource_wait_histogram TO PUBLIC;
 
-CREATE FUNCTION rowsource_waits_to_store(
+CREATE FUNCTION _rowsource_waits(
     OUT backend_type text,
     OUT wait_event_type text,
     OUT wait_event text,
@@ -1234,25 +1254,50 @@ CREATE FUNCTION rowsource_waits_to_store(
     OUT stats_reset timestamptz
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_waits_to_store_0_2';
-COMMENT ON FUNCTION rowsource_waits_to_store() IS 'Internal: the waits of all processes, as a snapshot stores them';
-REVOKE ALL ON FUNCTION rowsource_waits_to_store() FROM PUBLIC;
+AS 'MODULE_PATHNAME', '_rowsource_waits_0_2';
+COMMENT ON FUNCTION _rowsource_waits() IS 'Internal: the waits of all processes, as a snapshot stores them. Everyone may call it, because rowsource_interval_waits does so with the rights of who reads it';
 
-CREATE FUNCTION rowsource_wait_lines(
-    wanted_from bigint,
-    wanted_to bigint,
-    from_snap bigint,
-    to_snap bigint,
-    from_at text,
-    to_at text,
-    seconds float8,
-    active_time float8,
-    waits text
+CREATE FUNCTION _rowsource_interval(
+    from_time text,
+    to_time text,
+    OUT from_at timestamptz,
+    OUT to_at timestamptz
+) RETURNS SETOF record
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', '_rowsource_interval_0_2';
+COMMENT ON FUNCTION _rowsource_interval(text, text) IS 'Internal: the moments that two texts mean: by default the last hour';
+
+CREATE FUNCTION rowsource_wait_report(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
 ) RETURNS SETOF text
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_wait_lines_0_2';
-COMMENT ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) IS 'Internal: formats a report of waits';
-REVOKE ALL ON FUNCTION rowsource_wait_lines(bigint, bigint, bigint, bigint, text, text, float8, float8, text) FROM PUBLIC;
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_wait_report_0_2';
+COMMENT ON FUNCTION rowsource_wait_report(text, text) IS 'Prints what sessions waited for in an interval, in percent of the database time, like Oracle''s "Top Timed Events", from the snapshots around it; without arguments, in the last hour';
+
+CREATE FUNCTION rowsource_wait_report(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_wait_report_between_0_2';
+COMMENT ON FUNCTION rowsource_wait_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_tempfile_report(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_report_0_2';
+COMMENT ON FUNCTION rowsource_tempfile_report(text, text) IS 'Prints what happened to temporary files in an interval, like Oracle''s "IOStat by Filetype summary", from the snapshots around it; without arguments, in the last hour';
+
+CREATE FUNCTION rowsource_tempfile_report(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_tempfile_report_between_0_2';
+COMMENT ON FUNCTION rowsource_tempfile_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_ash(
     from_time text DEFAULT NULL,
@@ -1273,11 +1318,13 @@ CREATE FUNCTION rowsource_ash(
     OUT wait_event_type text,
     OUT wait_event text,
     OUT blocking_pid int,
-    OUT moments int
+    OUT moments int,
+    OUT mode text,
+    OUT command text
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_0_2';
-COMMENT ON FUNCTION rowsource_ash(text, text) IS 'The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash';
+COMMENT ON FUNCTION rowsource_ash(text, text) IS 'The samples of active sessions in an interval, of memory and snapshots; without a beginning those of memory; without arguments, the rows of the view rowsource_ash';
 
 CREATE VIEW rowsource_ash AS
     SELECT u.rolname AS usename, d.datname, s.*
@@ -1299,11 +1346,13 @@ COMMENT ON COLUMN rowsource_ash.planid IS 'Identifies its plan; NULL if no measu
 COMMENT ON COLUMN rowsource_ash.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_ash.node_id IS 'The node that ran; NULL if none did: during planning or commit, or while rows were sent';
 COMMENT ON COLUMN rowsource_ash.operation IS 'What the node does, as in EXPLAIN; NULL if the plan is not stored any more';
-COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_ash.object_name IS 'The table, index, function or other object that the node works on, or a command without a plan';
 COMMENT ON COLUMN rowsource_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
 COMMENT ON COLUMN rowsource_ash.moments IS 'How many moments the sample stands for: more if it is older, because fewer are kept';
+COMMENT ON COLUMN rowsource_ash.mode IS 'The mode in which the session waited to lock, if it waited for a heavyweight lock';
+COMMENT ON COLUMN rowsource_ash.command IS 'What kind of command ran, if it has no plan: ALTER TABLE';
 GRANT SELECT ON rowsource_ash TO PUBLIC;
 
 CREATE FUNCTION rowsource_ash(
@@ -1325,14 +1374,28 @@ CREATE FUNCTION rowsource_ash(
     OUT wait_event_type text,
     OUT wait_event text,
     OUT blocking_pid int,
-    OUT moments int
+    OUT moments int,
+    OUT mode text,
+    OUT command text
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_between_0_2';
 COMMENT ON FUNCTION rowsource_ash(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
+CREATE FUNCTION rowsource_moments_to_store(
+    stored timestamptz,
+    OUT first_sample_at timestamptz,
+    OUT last_sample_at timestamptz,
+    OUT sampled_moments bigint
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', 'rowsource_moments_to_store_0_2';
+COMMENT ON FUNCTION rowsource_moments_to_store(timestamptz) IS 'Internal: the moments after the last one that is stored: no row if there are none';
+REVOKE ALL ON FUNCTION rowsource_moments_to_store(timestamptz) FROM PUBLIC;
+
 CREATE FUNCTION rowsource_ash_to_store(
     stored timestamptz,
+    until timestamptz,
     OUT sample_time timestamptz,
     OUT pid int,
     OUT leader_pid int,
@@ -1349,12 +1412,14 @@ CREATE FUNCTION rowsource_ash_to_store(
     OUT wait_event_type text,
     OUT wait_event text,
     OUT blocking_pid int,
-    OUT moments int
+    OUT moments int,
+    OUT mode text,
+    OUT command text
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_ash_to_store_0_2';
-COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz) IS 'Internal: the samples since the newest that is stored, as a snapshot stores them';
-REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_ash_to_store(timestamptz, timestamptz) IS 'Internal: their samples until another moment, as a snapshot stores them';
+REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_top_activity(
     from_time text DEFAULT NULL,
@@ -1493,35 +1558,6 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
 COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
-CREATE FUNCTION rowsource_blockers_to_store(
-    since timestamptz,
-    until timestamptz,
-    OUT root_pid int,
-    OUT blocked_sessions bigint,
-    OUT blocked_time float8,
-    OUT depth int,
-    OUT pid int,
-    OUT blocking_pid int,
-    OUT userid oid,
-    OUT usename name,
-    OUT datid oid,
-    OUT datname name,
-    OUT application_name text,
-    OUT wait_event text,
-    OUT mode text,
-    OUT relation text,
-    OUT first_seen_at timestamptz,
-    OUT last_seen_at timestamptz,
-    OUT samples bigint,
-    OUT wait_time float8,
-    OUT queryid bigint,
-    OUT query text
-) RETURNS SETOF record
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_blockers_to_store_0_2';
-COMMENT ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) IS 'Internal: who waited for whom in an interval, as a snapshot stores it';
-REVOKE ALL ON FUNCTION rowsource_blockers_to_store(timestamptz, timestamptz) FROM PUBLIC;
-
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'rowsource_ash_start_0_2';
@@ -1548,21 +1584,6 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', '_rowsource_tempfiles_0_2';
 COMMENT ON FUNCTION _rowsource_tempfiles() IS 'Internal: the temporary files on disk. Everyone may call it, because rowsource_tempfile_usage() runs with its caller''s rights';
 
-CREATE FUNCTION rowsource_tempfile_lines(
-    wanted_from bigint,
-    wanted_to bigint,
-    from_snap bigint,
-    to_snap bigint,
-    from_at text,
-    to_at text,
-    seconds float8,
-    filetypes text
-) RETURNS SETOF text
-LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'rowsource_tempfile_lines_0_2';
-COMMENT ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) IS 'Internal: formats the report of rowsource_tempfile_report()';
-REVOKE ALL ON FUNCTION rowsource_tempfile_lines(bigint, bigint, bigint, bigint, text, text, float8, text) FROM PUBLIC;
-
 CREATE FUNCTION rowsource_check_writable(
     rel regclass
 ) RETURNS void
@@ -1570,6 +1591,45 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_check_writable_0_2';
 COMMENT ON FUNCTION rowsource_check_writable(regclass) IS 'Internal: locks a table of snapshots for writing, and fails with a hint on a standby, in a read-only transaction, and if a trigger or foreign key of somebody else would run';
 REVOKE ALL ON FUNCTION rowsource_check_writable(regclass) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_check_new_baseline(
+    name text,
+    is_there boolean,
+    bytes bigint,
+    snapshots bigint
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_new_baseline_0_2';
+COMMENT ON FUNCTION rowsource_check_new_baseline(text, boolean, bigint, bigint) IS 'Internal: fails if an interval cannot get a name';
+REVOKE ALL ON FUNCTION rowsource_check_new_baseline(text, boolean, bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_check_baseline(
+    name text,
+    is_there boolean
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_baseline_0_2';
+COMMENT ON FUNCTION rowsource_check_baseline(text, boolean) IS 'Internal: fails if no baseline has a name';
+REVOKE ALL ON FUNCTION rowsource_check_baseline(text, boolean) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_imported_line(
+    line text,
+    OUT origin text,
+    OUT table_name text,
+    OUT snap_id bigint
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', 'rowsource_imported_line_0_2';
+COMMENT ON FUNCTION rowsource_imported_line(text) IS 'Internal: what a line of rowsource_export() says. Fails if it is none';
+REVOKE ALL ON FUNCTION rowsource_imported_line(text) FROM PUBLIC;
+
+CREATE FUNCTION _rowsource_excluded(
+    OUT userid oid,
+    OUT datid oid
+) RETURNS SETOF record
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', '_rowsource_excluded_0_2';
+COMMENT ON FUNCTION _rowsource_excluded() IS 'Internal: the roles and databases of which the history has nothing';
 
 CREATE FUNCTION rowsource_note_removed(
     snapshots bigint
@@ -1606,13 +1666,15 @@ CREATE FUNCTION rowsource_display_stored(
     toplevel boolean,
     description bytea,
     statistics bytea,
+    usename text,
+    datname text,
     format text
 ) RETURNS SETOF text
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2';
-COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
-REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
+COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
+REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) TO pg_read_all_stats;
 
 CREATE VIEW rowsource_trace_targets AS
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.userid) AS usename,
@@ -1976,9 +2038,12 @@ CREATE TABLE rowsource_snapshots (
     taken_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     active_time float8,
     bytes bigint,
-    format_version int NOT NULL DEFAULT 3 CONSTRAINT snapshot_of_this_version CHECK (format_version = 3),
+    format_version int NOT NULL DEFAULT 4 CONSTRAINT snapshot_of_this_version CHECK (format_version = 4),
     is_thinned boolean NOT NULL DEFAULT false,
-    last_sample_at timestamptz
+    is_kept boolean NOT NULL DEFAULT false,
+    first_sample_at timestamptz,
+    last_sample_at timestamptz,
+    sampled_moments bigint NOT NULL DEFAULT 0
 );
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';
 COMMENT ON TABLE rowsource_snapshots IS 'The snapshots that rowsource_snapshot() took. A snapshot that is deleted here is deleted from all tables';
@@ -1988,7 +2053,10 @@ COMMENT ON COLUMN rowsource_snapshots.active_time IS 'Milliseconds of all statem
 COMMENT ON COLUMN rowsource_snapshots.bytes IS 'Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up';
 COMMENT ON COLUMN rowsource_snapshots.format_version IS 'The format of its rows in all tables. Rows of another one cannot be copied into them';
 COMMENT ON COLUMN rowsource_snapshots.is_thinned IS 'Whether its samples are those of one moment in a thousand';
-COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The newest sample that was stored until then. The next snapshot stores those after it';
+COMMENT ON COLUMN rowsource_snapshots.is_kept IS 'Whether it is of a baseline, and stays as it is';
+COMMENT ON COLUMN rowsource_snapshots.first_sample_at IS 'The first moment at which the sessions were sampled and which it has stored; NULL if there is none';
+COMMENT ON COLUMN rowsource_snapshots.last_sample_at IS 'The last one that was stored until then. The next snapshot stores those after it';
+COMMENT ON COLUMN rowsource_snapshots.sampled_moments IS 'How many moments it has stored. Those at which no session was active have no samples';
 GRANT SELECT ON rowsource_snapshots TO PUBLIC;
 
 CREATE TABLE rowsource_snapshot_tempfile_io (
@@ -2011,7 +2079,7 @@ CREATE TABLE rowsource_snapshot_tempfile_io (
     source text NOT NULL,
     stats_reset timestamptz NOT NULL
 );
-ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype);
+ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype, stats_reset);
 COMMENT ON TABLE rowsource_snapshot_tempfile_io IS 'The counters of temporary files in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, 4294967295 if several databases share one set of counters';
@@ -2042,7 +2110,7 @@ CREATE TABLE rowsource_snapshot_waits (
     wait_time float8 NOT NULL,
     stats_reset timestamptz NOT NULL
 );
-ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event);
+ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event, stats_reset);
 COMMENT ON TABLE rowsource_snapshot_waits IS 'The waits of all processes in each snapshot';
 COMMENT ON COLUMN rowsource_snapshot_waits.snap_id IS 'The number of the snapshot';
 COMMENT ON COLUMN rowsource_snapshot_waits.backend_type IS 'The type of the processes';
@@ -2077,7 +2145,7 @@ CREATE TABLE rowsource_snapshot_plans (
     temp_blk_write_time float8,
     statistics bytea
 );
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel);
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel, first_seen_at);
 -- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
     ON rowsource_snapshot_plans (queryid, planid, userid, datid, toplevel, snap_id);
@@ -2144,7 +2212,9 @@ CREATE TABLE rowsource_snapshot_ash (
     wait_event_type text,
     wait_event text,
     blocking_pid int,
-    moments int NOT NULL DEFAULT 10
+    moments int NOT NULL DEFAULT 10,
+    mode text,
+    command text
 );
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);
@@ -2166,59 +2236,64 @@ COMMENT ON COLUMN rowsource_snapshot_ash.object_name IS 'The table, index, funct
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event_type IS 'The type of the event that the session waited for; NULL if it was on the processor, or waited for it';
 COMMENT ON COLUMN rowsource_snapshot_ash.wait_event IS 'The event that the session waited for';
 COMMENT ON COLUMN rowsource_snapshot_ash.blocking_pid IS 'The process that the session waited for, if it waited for a heavyweight lock and that is known; 0 is a prepared transaction';
-COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more if fewer were kept, and after a day';
+COMMENT ON COLUMN rowsource_snapshot_ash.moments IS 'How many moments the sample stands for: more if fewer were kept, and after a day; 0 of a session that others waited for: it may have been idle';
+COMMENT ON COLUMN rowsource_snapshot_ash.mode IS 'The mode in which the session waited to lock, if it waited for a heavyweight lock';
+COMMENT ON COLUMN rowsource_snapshot_ash.command IS 'What kind of command ran, if it has no plan';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
-CREATE TABLE rowsource_snapshot_blockers (
-    snap_id bigint NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE,
-    root_pid int NOT NULL,
-    blocked_sessions bigint,
-    blocked_time float8,
-    depth int,
-    pid int NOT NULL,
-    blocking_pid int,
-    userid oid,
-    usename name,
-    datid oid,
-    datname name,
-    application_name text,
-    wait_event text,
-    mode text,
-    relation text,
-    first_seen_at timestamptz,
-    last_seen_at timestamptz,
-    samples bigint,
-    wait_time float8,
-    queryid bigint,
-    query text,
-    row_number bigint GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshot_blockers_row_seq) PRIMARY KEY
+CREATE TABLE rowsource_imported (
+    origin text NOT NULL,
+    table_name text NOT NULL,
+    snap_id bigint,
+    content jsonb NOT NULL,
+    hash text NOT NULL
 );
-CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
-COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of rowsource_snapshot_blockers';
-COMMENT ON TABLE rowsource_snapshot_blockers IS 'Who waited for whom between each snapshot and the previous one, as rowsource_blockers(''14:05'', ''14:10'') shows it: the 1,000 rows at most of the trees that waited longest. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
-COMMENT ON COLUMN rowsource_snapshot_blockers.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_snapshot_blockers.root_pid IS 'The session at the root of the tree: all the others in it waited for it';
-COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_sessions IS 'How many sessions waited for the root, directly or behind others';
-COMMENT ON COLUMN rowsource_snapshot_blockers.blocked_time IS 'Milliseconds that all these waited, added up';
-COMMENT ON COLUMN rowsource_snapshot_blockers.depth IS '0 for the root, 1 for those that waited for it, 2 for those that waited for these';
-COMMENT ON COLUMN rowsource_snapshot_blockers.pid IS 'The process of the session; 0 is a prepared transaction';
-COMMENT ON COLUMN rowsource_snapshot_blockers.blocking_pid IS 'The process that it waited for; NULL for the root';
-COMMENT ON COLUMN rowsource_snapshot_blockers.userid IS 'The OID of its user; NULL, as is what follows, if that is not known';
-COMMENT ON COLUMN rowsource_snapshot_blockers.usename IS 'Its user';
-COMMENT ON COLUMN rowsource_snapshot_blockers.datid IS 'The OID of its database';
-COMMENT ON COLUMN rowsource_snapshot_blockers.datname IS 'Its database';
-COMMENT ON COLUMN rowsource_snapshot_blockers.application_name IS 'The name of its application';
-COMMENT ON COLUMN rowsource_snapshot_blockers.wait_event IS 'The event that it waited for: the kind of the lock';
-COMMENT ON COLUMN rowsource_snapshot_blockers.mode IS 'The mode in which it waited to lock that';
-COMMENT ON COLUMN rowsource_snapshot_blockers.relation IS 'The relation that it waited to lock, or on which its node worked; of another database, its OID';
-COMMENT ON COLUMN rowsource_snapshot_blockers.first_seen_at IS 'When it was first seen waiting';
-COMMENT ON COLUMN rowsource_snapshot_blockers.last_seen_at IS 'When it was last seen waiting';
-COMMENT ON COLUMN rowsource_snapshot_blockers.samples IS 'How often it was seen waiting';
-COMMENT ON COLUMN rowsource_snapshot_blockers.wait_time IS 'Milliseconds that it waited, which is what the samples stand for';
-COMMENT ON COLUMN rowsource_snapshot_blockers.queryid IS 'Identifies its statement, or its last one if it was idle';
-COMMENT ON COLUMN rowsource_snapshot_blockers.query IS 'The first 1,000 characters of the text of that statement, or what kind of command it was';
-COMMENT ON COLUMN rowsource_snapshot_blockers.row_number IS 'Numbers the rows, so that the table has a primary key';
-GRANT SELECT ON rowsource_snapshot_blockers TO pg_read_all_stats;
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);
+-- rowsource_interval_plans uses this index to find the snapshots of a plan.
+CREATE INDEX rowsource_imported_plan_idx ON rowsource_imported (origin, table_name, (content ->> 'queryid'::text));
+COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
+COMMENT ON COLUMN rowsource_imported.table_name IS 'The table there that has the row';
+COMMENT ON COLUMN rowsource_imported.snap_id IS 'The number of its snapshot there; NULL for descriptions of plans and for baselines';
+COMMENT ON COLUMN rowsource_imported.content IS 'The row, with the names of its user and its database';
+COMMENT ON COLUMN rowsource_imported.hash IS 'Tells rows apart';
+GRANT SELECT ON rowsource_imported TO pg_read_all_stats;
+
+CREATE FUNCTION _rowsource_tempfile_io(
+    snap_id bigint
+) RETURNS SETOF rowsource_snapshot_tempfile_io
+LANGUAGE SQL STABLE PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT _rowsource_tempfile_io.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
+           i.small_reads, i.small_read_bytes, i.small_read_time,
+           i.large_reads, i.large_read_bytes, i.large_read_time,
+           i.small_writes, i.small_write_bytes, i.small_write_time,
+           i.large_writes, i.large_write_bytes, i.large_write_time,
+           i.source, i.stats_reset
+      FROM pg_stat_rowsource_tempfile_io i
+     WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.datid = i.datid);
+END;
+COMMENT ON FUNCTION _rowsource_tempfile_io(bigint) IS 'Internal: the counters of temporary files, as a snapshot of this number stores them. Everyone may call it, because rowsource_interval_tempfile_io does so with the rights of who reads it';
+
+CREATE FUNCTION rowsource_snapshot_bytes(
+    snap_id bigint
+) RETURNS bigint
+LANGUAGE SQL STABLE PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT ((SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
+              FROM rowsource_snapshot_ash a WHERE a.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 98), 0::bigint)
+              FROM rowsource_snapshot_waits w WHERE w.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 68), 0::bigint)
+              FROM rowsource_snapshot_tempfile_io i WHERE i.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(p.query)
+                                           + coalesce(pg_catalog.pg_column_size(p.statistics), 0) + 358), 0::bigint)
+              FROM rowsource_snapshot_plans p WHERE p.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(d.description) + 165), 0::bigint)
+              FROM rowsource_snapshot_descriptions d WHERE d.first_snap_id = rowsource_snapshot_bytes.snap_id))::bigint;
+END;
+COMMENT ON FUNCTION rowsource_snapshot_bytes(bigint) IS 'Internal: the bytes that a snapshot takes on disk, with indexes, about';
+REVOKE ALL ON FUNCTION rowsource_snapshot_bytes(bigint) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_snapshot() RETURNS bigint
 LANGUAGE SQL VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -2226,44 +2301,30 @@ BEGIN ATOMIC
     SELECT rowsource_check_writable(t.rel)
       FROM (VALUES ('rowsource_snapshots'::regclass), ('rowsource_snapshot_tempfile_io'::regclass),
                    ('rowsource_snapshot_waits'::regclass), ('rowsource_snapshot_plans'::regclass),
-                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass),
-                   ('rowsource_snapshot_blockers'::regclass)) t (rel);
-    WITH earlier AS (
-        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass)) t (rel);
+    WITH earlier AS MATERIALIZED (
+        SELECT pg_catalog.max(taken_at) AS taken_at, pg_catalog.max(last_sample_at) AS last_sample_at FROM rowsource_snapshots
     ), snapshot AS (
-        INSERT INTO rowsource_snapshots (active_time)
-        SELECT pg_catalog.sum(active_time) FROM pg_catalog.pg_stat_database
-        RETURNING snap_id, taken_at
+        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, sampled_moments)
+        SELECT (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d),
+               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.sampled_moments, 0::bigint)
+          FROM earlier e LEFT JOIN LATERAL rowsource_moments_to_store(e.last_sample_at) m ON true
+        RETURNING snap_id, taken_at, last_sample_at
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
-        SELECT s.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
-           i.small_reads, i.small_read_bytes, i.small_read_time,
-           i.large_reads, i.large_read_bytes, i.large_read_time,
-           i.small_writes, i.small_write_bytes, i.small_write_time,
-           i.large_writes, i.large_write_bytes, i.large_write_time,
-           i.source, i.stats_reset
-          FROM snapshot s, pg_stat_rowsource_tempfile_io i
+        SELECT i.* FROM snapshot s CROSS JOIN LATERAL _rowsource_tempfile_io(s.snap_id) i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
         SELECT s.snap_id, w.backend_type, coalesce(w.wait_event_type, ''::text), w.wait_event, w.waits, w.wait_time, w.stats_reset
-          FROM snapshot s, rowsource_waits_to_store() w
+          FROM snapshot s, _rowsource_waits() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
         SELECT s.snap_id, a.*
-          FROM snapshot s
-               CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k)) a
+          FROM snapshot s CROSS JOIN earlier e CROSS JOIN LATERAL rowsource_ash_to_store(e.last_sample_at, s.last_sample_at) a
             ON CONFLICT DO NOTHING
-    ), blockers AS (
-        INSERT INTO rowsource_snapshot_blockers
-        SELECT s.snap_id, b.root_pid, b.blocked_sessions, b.blocked_time, b.depth, b.pid, b.blocking_pid, b.userid, b.usename,
-               b.datid, b.datname, b.application_name, b.wait_event, b.mode, b.relation, b.first_seen_at, b.last_seen_at,
-               b.samples, b.wait_time, b.queryid, pg_catalog.substr(b.query, 1, 1000)
-          FROM snapshot s CROSS JOIN earlier e
-               CROSS JOIN LATERAL rowsource_blockers_to_store(e.taken_at, s.taken_at) b
-         LIMIT 1000
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
         SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
@@ -2275,6 +2336,7 @@ BEGIN ATOMIC
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
+               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
@@ -2294,24 +2356,20 @@ BEGIN ATOMIC
                           AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE o.taken_at < s.taken_at
+         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
-    -- Of the samples, the newest may be among those that are left out later.
-    UPDATE rowsource_snapshots s
-       SET last_sample_at = greatest((SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k),
-                                     (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
-     WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
-    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay.
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay, and
+    -- the last one of each session that others waited for.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
-               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+               is_kept, pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) AS bytes
           FROM rowsource_snapshots
     ), thick AS MATERIALIZED (
         SELECT snap_id FROM all_snapshots
-         WHERE NOT is_thinned
+         WHERE NOT is_thinned AND NOT is_kept
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
@@ -2321,19 +2379,23 @@ BEGIN ATOMIC
         DELETE FROM rowsource_snapshot_ash a USING thick t
          WHERE a.snap_id = t.snap_id
                AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
+               AND (a.moments > 0 OR EXISTS (
+                       SELECT FROM rowsource_snapshot_ash l
+                        WHERE l.snap_id = a.snap_id AND l.pid = a.pid AND l.moments = 0 AND l.sample_time > a.sample_time))
     )
     UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
      WHERE a.snap_id = t.snap_id AND a.moments < 1000
            AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
-    -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
+    -- counters and plans that it does not have itself: those that were reset. The rest of them goes with them. A few at a time, so
+    -- that no call takes long.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), old AS (
         SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
     ), units AS (
         SELECT snap_id, pg_catalog.max(snap_id) OVER (
                    PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
@@ -2342,45 +2404,50 @@ BEGIN ATOMIC
         SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
-    ), blockers AS (
-        UPDATE rowsource_snapshot_blockers b SET snap_id = m.last_id FROM merged m WHERE b.snap_id = m.snap_id
+    ), tempfile_io AS (
+        UPDATE rowsource_snapshot_tempfile_io c SET snap_id = m.last_id FROM merged m
+         WHERE c.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_tempfile_io n
+                    WHERE n.datid = c.datid AND n.filetype = c.filetype AND n.stats_reset = c.stats_reset
+                          AND n.snap_id > c.snap_id AND n.snap_id <= m.last_id)
+    ), waits AS (
+        UPDATE rowsource_snapshot_waits c SET snap_id = m.last_id FROM merged m
+         WHERE c.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_waits n
+                    WHERE n.backend_type = c.backend_type AND n.wait_event_type = c.wait_event_type
+                          AND n.wait_event = c.wait_event AND n.stats_reset = c.stats_reset
+                          AND n.snap_id > c.snap_id AND n.snap_id <= m.last_id)
     ), plans AS (
         UPDATE rowsource_snapshot_plans p SET snap_id = m.last_id FROM merged m
          WHERE p.snap_id = m.snap_id
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans n
                     WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                          AND n.toplevel = p.toplevel
+                          AND n.toplevel = p.toplevel AND n.first_seen_at = p.first_seen_at
                           AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
     ), descriptions AS (
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
     ), grown AS (
-        UPDATE rowsource_snapshots s SET bytes = NULL WHERE s.snap_id IN (SELECT last_id FROM merged)
+        UPDATE rowsource_snapshots s
+           SET bytes = NULL, sampled_moments = s.sampled_moments + a.sampled_moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
+          FROM (SELECT m.last_id, pg_catalog.sum(k.sampled_moments)::bigint AS sampled_moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
+                  FROM merged m JOIN rowsource_snapshots k ON k.snap_id = m.snap_id
+                 GROUP BY m.last_id) a
+         WHERE s.snap_id = a.last_id
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
-    -- What the new snapshot takes on disk: its rows, and for each so many bytes more in pages and in indexes.
-    UPDATE rowsource_snapshots s
-       SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
-                      FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(b.*) + 30), 0::bigint)
-                      FROM rowsource_snapshot_blockers b WHERE b.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
-                      FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
-                      FROM rowsource_snapshot_tempfile_io i WHERE i.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(p.query)
-                                                   + coalesce(pg_catalog.pg_column_size(p.statistics), 0) + 350), 0::bigint)
-                      FROM rowsource_snapshot_plans p WHERE p.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(d.description) + 165), 0::bigint)
-                      FROM rowsource_snapshot_descriptions d WHERE d.first_snap_id = s.snap_id)
-     WHERE s.bytes IS NULL;
+    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
-        SELECT snap_id, pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes, pg_catalog.max(snap_id) OVER () AS newest
+        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
+               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric AS bytes
           FROM rowsource_snapshots
     ), excess AS (
         DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND k.snap_id < k.newest
+         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
                AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id
@@ -2391,7 +2458,42 @@ END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO them';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
+CREATE VIEW rowsource_intervals AS
+    SELECT i.snap_id, i.from_snap_id, i.from_at, i.to_at,
+           i.active_time - CASE WHEN i.active_time >= i.from_active_time THEN i.from_active_time ELSE 0::float8 END AS active_time
+      FROM (SELECT s.snap_id, pg_catalog.lag(s.snap_id) OVER w AS from_snap_id,
+                   coalesce(pg_catalog.lag(s.taken_at) OVER w,
+                            CASE WHEN s.snap_id = 0::bigint
+                                 THEN least(pg_catalog.pg_postmaster_start_time(),
+                                            (SELECT pg_catalog.min(t.stats_reset) FROM pg_stat_rowsource_tempfile_io t)) END) AS from_at,
+                   s.taken_at AS to_at, s.active_time, pg_catalog.lag(s.active_time) OVER w AS from_active_time
+              FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k
+                     WHERE NOT pg_catalog.pg_is_in_recovery() AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                    UNION ALL
+                    SELECT 0::bigint, pg_catalog.clock_timestamp(), (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d)
+                     WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                    UNION ALL
+                    SELECT r.snap_id, r.taken_at, r.active_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text) s
+            WINDOW w AS (ORDER BY nullif(s.snap_id, 0::bigint))) i
+     WHERE i.from_at IS NOT NULL;
+COMMENT ON VIEW rowsource_intervals IS 'The intervals between snapshots. The last one lasts until now; if there is no snapshot, it begins with the counters';
+COMMENT ON COLUMN rowsource_intervals.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
+COMMENT ON COLUMN rowsource_intervals.from_snap_id IS 'The number of the snapshot at its beginning; NULL if there is none';
+COMMENT ON COLUMN rowsource_intervals.from_at IS 'When the interval began';
+COMMENT ON COLUMN rowsource_intervals.to_at IS 'When the interval ended';
+COMMENT ON COLUMN rowsource_intervals.active_time IS 'Milliseconds of all statements that ended in it, in all databases';
+GRANT SELECT ON rowsource_intervals TO PUBLIC;
+
 CREATE VIEW rowsource_interval_tempfile_io AS
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_reads, d.small_read_bytes, d.small_read_time,
            d.small_read_time / nullif(d.small_reads, 0::bigint)::float8 AS small_read_mean_time,
@@ -2402,37 +2504,30 @@ CREATE VIEW rowsource_interval_tempfile_io AS
            d.large_writes, d.large_write_bytes, d.large_write_time,
            d.large_write_time / nullif(d.large_writes, 0::bigint)::float8 AS large_write_mean_time,
            d.source
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
-                   greatest(c.small_reads - coalesce(p.small_reads, 0::bigint), 0::bigint) AS small_reads,
-                   greatest(c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint), 0::bigint) AS small_read_bytes,
-                   CASE WHEN c.small_read_time IS NOT NULL THEN greatest(c.small_read_time - coalesce(p.small_read_time, 0::float8), 0::float8) END
-                       AS small_read_time,
-                   greatest(c.large_reads - coalesce(p.large_reads, 0::bigint), 0::bigint) AS large_reads,
-                   greatest(c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint), 0::bigint) AS large_read_bytes,
-                   CASE WHEN c.large_read_time IS NOT NULL THEN greatest(c.large_read_time - coalesce(p.large_read_time, 0::float8), 0::float8) END
-                       AS large_read_time,
-                   greatest(c.small_writes - coalesce(p.small_writes, 0::bigint), 0::bigint) AS small_writes,
-                   greatest(c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint), 0::bigint) AS small_write_bytes,
-                   CASE WHEN c.small_write_time IS NOT NULL THEN greatest(c.small_write_time - coalesce(p.small_write_time, 0::float8), 0::float8) END
-                       AS small_write_time,
-                   greatest(c.large_writes - coalesce(p.large_writes, 0::bigint), 0::bigint) AS large_writes,
-                   greatest(c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint), 0::bigint) AS large_write_bytes,
-                   CASE WHEN c.large_write_time IS NOT NULL THEN greatest(c.large_write_time - coalesce(p.large_write_time, 0::float8), 0::float8) END
-                       AS large_write_time
-              FROM (SELECT snap_id, taken_at,
-                           pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
-                           pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
-                      FROM rowsource_snapshots) s
-                   JOIN rowsource_snapshot_tempfile_io c ON c.snap_id = s.snap_id
-                   LEFT JOIN rowsource_snapshot_tempfile_io p
-                   ON p.snap_id = s.from_id AND p.datid = c.datid
+      FROM (SELECT i.snap_id, i.from_at, i.to_at, nullif(c.datid, 4294967295::oid) AS datid, c.datname, c.filetype, c.source,
+                   c.small_reads - coalesce(p.small_reads, 0::bigint) AS small_reads,
+                   c.small_read_bytes - coalesce(p.small_read_bytes, 0::bigint) AS small_read_bytes,
+                   c.small_read_time - coalesce(p.small_read_time, 0::float8) AS small_read_time,
+                   c.large_reads - coalesce(p.large_reads, 0::bigint) AS large_reads,
+                   c.large_read_bytes - coalesce(p.large_read_bytes, 0::bigint) AS large_read_bytes,
+                   c.large_read_time - coalesce(p.large_read_time, 0::float8) AS large_read_time,
+                   c.small_writes - coalesce(p.small_writes, 0::bigint) AS small_writes,
+                   c.small_write_bytes - coalesce(p.small_write_bytes, 0::bigint) AS small_write_bytes,
+                   c.small_write_time - coalesce(p.small_write_time, 0::float8) AS small_write_time,
+                   c.large_writes - coalesce(p.large_writes, 0::bigint) AS large_writes,
+                   c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint) AS large_write_bytes,
+                   c.large_write_time - coalesce(p.large_write_time, 0::float8) AS large_write_time
+              FROM rowsource_intervals i
+                   JOIN (SELECT * FROM stored
+                         UNION ALL SELECT * FROM _rowsource_tempfile_io(0::bigint)) c ON c.snap_id = i.snap_id
+                   LEFT JOIN stored p
+                   ON p.snap_id = i.from_snap_id AND p.datid = c.datid
                       AND p.filetype = c.filetype
-                      AND p.stats_reset = c.stats_reset AND p.source = c.source
-             WHERE s.from_id IS NOT NULL) d;
+                      AND p.stats_reset = c.stats_reset AND p.source = c.source) d;
 COMMENT ON VIEW rowsource_interval_tempfile_io IS 'Requests to temporary files between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_interval_tempfile_io.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_interval_tempfile_io.from_at IS 'When the previous snapshot was taken';
-COMMENT ON COLUMN rowsource_interval_tempfile_io.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.from_at IS 'When the interval began';
+COMMENT ON COLUMN rowsource_interval_tempfile_io.to_at IS 'When the interval ended';
 COMMENT ON COLUMN rowsource_interval_tempfile_io.datid IS 'The OID of the database; 0 for processes without one, NULL if several databases share one set of counters';
 COMMENT ON COLUMN rowsource_interval_tempfile_io.datname IS 'The database';
 COMMENT ON COLUMN rowsource_interval_tempfile_io.filetype IS 'work file (sorts, hashes, materialised results) or temp table';
@@ -2456,24 +2551,30 @@ COMMENT ON COLUMN rowsource_interval_tempfile_io.source IS 'request: each reques
 GRANT SELECT ON rowsource_interval_tempfile_io TO PUBLIC;
 
 CREATE VIEW rowsource_interval_waits AS
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_waits k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_waits'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
-      FROM (SELECT s.snap_id, s.from_at, s.taken_at AS to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
-                   c.wait_event,
-                   c.waits - coalesce(p.waits, 0::bigint) AS waits,
-                   greatest(c.wait_time - coalesce(p.wait_time, 0::float8), 0::float8) AS wait_time
-              FROM (SELECT snap_id, taken_at,
-                           pg_catalog.lag(snap_id) OVER (ORDER BY snap_id) AS from_id,
-                           pg_catalog.lag(taken_at) OVER (ORDER BY snap_id) AS from_at
-                      FROM rowsource_snapshots) s
-                   JOIN rowsource_snapshot_waits c ON c.snap_id = s.snap_id
-                   LEFT JOIN rowsource_snapshot_waits p
-                   ON p.snap_id = s.from_id AND p.backend_type = c.backend_type
-                      AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset
-             WHERE s.from_id IS NOT NULL) d
+      FROM (SELECT i.snap_id, i.from_at, i.to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
+                   c.wait_event, c.waits - coalesce(p.waits, 0::bigint) AS waits,
+                   c.wait_time - coalesce(p.wait_time, 0::float8) AS wait_time
+              FROM rowsource_intervals i
+                   JOIN (SELECT * FROM stored
+                         UNION ALL
+                         SELECT 0::bigint, n.backend_type, coalesce(n.wait_event_type, ''::text), n.wait_event, n.waits, n.wait_time,
+                                n.stats_reset
+                           FROM _rowsource_waits() n) c ON c.snap_id = i.snap_id
+                   LEFT JOIN stored p
+                   ON p.snap_id = i.from_snap_id AND p.backend_type = c.backend_type
+                      AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset) d
      WHERE d.waits > 0::bigint OR d.wait_time > 0::float8;
 COMMENT ON VIEW rowsource_interval_waits IS 'The waits between each snapshot and the previous one';
-COMMENT ON COLUMN rowsource_interval_waits.snap_id IS 'The number of the snapshot at the end of the interval';
+COMMENT ON COLUMN rowsource_interval_waits.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
 COMMENT ON COLUMN rowsource_interval_waits.from_at IS 'When the interval began';
 COMMENT ON COLUMN rowsource_interval_waits.to_at IS 'When the interval ended';
 COMMENT ON COLUMN rowsource_interval_waits.backend_type IS 'The type of the processes';
@@ -2485,10 +2586,10 @@ COMMENT ON COLUMN rowsource_interval_waits.mean_time IS 'Milliseconds of such a 
 GRANT SELECT ON rowsource_interval_waits TO PUBLIC;
 
 CREATE VIEW rowsource_interval_plans AS
-    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, coalesce(d.usename, u.rolname) AS usename, coalesce(d.datname, b.datname) AS datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.taken_at AS to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+      FROM (SELECT p.snap_id, s.to_at, p.usename, p.datname, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -2500,24 +2601,44 @@ CREATE VIEW rowsource_interval_plans AS
                        AS temp_blk_read_time,
                    CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END
                        AS temp_blk_write_time
-              FROM rowsource_snapshot_plans p
-                   JOIN rowsource_snapshots s ON s.snap_id = p.snap_id
+              FROM (SELECT k.snap_id, NULL::name AS usename, NULL::name AS datname,
+                           k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
+                           k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time, k.temp_blk_write_time
+                      FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                    UNION ALL
+                    SELECT r.snap_id, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name,
+                           r.userid, r.datid, r.queryid, r.planid, r.toplevel, r.query, r.first_seen_at, r.calls, r.total_time,
+                           r.temp_blks_read, r.temp_blks_written, r.temp_blk_read_time, r.temp_blk_write_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                    UNION ALL
+                    SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
+                           n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
+                      FROM pg_stat_rowsource_plans() n
+                     WHERE n.queryid IS NOT NULL AND n.last_seen_at >= (SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) p
+                   JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
-                         FROM rowsource_snapshot_plans b
+                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                               UNION ALL
+                               SELECT r.*
+                                 FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                                WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                                     AND (m.content ->> 'queryid'::text) = p.queryid::text) b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.toplevel = p.toplevel
-                              AND b.snap_id < p.snap_id
-                        ORDER BY b.snap_id DESC LIMIT 1::bigint) f ON true
+                              AND b.snap_id < coalesce(nullif(p.snap_id, 0::bigint), 9223372036854775807::bigint)
+                        ORDER BY b.snap_id DESC, b.first_seen_at DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
                        SELECT f.snap_id IS NOT NULL
-                              OR p.first_seen_at >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
-             WHERE p.snap_id > (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)) d
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
-           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid;
+                              OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
+                              AS is_known) k
+             WHERE s.from_snap_id IS NOT NULL) d
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text;
 COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
-COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot';
-COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the snapshot was taken';
+COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
+COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the interval ended';
 COMMENT ON COLUMN rowsource_interval_plans.usename IS 'The user who ran the statement; NULL if the user was dropped';
 COMMENT ON COLUMN rowsource_interval_plans.datname IS 'The database in which the statement ran; NULL if it was dropped';
 COMMENT ON COLUMN rowsource_interval_plans.userid IS 'The OID of the user who ran the statement';
@@ -2535,6 +2656,47 @@ COMMENT ON COLUMN rowsource_interval_plans.temp_blk_read_time IS 'Milliseconds r
 COMMENT ON COLUMN rowsource_interval_plans.temp_blk_write_time IS 'Milliseconds writing blocks of work files by these executions';
 GRANT SELECT ON rowsource_interval_plans TO pg_read_all_stats;
 
+CREATE FUNCTION rowsource_interval_tempfile_io(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF rowsource_interval_tempfile_io
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
+END;
+COMMENT ON FUNCTION rowsource_interval_tempfile_io(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
+
+CREATE FUNCTION rowsource_interval_waits(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF rowsource_interval_waits
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
+END;
+COMMENT ON FUNCTION rowsource_interval_waits(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
+
+CREATE FUNCTION rowsource_interval_plans(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF rowsource_interval_plans
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+BEGIN ATOMIC
+    SELECT v.*
+      FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
+           JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
+END;
+COMMENT ON FUNCTION rowsource_interval_plans(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+REVOKE ALL ON FUNCTION rowsource_interval_plans(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_interval_plans(text, text) TO pg_read_all_stats;
+
 CREATE FUNCTION rowsource_display_snapshot(
     queryid bigint,
     planid bigint DEFAULT NULL,
@@ -2543,31 +2705,49 @@ CREATE FUNCTION rowsource_display_snapshot(
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
-    WITH w AS (
-        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM rowsource_snapshots
+    WITH snapshots AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshots k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text
+    ), plans AS NOT MATERIALIZED (
+        SELECT k.*, u.rolname AS usename, b.datname FROM rowsource_snapshot_plans k
+               LEFT JOIN pg_catalog.pg_roles u ON u.oid = k.userid LEFT JOIN pg_catalog.pg_database b ON b.oid = k.datid
+         WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+    ), descriptions AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_descriptions'::text
+    ), w AS (
+        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM snapshots
     )
     SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
-      FROM w, rowsource_snapshot_plans o
+      FROM w, plans o
      WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
            AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
     HAVING pg_catalog.count(*) > 1::bigint
     UNION ALL
     SELECT rowsource_display_stored(
                w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
-               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
+               (SELECT s.taken_at::text FROM snapshots s WHERE s.snap_id = w.snap_id),
                p.userid, p.datid, p.queryid, p.planid, p.toplevel, d.description, p.statistics,
-               rowsource_display_snapshot.format)
+               p.usename::text, p.datname::text, rowsource_display_snapshot.format)
       FROM w
            LEFT JOIN LATERAL (
-               SELECT * FROM rowsource_snapshot_plans o
+               SELECT * FROM plans o
                 WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
                       AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
-                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.datid)
-                         DESC NULLS LAST,
-                         (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
+                ORDER BY (o.datname = pg_catalog.current_database()) DESC NULLS LAST, (o.usename = current_user) DESC NULLS LAST,
                          o.total_time DESC
                 LIMIT 1::bigint) p ON true
-           LEFT JOIN rowsource_snapshot_descriptions d
+           LEFT JOIN descriptions d
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.toplevel = p.toplevel;
 END;
@@ -2575,80 +2755,137 @@ COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 
 REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) TO pg_read_all_stats;
 
-CREATE FUNCTION rowsource_interval(
-    wanted_from bigint,
-    wanted_to bigint,
-    OUT from_snap bigint,
-    OUT to_snap bigint,
-    OUT from_at timestamptz,
-    OUT to_at timestamptz,
-    OUT active_time float8
-) RETURNS record
+CREATE TABLE rowsource_baselines (
+    name text PRIMARY KEY,
+    from_at timestamptz NOT NULL,
+    to_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+COMMENT ON TABLE rowsource_baselines IS 'Intervals that were given a name. Their snapshots stay as they are';
+COMMENT ON COLUMN rowsource_baselines.name IS 'The name';
+COMMENT ON COLUMN rowsource_baselines.from_at IS 'When the interval began: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.to_at IS 'When the interval ended: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.created_at IS 'When the name was given';
+GRANT SELECT ON rowsource_baselines TO PUBLIC;
+
+CREATE FUNCTION rowsource_baseline(
+    name text,
+    from_time text,
+    to_time text DEFAULT NULL
+) RETURNS void
+LANGUAGE SQL VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_snapshot()
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i
+     WHERE NOT EXISTS (SELECT FROM rowsource_snapshots s WHERE s.taken_at >= i.to_at);
+    SELECT rowsource_check_new_baseline(
+               rowsource_baseline.name, EXISTS (SELECT FROM rowsource_baselines b WHERE b.name = rowsource_baseline.name),
+               (SELECT pg_catalog.sum(s.bytes)::bigint
+                  FROM rowsource_snapshots s
+                 WHERE s.is_kept OR s.snap_id IN (SELECT v.snap_id FROM rowsource_intervals v WHERE v.to_at > i.from_at AND v.from_at < i.to_at)),
+               (SELECT pg_catalog.count(*) FROM rowsource_intervals v
+                 WHERE v.snap_id > 0::bigint AND v.to_at > i.from_at AND v.from_at < i.to_at))
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i;
+    INSERT INTO rowsource_baselines (name, from_at, to_at)
+    SELECT rowsource_baseline.name, pg_catalog.min(v.from_at), pg_catalog.max(v.to_at)
+      FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i
+           JOIN rowsource_intervals v ON v.snap_id > 0::bigint AND v.to_at > i.from_at AND v.from_at < i.to_at;
+    UPDATE rowsource_snapshots s SET is_kept = true
+      FROM rowsource_baselines b
+     WHERE b.name = rowsource_baseline.name AND s.taken_at BETWEEN b.from_at AND b.to_at AND NOT s.is_kept;
+END;
+COMMENT ON FUNCTION rowsource_baseline(text, text, text) IS 'Gives a name to an interval, and keeps the snapshots around it from being thinned, merged and deleted. If none was taken since its end, takes one. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_baseline(text, text, text) TO them';
+REVOKE ALL ON FUNCTION rowsource_baseline(text, text, text) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_baseline_drop(
+    name text
+) RETURNS void
+LANGUAGE SQL VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+    SELECT rowsource_check_baseline(
+               rowsource_baseline_drop.name,
+               EXISTS (SELECT FROM rowsource_baselines b WHERE b.name = rowsource_baseline_drop.name));
+    DELETE FROM rowsource_baselines b WHERE b.name = rowsource_baseline_drop.name;
+    UPDATE rowsource_snapshots s SET is_kept = false
+     WHERE s.is_kept AND NOT EXISTS (SELECT FROM rowsource_baselines b WHERE s.taken_at BETWEEN b.from_at AND b.to_at);
+END;
+COMMENT ON FUNCTION rowsource_baseline_drop(text) IS 'Takes the name of an interval away. Its snapshots become fewer with age as all others, unless they are of another baseline. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_baseline_drop(text) TO them';
+REVOKE ALL ON FUNCTION rowsource_baseline_drop(text) FROM PUBLIC;
+
+CREATE FUNCTION rowsource_export(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
-    SELECT f.snap_id, l.snap_id, f.taken_at, l.taken_at, l.active_time - f.active_time
-      FROM (SELECT) one
-           LEFT JOIN rowsource_snapshots l
-             ON l.snap_id = coalesce(rowsource_interval.wanted_to, (SELECT pg_catalog.max(snap_id) FROM rowsource_snapshots))
-           LEFT JOIN rowsource_snapshots f
-             ON f.snap_id = coalesce(rowsource_interval.wanted_from,
-                                     (SELECT pg_catalog.max(s.snap_id) FROM rowsource_snapshots s
-                                       WHERE s.snap_id < l.snap_id));
-END;
-COMMENT ON FUNCTION rowsource_interval(bigint, bigint) IS 'Internal: the two snapshots of a report';
-REVOKE ALL ON FUNCTION rowsource_interval(bigint, bigint) FROM PUBLIC;
-
-CREATE FUNCTION rowsource_tempfile_report(
-    from_snap bigint DEFAULT NULL,
-    to_snap bigint DEFAULT NULL
-) RETURNS SETOF text
-LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
-BEGIN ATOMIC
-    WITH snapshots AS (
-        SELECT * FROM rowsource_interval(rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap)
-    ), filetypes AS (
-        SELECT h.filetype,
-                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_reads), 'bytes', pg_catalog.sum(h.small_read_bytes),
-                       'time', pg_catalog.sum(h.small_read_time)) AS small_read,
-                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_reads), 'bytes', pg_catalog.sum(h.large_read_bytes),
-                       'time', pg_catalog.sum(h.large_read_time)) AS large_read,
-                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.small_writes), 'bytes', pg_catalog.sum(h.small_write_bytes),
-                       'time', pg_catalog.sum(h.small_write_time)) AS small_write,
-                   pg_catalog.json_build_object('requests', pg_catalog.sum(h.large_writes), 'bytes', pg_catalog.sum(h.large_write_bytes),
-                       'time', pg_catalog.sum(h.large_write_time)) AS large_write
-          FROM rowsource_interval_tempfile_io h, snapshots i
-         WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
-         GROUP BY h.filetype
+    WITH wanted AS MATERIALIZED (
+        SELECT s.* FROM rowsource_snapshots s
+         WHERE s.is_kept
+            OR EXISTS (SELECT FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
+                        WHERE s.taken_at >= coalesce((SELECT pg_catalog.max(b.taken_at) FROM rowsource_snapshots b WHERE b.taken_at <= i.from_at),
+                                                     i.from_at)
+                              AND s.taken_at <= coalesce((SELECT pg_catalog.min(a.taken_at) FROM rowsource_snapshots a WHERE a.taken_at >= i.to_at),
+                                                         i.to_at))
+    ), named AS (
+        SELECT 'rowsource_snapshot_plans'::text AS rel, p.snap_id, pg_catalog.to_jsonb(p.*) AS row, p.userid, p.datid
+          FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_ash'::text, a.snap_id, pg_catalog.to_jsonb(a.*), a.userid, a.datid
+          FROM rowsource_snapshot_ash a JOIN wanted w ON w.snap_id = a.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_descriptions'::text, NULL::bigint, pg_catalog.to_jsonb(d.*), d.userid, d.datid
+          FROM rowsource_snapshot_descriptions d
+         WHERE EXISTS (SELECT FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
+                        WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
+                              AND p.toplevel = d.toplevel)
+    ), rows AS (
+        SELECT 'rowsource_baselines'::text AS rel, NULL::bigint AS snap_id, pg_catalog.to_jsonb(b.*) AS row FROM rowsource_baselines b
+        UNION ALL
+        SELECT 'rowsource_snapshots'::text, w.snap_id, pg_catalog.to_jsonb(w.*) FROM wanted w
+        UNION ALL
+        SELECT 'rowsource_snapshot_tempfile_io'::text, i.snap_id, pg_catalog.to_jsonb(i.*)
+          FROM rowsource_snapshot_tempfile_io i JOIN wanted w ON w.snap_id = i.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_waits'::text, c.snap_id, pg_catalog.to_jsonb(c.*)
+          FROM rowsource_snapshot_waits c JOIN wanted w ON w.snap_id = c.snap_id
+        UNION ALL
+        -- OIDs mean nothing elsewhere.
+        SELECT n.rel, n.snap_id, n.row || pg_catalog.jsonb_build_object('usename', u.rolname, 'datname', d.datname)
+          FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
     )
-    SELECT rowsource_tempfile_lines(
-               rowsource_tempfile_report.from_snap, rowsource_tempfile_report.to_snap,
-               i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
-               (SELECT pg_catalog.json_agg(t.* ORDER BY t.filetype DESC)::text FROM filetypes t))
-      FROM snapshots i;
+    SELECT pg_catalog.json_build_object(
+               'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
+               'snap_id', r.snap_id, 'row', r.row)::text
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
 END;
-COMMENT ON FUNCTION rowsource_tempfile_report(bigint, bigint) IS 'Prints what happened to temporary files between two snapshots; without arguments, between the last two';
+COMMENT ON FUNCTION rowsource_export(text, text) IS 'Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+REVOKE ALL ON FUNCTION rowsource_export(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_export(text, text) TO pg_read_all_stats;
 
-CREATE FUNCTION rowsource_wait_report(
-    from_snap bigint DEFAULT NULL,
-    to_snap bigint DEFAULT NULL
-) RETURNS SETOF text
-LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SECURITY DEFINER
+CREATE FUNCTION rowsource_import(
+    line text
+) RETURNS boolean
+LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-    WITH snapshots AS (
-        SELECT * FROM rowsource_interval(rowsource_wait_report.from_snap, rowsource_wait_report.to_snap)
-    ), waits AS (
-        SELECT pg_catalog.json_build_object('backend_type', h.backend_type, 'wait_event_type', h.wait_event_type,
-                   'wait_event', h.wait_event, 'waits', pg_catalog.sum(h.waits)::bigint,
-                   'wait_time', pg_catalog.sum(h.wait_time)) AS event
-          FROM rowsource_interval_waits h, snapshots i
-         WHERE h.snap_id > i.from_snap AND h.snap_id <= i.to_snap
-         GROUP BY h.backend_type, h.wait_event_type, h.wait_event
+    SELECT rowsource_check_writable('rowsource_imported'::regclass);
+    WITH new AS (
+        INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
+        SELECT l.origin, l.table_name, l.snap_id, c.content, pg_catalog.md5(c.content::text)
+          FROM rowsource_imported_line(rowsource_import.line) l CROSS JOIN LATERAL (SELECT rowsource_import.line::jsonb -> 'row'::text) c (content)
+         -- A value that no column takes is an error here, and not whenever somebody reads it.
+         WHERE CASE l.table_name
+                    WHEN 'rowsource_baselines'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_baselines, c.content))
+                    WHEN 'rowsource_snapshots'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, c.content))
+                    WHEN 'rowsource_snapshot_tempfile_io'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, c.content))
+                    WHEN 'rowsource_snapshot_waits'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, c.content))
+                    WHEN 'rowsource_snapshot_plans'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, c.content))
+                    WHEN 'rowsource_snapshot_descriptions'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, c.content))
+                    WHEN 'rowsource_snapshot_ash'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_ash, c.content))
+               END IS NOT NULL
+            ON CONFLICT DO NOTHING
+        RETURNING origin
     )
-    SELECT rowsource_wait_lines(
-               rowsource_wait_report.from_snap, rowsource_wait_report.to_snap,
-               i.from_snap, i.to_snap, i.from_at::text, i.to_at::text, pg_catalog.date_part('epoch', i.to_at - i.from_at),
-               nullif(greatest(i.active_time, 0::float8), 0::float8),
-               (SELECT pg_catalog.json_agg(w.event)::text FROM waits w))
-      FROM snapshots i;
+    SELECT pg_catalog.count(*) > 0::bigint FROM new;
 END;
-COMMENT ON FUNCTION rowsource_wait_report(bigint, bigint) IS 'Prints what sessions waited for between two snapshots, in percent of the database time; without arguments, between the last two';
+COMMENT ON FUNCTION rowsource_import(text) IS 'Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is new. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_import(text) TO them';
+REVOKE ALL ON FUNCTION rowsource_import(text) FROM PUBLIC;

@@ -35,15 +35,14 @@ SELECT usename = current_user AS mine, datname = current_database() AS here, que
 DROP TABLE gtt;
 
 -- The history.
-SELECT rowsource_tempfile_report();
 SELECT rowsource_snapshot();
-SELECT rowsource_tempfile_report();
 SELECT count(*) FROM (SELECT * FROM generate_series(1, 20000) i OFFSET 0) s;
 SELECT rowsource_snapshot();
 SELECT filetype, small_writes, small_write_mean_time > 0 AS timed, source FROM rowsource_interval_tempfile_io
- WHERE datname = current_database() ORDER BY filetype;
-SELECT regexp_replace(line, '  .*', '') AS line FROM rowsource_tempfile_report() line WHERE line ~ '^(IO|snapshot)';
-SELECT rowsource_tempfile_report(2, 1);
-SELECT rowsource_tempfile_report(1, 9);
+ WHERE datname = current_database() AND snap_id > 0 ORDER BY filetype;
+SELECT regexp_replace(line, '  .*', '') AS line FROM rowsource_tempfile_report() line WHERE line ~ '^(IO|snapshot|now|nothing)';
+SELECT regexp_replace(line, '  .*', '') AS line
+  FROM rowsource_tempfile_report((SELECT taken_at FROM rowsource_snapshots WHERE snap_id = 1),
+                                 (SELECT taken_at FROM rowsource_snapshots WHERE snap_id = 2)) line WHERE line ~ '^(IO|snapshot|now)';
 DELETE FROM rowsource_snapshots;
 SELECT count(*) FROM rowsource_snapshot_tempfile_io;

@@ -5,8 +5,8 @@
 mod kept;
 mod snapshots;
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::setting::{self, About, Origin, Refusal, Word, Words, value};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PgLogLevel, PgSqlErrorCode, PostgresGucEnum};
@@ -16,7 +16,9 @@ use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 
 pub use kept::{executions_size, keep_parameters};
-pub use snapshots::{snapshot_database, snapshot_interval_us, snapshot_max_mb};
+pub use snapshots::{
+    history_exclude, history_origin, snapshot_database, snapshot_interval_us, snapshot_max_mb,
+};
 
 /// Which statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
@@ -340,7 +342,7 @@ pub fn init(enabled_set: fn(bool), max_overhead_set: fn(i32), trace_set: fn(Trac
     GucRegistry::define_int_guc(
         c"pg_rowsource.history_size",
         c"Sets the shared memory for the samples of rowsource_ash.",
-        c"A sample takes 64 bytes. New samples replace the oldest.",
+        c"A sample takes 64 bytes. Of older ones fewer are kept.",
         &HISTORY_SIZE,
         128,
         1024 * 1024,

@@ -1,8 +1,8 @@
 //! Derives from the settings how a statement is measured.
 
 use crate::guc::{self, ROWS_ONLY, StatisticsLevel};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::clock::{self, Source};
 use std::cell::Cell;
 

@@ -5,7 +5,7 @@ mod last;
 mod late;
 mod plans;
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use crate::pg::store;
 use last::Last;

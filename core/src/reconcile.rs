@@ -153,7 +153,8 @@ fn of(parts: &[Part], subplan: usize) -> Range<usize> {
 }
 
 /// What is bounded by each node: its children, and parts of subplans. Each node has the first, and each of
-/// these the next one; 0 is none. After the nodes comes what ran outside of all of them. The number of a part is its index plus the number of nodes.
+/// these the next one; 0 is none. After the nodes comes what ran outside of all of them. The number of a part
+/// is its index plus the number of nodes.
 struct Family {
     first: SmallVec<[usize; MAX_INLINE]>,
     next: SmallVec<[usize; MAX_INLINE]>,

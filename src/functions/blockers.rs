@@ -1,11 +1,11 @@
 //! `rowsource_blockers()`: who waited for whom in an interval, from the samples of active sessions.
 
-use super::ash::{self, Event, Lookup, known, room_for_one};
-use crate::pg::ash::memory as samples;
+use super::ash::{self, known};
+use super::samples::{self, Entry, Lookup, Sampled, room_for_one};
 use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::memory;
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, memory};
-use rowsource_core::ash::{Entry, Moment, Sample};
+use rowsource_core::ash::Moment;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -16,12 +16,12 @@ type Process = (u64, i32);
 type Edge = (Process, i32, i32);
 
 /// What was seen of a wait.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Wait {
     samples: u64,
     us: f64,
     first_at: i64,
-    last: Sample,
+    last: Rc<Sampled>,
 }
 
 /// The other process of a wait, and the wait.
@@ -32,22 +32,23 @@ type Waited = (i32, Wait);
 struct Waits {
     all: HashMap<Edge, Wait>,
     /// Of each process that others waited for, the last that was seen.
-    blockers: HashMap<Process, Sample>,
+    blockers: HashMap<Process, Rc<Sampled>>,
     /// The moment that is read, and what the sessions did then.
     at: Option<Moment>,
-    moment: HashMap<i32, Sample>,
+    moment: HashMap<i32, Rc<Sampled>>,
 }
 
 impl Waits {
     /// Adds a sample of the moment.
-    fn add(&mut self, sample: Sample) {
-        if sample.is_blocker {
+    fn add(&mut self, sampled: Sampled) {
+        let pid = sampled.sample.pid;
+        if sampled.sample.is_blocker {
             let run = self.at.map_or(0, |at| at.run);
             room_for_one(&mut self.blockers);
-            self.blockers.insert((run, sample.pid), sample);
+            self.blockers.insert((run, pid), Rc::new(sampled));
         } else {
             room_for_one(&mut self.moment);
-            self.moment.insert(sample.pid, sample);
+            self.moment.insert(pid, Rc::new(sampled));
         }
     }
 
@@ -57,11 +58,13 @@ impl Waits {
             return;
         };
         let mut roots = HashMap::new();
-        for (pid, sample) in &self.moment {
-            let Some(blocker) = sample.blocker else { continue };
-            if let Some(sample) = self.moment.get(&blocker) {
+        for (pid, sampled) in &self.moment {
+            let Some(blocker) = sampled.sample.blocker else {
+                continue;
+            };
+            if let Some(blocking) = self.moment.get(&blocker) {
                 room_for_one(&mut self.blockers);
-                self.blockers.insert((at.run, blocker), *sample);
+                self.blockers.insert((at.run, blocker), blocking.clone());
             }
             let root = (at.run, root(&self.moment, &mut roots, *pid));
             room_for_one(&mut self.all);
@@ -69,11 +72,11 @@ impl Waits {
                 samples: 0,
                 us: 0.0,
                 first_at: at.at,
-                last: *sample,
+                last: sampled.clone(),
             });
             wait.samples += at.moments;
             wait.us += at.span as f64;
-            wait.last = *sample;
+            wait.last = sampled.clone();
         }
         self.moment.clear();
     }
@@ -81,8 +84,8 @@ impl Waits {
 
 /// Returns the process at the root of the tree in which a process waited. In a deadlock, that is the lowest
 /// number of its ring.
-fn root(moment: &HashMap<i32, Sample>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
-    let blocker = |pid: i32| moment.get(&pid).and_then(|sample| sample.blocker);
+fn root(moment: &HashMap<i32, Rc<Sampled>>, roots: &mut HashMap<i32, i32>, pid: i32) -> i32 {
+    let blocker = |pid: i32| moment.get(&pid).and_then(|sampled| sampled.sample.blocker);
     let (mut path, mut at) = (HashSet::new(), pid);
     let root = loop {
         if let Some(root) = roots.get(&at) {
@@ -107,26 +110,15 @@ fn root(moment: &HashMap<i32, Sample>, roots: &mut HashMap<i32, i32>, pid: i32) 
     root
 }
 
-/// Adds the rows of `rowsource_blockers()`.
+/// Adds the rows of `rowsource_blockers()`: the trees of an interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = ash::interval(from, to);
-    add(rows, from, to, false);
-}
-
-/// Adds the rows of `rowsource_blockers_to_store()`: those of an interval, whoever may see them.
-pub fn rows_to_store(rows: &mut Rows, since: Option<i64>, until: Option<i64>) {
-    if samples::ring().is_some() {
-        add(rows, since.unwrap_or(i64::MIN), until.unwrap_or(i64::MAX), true);
-    }
-}
-
-/// Adds the trees of an interval.
-fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
     let (mut lookup, mut waits) = (Lookup::default(), Waits::default());
-    ash::each(from, to, |entry| match entry {
+    samples::each(&mut lookup, Some(from), to, |_, entry| match entry {
+        Entry::Stored { .. } => {}
         Entry::Moment(moment, _) => waits.begin_moment(Some(moment)),
-        Entry::Sample(sample, _) if sees_all || lookup.may_see(&sample) => waits.add(sample),
-        Entry::Sample(..) => {}
+        Entry::Sample(sampled) if sampled.is_visible => waits.add(sampled),
+        Entry::Sample(_) => {}
     });
     waits.begin_moment(None);
 
@@ -140,7 +132,7 @@ fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
         if of_blocker.try_reserve(1).is_err() || tree.pids.try_reserve(1).is_err() {
             memory::out_of_memory();
         }
-        of_blocker.push((*pid, *wait));
+        of_blocker.push((*pid, wait.clone()));
         tree.pids.insert(*pid);
         tree.us += wait.us;
     }
@@ -155,9 +147,18 @@ fn add(rows: &mut Rows, from: i64, to: i64, sees_all: bool) {
         stack.push((0, root, None));
         while let Some((depth, pid, wait)) = stack.pop() {
             memory::ensure();
-            let last = wait.map(|(_, wait)| wait.last);
-            let seen = last.or_else(|| waits.blockers.get(&(run, pid)).copied());
-            let row = Row::new(root, &tree, depth, pid, wait, seen, &mut lookup);
+            let last = wait.as_ref().map(|(_, wait)| wait.last.clone());
+            let seen = last.or_else(|| waits.blockers.get(&(run, pid)).cloned());
+            let row = Row {
+                root,
+                blocked: tree.pids.len() - usize::from(tree.pids.contains(&root)),
+                blocked_us: tree.us,
+                depth,
+                pid,
+                wait,
+                text: seen.as_ref().and_then(|sampled| lookup.text(sampled)),
+                seen,
+            };
             columns.add(rows, &row);
             let mut next = tree.waits.remove(&pid).unwrap_or_default();
             next.sort_unstable_by(|one, other| one.1.us.total_cmp(&other.1.us).then(other.0.cmp(&one.0)));
@@ -187,53 +188,19 @@ pub struct Row {
     pid: i32,
     /// The process that it waited for.
     wait: Option<Waited>,
-    seen: Option<Sample>,
+    seen: Option<Rc<Sampled>>,
     text: Option<Rc<str>>,
-    relation: Option<Rc<str>>,
-    event: Option<Rc<Event>>,
 }
 
 impl Row {
-    fn new(
-        root: i32,
-        tree: &Tree,
-        depth: u32,
-        pid: i32,
-        wait: Option<Waited>,
-        seen: Option<Sample>,
-        lookup: &mut Lookup,
-    ) -> Row {
-        let waiting = seen.filter(|_| wait.is_some());
-        let relation = waiting.and_then(|sample| {
-            let plan = lookup.plan(&sample.key);
-            let object = ash::node(plan.as_ref(), sample.node).and_then(|(_, object)| object.as_deref());
-            object.map(Rc::from).or_else(|| lookup.relation(&sample))
-        });
-        Row {
-            root,
-            blocked: tree.pids.len() - usize::from(tree.pids.contains(&root)),
-            blocked_us: tree.us,
-            depth,
-            pid,
-            wait,
-            seen,
-            text: seen.and_then(|sample| lookup.text(&sample)),
-            relation,
-            event: waiting.and_then(|sample| lookup.event(sample.wait_event)),
-        }
-    }
-
-    fn sample(&self) -> Option<&Sample> {
-        self.seen.as_ref()
-    }
-
     /// Returns the user and the database; 0 if there is none.
     fn ids(&self) -> Option<(u32, u32)> {
-        self.sample().map(|sample| (sample.key.userid, sample.key.datid))
+        let key = &self.seen.as_ref()?.sample.key;
+        Some((key.userid, key.datid))
     }
 
-    fn waiting(&self) -> Option<&Sample> {
-        self.sample().filter(|_| self.wait.is_some())
+    fn waiting(&self) -> Option<&Sampled> {
+        self.seen.as_deref().filter(|_| self.wait.is_some())
     }
 
     fn waited(&self) -> Option<&Wait> {
@@ -255,34 +222,34 @@ pub fn columns() -> Columns<Row> {
         /// The process of the session; 0 is a prepared transaction
         pid: int = row.pid;
         /// The process that it waited for; NULL for the root
-        blocking_pid: int = row.wait.map(|(blocker, _)| blocker);
+        blocking_pid: int = row.wait.as_ref().map(|(blocker, _)| *blocker);
         /// The OID of its user; NULL, as is what follows, if that is not known, or if you may not see what
         /// the session did
         userid: oid = row.ids().map(|(user, _)| user);
         /// Its user
-        usename: name = row.ids().and_then(|(user, _)| server::user_name(user));
+        usename: name = row.seen.as_ref().and_then(|sampled| sampled.usename.as_deref().map(str::to_owned));
         /// The OID of its database
         datid: oid = row.ids().map(|(_, database)| database);
         /// Its database
-        datname: name = row.ids().and_then(|(_, database)| server::database_name(database));
+        datname: name = row.seen.as_ref().and_then(|sampled| sampled.datname.as_deref().map(str::to_owned));
         /// The name of its application
-        application_name: text = row.sample().and_then(ash::application);
+        application_name: text = row.seen.as_ref().and_then(|sampled| sampled.application.as_deref());
         /// The event that it waited for: the kind of the lock
-        wait_event: text = row.event.as_ref().map(|event| &event.1);
+        wait_event: text = row.waiting().and_then(|sampled| sampled.wait_event());
         /// The mode in which it waited to lock that
-        mode: text = row.waiting().and_then(|sample| server::lock_mode_name(sample.lock_mode));
+        mode: text = row.waiting().and_then(|sampled| sampled.mode.as_deref());
         /// The relation that it waited to lock, or on which its node worked; of another database, its OID
-        relation: text = row.relation.as_deref();
+        relation: text = row.waiting().and_then(|sampled| sampled.object.as_deref());
         /// When it was first seen waiting
         first_seen_at: timestamptz = row.waited().map(|wait| wait.first_at);
         /// When it was last seen waiting
-        last_seen_at: timestamptz = row.waited().map(|wait| wait.last.at);
+        last_seen_at: timestamptz = row.waited().map(|wait| wait.last.sample.at);
         /// How often it was seen waiting. A sample that stands for many moments counts as many
         samples: bigint = row.waited().map(|wait| wait.samples);
         /// Milliseconds that it waited, which is what the samples stand for
         wait_time: float8 = row.waited().map(|wait| wait.us / 1e3);
         /// Identifies its statement, or its last one if it was idle
-        queryid: bigint = row.sample().and_then(|sample| known(sample.key.queryid));
+        queryid: bigint = row.seen.as_ref().and_then(|sampled| known(sampled.sample.key.queryid));
         /// The text of that statement, or what kind of command it was
         query: text = row.text.as_deref();
     }

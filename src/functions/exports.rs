@@ -4,9 +4,9 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    again, ash, blockers, call_trace, clocks, commands, display, executions, explain, export, flips, history,
-    live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile,
-    trace_targets, waits,
+    again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
+    history, live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage,
+    tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -19,6 +19,10 @@ const MAX_FORMAT_BYTES: usize = 1_000;
 const MAX_NAME_BYTES: usize = 1_000;
 /// The maximum length of a text that the SQL of a report passes, in bytes.
 const MAX_REPORT_BYTES: usize = 1 << 20;
+
+/// The maximum length of a line of the history of another server, in bytes: that of a plan whose bytes are
+/// hexadecimal digits, and its text.
+const MAX_LINE_BYTES: usize = 3 * (archive::MAX_DESCRIPTION + archive::MAX_STATISTICS);
 
 /// The maximum number of buckets of a histogram that is plotted.
 const MAX_BUCKETS: usize = 10_000;
@@ -68,6 +72,25 @@ functions! {
     rowsource_executions() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(executions::columns(), |rows| executions::rows(rows)),
         view: View { comment: "The last executions that took long, failed or were cancelled, of all sessions", adds: Adds::Names(RAN) };
+
+    /// Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree
+    /// with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like '42
+    /// slowest'), intervals ('14:00..14:05'), 'baseline' and its name, or plans of other servers that
+    /// rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced. metric:
+    /// self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time.
+    /// format: text or json
+    rowsource_compare(
+        queryid: bigint = "NULL", a: text(MAX_REPORT_BYTES) = "NULL", b: text(MAX_REPORT_BYTES) = "NULL",
+        metric: text(MAX_FORMAT_BYTES) = "'self_time'", format: text(MAX_FORMAT_BYTES) = "'text'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| compare::lines(rows, queryid, [a.as_deref(), b.as_deref()], metric.as_deref(), format.as_deref()));
+
+    /// Writes a plan as JSON, so that rowsource_compare() compares it on another server. which: mean, total,
+    /// last, slowest, failed or cancelled
+    rowsource_plan(
+        queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'mean'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| compare::plan_row(rows, queryid, planid, which.as_deref()));
 
     /// Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or
     /// cancelled
@@ -285,27 +308,45 @@ functions! {
         -> rows(waits::histogram_columns(), |rows| waits::histogram_rows(rows)),
         view: View { comment: "How long the waits of all processes took, in powers of two", adds: Adds::Nothing };
 
-    /// Internal: the waits of all processes, as a snapshot stores them
-    rowsource_waits_to_store() TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+    /// Internal: the waits of all processes, as a snapshot stores them. Everyone may call it, because
+    /// rowsource_interval_waits does so with the rights of who reads it
+    _rowsource_waits() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(waits::stored_columns(), |rows| waits::rows_to_store(rows));
 
-    /// Internal: formats a report of waits
-    rowsource_wait_lines(
-        wanted_from: bigint, wanted_to: bigint, from_snap: bigint, to_snap: bigint,
-        from_at: text(MAX_REPORT_BYTES), to_at: text(MAX_REPORT_BYTES), seconds: float8,
-        active_time: float8, waits: text(MAX_REPORT_BYTES)
-    ) TO nobody "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| history::wait_lines(
-            rows,
-            [wanted_from, wanted_to],
-            [from_snap, to_snap],
-            [from_at, to_at],
-            seconds,
-            active_time,
-            waits.as_deref(),
-        ));
+    /// Internal: the moments that two texts mean: by default the last hour
+    _rowsource_interval(
+        from_time: moment, to_time: moment
+    ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> row(history::interval_columns(), |rows| history::interval_row(rows, from_time, to_time));
 
-    /// The samples of active sessions in an interval; without arguments, the rows of the view rowsource_ash
+    /// Prints what sessions waited for in an interval, in percent of the database time, like Oracle's "Top
+    /// Timed Events", from the snapshots around it; without arguments, in the last hour
+    rowsource_wait_report(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| history::wait_lines(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_wait_report[rowsource_wait_report_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| history::wait_lines(rows, from_time, to_time));
+
+    /// Prints what happened to temporary files in an interval, like Oracle's "IOStat by Filetype summary",
+    /// from the snapshots around it; without arguments, in the last hour
+    rowsource_tempfile_report(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| history::iostat_lines(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_tempfile_report[rowsource_tempfile_report_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| history::iostat_lines(rows, from_time, to_time));
+
+    /// The samples of active sessions in an interval, of memory and snapshots; without a beginning those of
+    /// memory; without arguments, the rows of the view rowsource_ash
     rowsource_ash(
         from_time: moment = "NULL", to_time: moment = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
@@ -318,9 +359,13 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows(rows, from_time, to_time));
 
-    /// Internal: the samples since the newest that is stored, as a snapshot stores them
-    rowsource_ash_to_store(stored: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored));
+    /// Internal: the moments after the last one that is stored: no row if there are none
+    rowsource_moments_to_store(stored: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> row(ash::moments_columns(), |rows| ash::moments_row(rows, stored));
+
+    /// Internal: their samples until another moment, as a snapshot stores them
+    rowsource_ash_to_store(stored: timestamptz, until: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored, until));
 
     /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
     /// arguments, in the last hour
@@ -362,10 +407,6 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
 
-    /// Internal: who waited for whom in an interval, as a snapshot stores it
-    rowsource_blockers_to_store(since: timestamptz, until: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(blockers::columns(), |rows| blockers::rows_to_store(rows, since, until));
-
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid
     rowsource_ash_start() TO nobody "VOLATILE STRICT PARALLEL UNSAFE"
@@ -382,25 +423,39 @@ functions! {
     _rowsource_tempfiles() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(temp_usage::file_columns(), |rows| temp_usage::file_rows(rows));
 
-    /// Internal: formats the report of rowsource_tempfile_report()
-    rowsource_tempfile_lines(
-        wanted_from: bigint, wanted_to: bigint, from_snap: bigint, to_snap: bigint,
-        from_at: text(MAX_REPORT_BYTES), to_at: text(MAX_REPORT_BYTES), seconds: float8,
-        filetypes: text(MAX_REPORT_BYTES)
-    ) TO nobody "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| history::iostat_lines(
-            rows,
-            [wanted_from, wanted_to],
-            [from_snap, to_snap],
-            [from_at, to_at],
-            seconds,
-            filetypes.as_deref(),
-        ));
-
     /// Internal: locks a table of snapshots for writing, and fails with a hint on a standby, in a read-only
     /// transaction, and if a trigger or foreign key of somebody else would run
     rowsource_check_writable(rel: regclass) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> void(history::check_writable(rel.map(|oid| oid.to_u32())));
+
+    /// Internal: fails if an interval cannot get a name
+    rowsource_check_new_baseline(
+        name: text(MAX_FORMAT_BYTES), is_there: boolean, bytes: bigint, snapshots: bigint
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(transfer::check_new_baseline(
+            name.as_deref(),
+            is_there.unwrap_or(false),
+            bytes.unwrap_or(0),
+            snapshots.unwrap_or(0),
+        ));
+
+    /// Internal: fails if no baseline has a name
+    rowsource_check_baseline(
+        name: text(MAX_FORMAT_BYTES), is_there: boolean
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(transfer::check_baseline(name.as_deref(), is_there.unwrap_or(false)));
+
+    /// Internal: what a line of rowsource_export() says. Fails if it is none
+    rowsource_imported_line(line: text(MAX_LINE_BYTES)) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> row(transfer::imported_columns(), |rows| {
+            if let Some(line) = line {
+                transfer::imported_row(rows, &line);
+            }
+        });
+
+    /// Internal: the roles and databases of which the history has nothing
+    _rowsource_excluded() TO PUBLIC "STABLE STRICT PARALLEL RESTRICTED"
+        -> rows(history::excluded_columns(), |rows| history::excluded_rows(rows));
 
     /// Internal: notes that snapshots were deleted because of their size
     rowsource_note_removed(snapshots: bigint) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
@@ -415,7 +470,8 @@ functions! {
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,
         taken_at: text(MAX_FORMAT_BYTES), userid: oid, datid: oid, queryid: bigint, planid: bigint,
         toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
-        statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
+        statistics: bytea(archive::MAX_STATISTICS), usename: text(MAX_NAME_BYTES), datname: text(MAX_NAME_BYTES),
+        format: text(MAX_FORMAT_BYTES)
     ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| {
             let wanted = Wanted {
@@ -434,7 +490,7 @@ functions! {
                 description: description?,
                 statistics: statistics?,
             });
-            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, format.as_deref())
+            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, [usename, datname], format.as_deref())
         });
 }
 
@@ -449,6 +505,7 @@ export!("rowsource_declarations_0_2", |call: &Call| call.returns(
             sql::blockers::declared(),
             sql::snapshots::declared(),
             sql::history::declared(),
+            sql::baselines::declared(),
         ];
         for object in all.iter().flatten() {
             rows.add_line(&object.to_json().to_string());

@@ -1,10 +1,11 @@
 //! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the
 //! tables and pass the values.
 
-use super::display;
+use super::store::snapshots_elsewhere;
+use super::{ash, display, origin};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, fail, memory};
+use crate::pg::server::{self, fail, memory, query};
 use crate::pg::store;
 use crate::{guc, session};
 use pgrx::PgSqlErrorCode;
@@ -13,108 +14,137 @@ use rowsource_core::model::archive::{self, ArchiveError};
 use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
+use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Says how to get snapshots, and in which database the server takes them.
-fn how_to_take() -> String {
-    let here = "Take one with SELECT rowsource_snapshot(), and another one later, or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
-    match super::store::snapshot_database()
-        .filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
-    {
+pub(super) fn how_to_take() -> String {
+    if origin::other().is_some() {
+        return "No older snapshots were imported.".to_owned();
+    }
+    if server::is_in_recovery() {
+        return "A standby takes no snapshots.".to_owned();
+    }
+    let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
+    match snapshots_elsewhere() {
         Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
         None => here.to_owned(),
     }
 }
 
-/// Adds the rows of `rowsource_tempfile_report()`. The arguments are the numbers of the requested snapshots
-/// and of the found ones, the times when these were taken, the seconds between them, and the statistics of
-/// that interval as JSON.
-pub fn iostat_lines(
+/// Adds the row of `_rowsource_interval()`.
+pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    interval_columns().add(rows, &ash::interval(from, to));
+}
+
+/// The columns of `_rowsource_interval()`.
+pub fn interval_columns() -> Columns<(i64, i64)> {
+    columns! { |row: &(i64, i64)|
+        /// When the interval begins
+        from_at: timestamptz = row.0;
+        /// When the interval ends
+        to_at: timestamptz = row.1;
+    }
+}
+
+/// Selects what a report says of its interval: its ends, the snapshots there, and the counters.
+const COUNTERS: &str = "
+    WITH i AS (
+        SELECT * FROM {}rowsource_intervals v
+         WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}
+    ), h AS ([counters])
+    SELECT pg_catalog.json_build_object(
+               'from_snap', (SELECT i.from_snap_id FROM i ORDER BY i.from_at LIMIT 1), 'from_at', pg_catalog.min(i.from_at)::pg_catalog.text,
+               'to_snap', (SELECT i.snap_id FROM i ORDER BY i.to_at DESC LIMIT 1), 'to_at', pg_catalog.max(i.to_at)::pg_catalog.text,
+               'is_late', pg_catalog.min(i.from_at) OPERATOR(pg_catalog.>) {from},
+               'seconds', pg_catalog.date_part('epoch', pg_catalog.max(i.to_at) OPERATOR(pg_catalog.-) pg_catalog.min(i.from_at)),
+               'active_time', pg_catalog.sum(i.active_time),
+               'counters', coalesce((SELECT pg_catalog.json_agg(h.row) FROM h), '[]'::pg_catalog.json)::pg_catalog.text)
+      FROM i";
+const FILETYPES: &str = "
+        SELECT pg_catalog.json_build_object('filetype', c.filetype,
+                   'small_read', pg_catalog.json_build_object('requests', pg_catalog.sum(c.small_reads),
+                       'bytes', pg_catalog.sum(c.small_read_bytes), 'time', pg_catalog.sum(c.small_read_time)),
+                   'large_read', pg_catalog.json_build_object('requests', pg_catalog.sum(c.large_reads),
+                       'bytes', pg_catalog.sum(c.large_read_bytes), 'time', pg_catalog.sum(c.large_read_time)),
+                   'small_write', pg_catalog.json_build_object('requests', pg_catalog.sum(c.small_writes),
+                       'bytes', pg_catalog.sum(c.small_write_bytes), 'time', pg_catalog.sum(c.small_write_time)),
+                   'large_write', pg_catalog.json_build_object('requests', pg_catalog.sum(c.large_writes),
+                       'bytes', pg_catalog.sum(c.large_write_bytes), 'time', pg_catalog.sum(c.large_write_time))) AS row
+          FROM i JOIN {}rowsource_interval_tempfile_io c ON c.snap_id OPERATOR(pg_catalog.=) i.snap_id
+         GROUP BY c.filetype ORDER BY c.filetype DESC";
+const WAITS: &str = "
+        SELECT pg_catalog.json_build_object('backend_type', c.backend_type, 'wait_event_type', c.wait_event_type,
+                   'wait_event', c.wait_event, 'waits', pg_catalog.sum(c.waits)::pg_catalog.int8,
+                   'wait_time', pg_catalog.sum(c.wait_time)) AS row
+          FROM i JOIN {}rowsource_interval_waits c ON c.snap_id OPERATOR(pg_catalog.=) i.snap_id
+         GROUP BY c.backend_type, c.wait_event_type, c.wait_event";
+
+/// Adds the rows of `rowsource_tempfile_report()`.
+pub fn iostat_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    report(
+        rows,
+        ("IOStat by Filetype summary", FILETYPES),
+        (from, to),
+        |counted, counters| iostat::report(counted["seconds"].as_f64().unwrap_or(0.0), counters),
+    );
+}
+
+/// Adds the rows of `rowsource_wait_report()`.
+pub fn wait_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    report(
+        rows,
+        ("Top timed events", WAITS),
+        (from, to),
+        |counted, counters| {
+            let active_ms = counted["active_time"].as_f64().filter(|ms| *ms > 0.0);
+            timed_events::report(active_ms, counters)
+        },
+    );
+}
+
+/// Adds the lines of a report on the counters of an interval: those between the snapshots around it. Now
+/// counts as one more snapshot.
+fn report(
     rows: &mut Rows,
-    requested: [Option<i64>; 2],
-    found: [Option<i64>; 2],
-    at: [Option<String>; 2],
-    seconds: Option<f64>,
-    filetypes: Option<&str>,
+    (title, counters): (&str, &str),
+    (from, to): (Option<i64>, Option<i64>),
+    table: impl Fn(&Value, &str) -> Result<Vec<String>, Unreadable>,
 ) {
-    let Some((heading, seconds)) = heading("IOStat by Filetype summary", requested, found, at, seconds)
-    else {
-        return;
-    };
-    let table = readable(iostat::report(seconds, filetypes.unwrap_or("[]")));
-    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
-}
-
-/// Adds the rows of `rowsource_wait_report()`. The arguments are those of [`iostat_lines`], with the
-/// milliseconds of all statements that ended in the interval, and the waits as JSON.
-pub fn wait_lines(
-    rows: &mut Rows,
-    requested: [Option<i64>; 2],
-    found: [Option<i64>; 2],
-    at: [Option<String>; 2],
-    seconds: Option<f64>,
-    active_ms: Option<f64>,
-    waits: Option<&str>,
-) {
-    let Some((heading, _)) = heading("Top timed events", requested, found, at, seconds) else {
-        return;
-    };
-    let table = readable(timed_events::report(active_ms, waits.unwrap_or("[]")));
-    heading.iter().chain(&table).for_each(|line| rows.add_line(line));
-}
-
-/// Returns a report. Fails if its input cannot be read.
-fn readable(report: Result<Vec<String>, Unreadable>) -> Vec<String> {
-    report.unwrap_or_else(|error| {
-        fail(
-            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
-            &error.to_string(),
-            "This is a bug in pg_rowsource.",
-        )
-    })
-}
-
-/// Returns the lines above a report on an interval, and the interval's seconds. Fails if its snapshots do not
-/// exist.
-fn heading(
-    title: &str,
-    requested: [Option<i64>; 2],
-    found: [Option<i64>; 2],
-    at: [Option<String>; 2],
-    seconds: Option<f64>,
-) -> Option<([String; 3], f64)> {
-    for (requested, found) in requested.into_iter().zip(found) {
-        match (requested, found) {
-            (Some(requested), None) => fail(
-                PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-                &format!("there is no snapshot {requested}"),
-                "The table rowsource_snapshots lists the snapshots.",
-            ),
-            (None, None) => fail(
-                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "there are no two snapshots to compare",
-                &how_to_take(),
-            ),
-            _ => {}
+    let (from, to) = ash::interval(from, to);
+    rows.add_line(title);
+    origin::begin(rows);
+    query::each(&COUNTERS.replace("[counters]", counters), (from, to), |counted| {
+        let text = |key: &str| counted[key].as_str().unwrap_or_default();
+        let Some(seconds) = counted["seconds"].as_f64() else {
+            rows.add_line("no snapshot is as old as this interval");
+            return rows.add_line(&how_to_take());
+        };
+        match counted["from_snap"].as_i64() {
+            Some(first) => rows.add_line(&format!("snapshot {first}  {}", text("from_at"))),
+            None => rows.add_line(&format!(
+                "no snapshot  {}, when the counters began",
+                text("from_at")
+            )),
         }
-    }
-    let ([Some(first), Some(last)], [Some(first_at), Some(last_at)], Some(seconds)) = (found, at, seconds)
-    else {
-        return None;
-    };
-    if first >= last {
-        fail(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            &format!("snapshot {first} is not before snapshot {last}"),
-            "Give the earlier one first.",
-        )
-    }
-    let heading = [
-        title.to_owned(),
-        format!("snapshot {first}  {first_at}"),
-        format!("snapshot {last}  {last_at}, {seconds:.1} s later"),
-    ];
-    Some((heading, seconds))
+        let last = match counted["to_snap"].as_i64() {
+            Some(last) if last > 0 => format!("snapshot {last}"),
+            _ => "now".to_owned(),
+        };
+        rows.add_line(&format!("{last}  {}, {seconds:.1} s later", text("to_at")));
+        if counted["is_late"].as_bool() == Some(true) {
+            rows.add_line("nothing older is known");
+            rows.add_line(&how_to_take());
+        }
+        let lines = table(counted, text("counters")).unwrap_or_else(|error| {
+            fail(
+                PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+                &error.to_string(),
+                "This is a bug in pg_rowsource.",
+            )
+        });
+        lines.iter().for_each(|line| rows.add_line(line));
+    });
 }
 
 /// Locks a table that `rowsource_snapshot()` writes to. Fails if it could not write there, or if something of
@@ -161,6 +191,29 @@ pub fn note_removed(count: i64) {
             "pg_rowsource deletes the oldest snapshots, because all would take more than pg_rowsource.snapshot_max_size ({}MB)",
             guc::snapshot_max_mb()
         ));
+    }
+}
+
+/// Adds the rows of `_rowsource_excluded()`.
+pub fn excluded_rows(rows: &mut Rows) {
+    let columns = excluded_columns();
+    for (is_role, name) in guc::history_exclude() {
+        let name = server::from_database(&name);
+        let (role, database) = match is_role {
+            true => (server::role_oid(&name), None),
+            false => (None, server::database_oid(&name)),
+        };
+        columns.add(rows, &(role, database));
+    }
+}
+
+/// The columns of `_rowsource_excluded()`.
+pub fn excluded_columns() -> Columns<(Option<u32>, Option<u32>)> {
+    columns! { |row: &(Option<u32>, Option<u32>)|
+        /// The OID of a role
+        userid: oid = row.0;
+        /// The OID of a database
+        datid: oid = row.1;
     }
 }
 
@@ -222,13 +275,14 @@ pub struct Stored {
     pub statistics: Vec<u8>,
 }
 
-/// Adds the lines of a stored plan. `taken_at` tells when the snapshot was taken; `None` if there is none.
-/// `find` returns the plan, if the snapshot has it.
+/// Adds the lines of a stored plan of this user and database. `taken_at` tells when the snapshot was taken;
+/// `None` if there is none. `find` returns the plan, if the snapshot has it.
 pub fn stored_lines(
     rows: &mut Rows,
     wanted: &Wanted,
     taken_at: Option<&str>,
     find: impl FnOnce() -> Option<Stored>,
+    names: [Option<String>; 2],
     format: Option<&str>,
 ) {
     let format = display::parse(format.unwrap_or("ALLSTATS"));
@@ -243,10 +297,14 @@ pub fn stored_lines(
                 &how_to_take(),
             )
         }
+        let hint = match wanted.snapshot {
+            Some(0) => "0 is now: rowsource_display() shows the plan.",
+            _ => "The table rowsource_snapshots lists the snapshots.",
+        };
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("there is no snapshot {snapshot}"),
-            "The table rowsource_snapshots lists the snapshots.",
+            hint,
         )
     };
     // Bytes of any content take less than this much memory for each of them.
@@ -301,7 +359,7 @@ pub fn stored_lines(
         }
         shown => display::statistics_of(&plan, None, shown == Shown::Last),
     };
-    for line in display::table(&plan, &stats, &format) {
+    for line in display::stored_table(&plan, &stats, &format, names) {
         rows.add_line(&line);
     }
 }

@@ -92,10 +92,15 @@ fn snapshots(counter: fn(&SharedSnapshots) -> &AtomicU64) -> u64 {
 }
 
 /// Returns the database in which the server takes snapshots.
-pub(super) fn snapshot_database() -> Option<String> {
+fn snapshot_database() -> Option<String> {
     guc::snapshot_database()
         .map(|name| from_database(name.to_bytes()))
         .or_else(|| database_name(store::shared_snapshots()?.database.load(Relaxed)))
+}
+
+/// Returns the database in which the server takes snapshots, if it is another one.
+pub(super) fn snapshots_elsewhere() -> Option<String> {
+    snapshot_database().filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
 }
 
 fn last_snapshot_at() -> Option<i64> {

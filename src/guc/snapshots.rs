@@ -1,12 +1,14 @@
 //! The settings of the snapshots.
 
-use crate::pg::server::setting::value;
+use crate::pg::server::setting::{self, About, Origin, Refusal, value};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 /// The unit is a second.
 static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(15 * 60);
 static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static EXCLUDE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static ORIGIN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
 /// The unit is a megabyte.
@@ -30,6 +32,25 @@ pub(super) fn define() {
         c"Empty: the one with the extension in which a function of it was used first.",
         &DATABASE,
         GucContext::Sighup,
+        GucFlags::default(),
+    );
+    setting::define_checked_text(
+        &EXCLUDE,
+        About {
+            name: c"pg_rowsource.history_exclude",
+            summary: c"Names roles and databases of which samples and snapshots have nothing. Set it with ALTER SYSTEM.",
+            details: c"A list like role:batch, database:test.",
+            context: GucContext::Sighup,
+            flags: GucFlags::default(),
+        },
+        check_exclude,
+    );
+    GucRegistry::define_string_guc(
+        c"pg_rowsource.history_origin",
+        c"Names the server whose imported history the functions and views of the history show.",
+        c"Empty: this server.",
+        &ORIGIN,
+        GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
@@ -62,6 +83,54 @@ pub fn snapshot_interval_us() -> Option<i64> {
 /// Returns the database in which the server takes snapshots, if one is named.
 pub fn snapshot_database() -> Option<CString> {
     DATABASE.get().filter(|name| !name.is_empty())
+}
+
+/// Returns the names of which samples and snapshots have nothing, and whether each is that of a role. The
+/// others are databases.
+pub fn history_exclude() -> Vec<(bool, Vec<u8>)> {
+    EXCLUDE.get().map_or_else(Vec::new, |list| {
+        entries(&list).filter_map(|entry| entry.ok()).collect()
+    })
+}
+
+/// Returns what each entry of a list names, or the entry, if it names nothing.
+fn entries(list: &CStr) -> impl Iterator<Item = Result<(bool, Vec<u8>), &[u8]>> {
+    let all = list
+        .to_bytes()
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii);
+    // An empty list has one empty entry.
+    let all = all.filter(|entry| !entry.is_empty() || !list.to_bytes().trim_ascii().is_empty());
+    all.map(|entry| {
+        let name = |of: &[u8]| Some(entry.strip_prefix(of)?.trim_ascii()).filter(|name| !name.is_empty());
+        let named = name(b"role:").map(|name| (true, name.to_vec()));
+        let named = named.or_else(|| Some((false, name(b"database:")?.to_vec())));
+        named.ok_or(entry)
+    })
+}
+
+/// Refuses a list with an entry that names nothing. Names that nobody has yet are allowed.
+fn check_exclude(list: Option<CString>, _: Origin) -> Result<(), Refusal> {
+    let wrong = list
+        .as_deref()
+        .and_then(|list| entries(list).find_map(Result::err).map(<[u8]>::to_vec));
+    wrong.map_or(Ok(()), |entry| {
+        Err(Refusal {
+            message: format!(
+                "\"{}\" is neither a role nor a database",
+                String::from_utf8_lossy(&entry)
+            ),
+            detail_and_hint: Some((
+                "An entry is role:NAME or database:NAME, and commas are between entries.".to_owned(),
+                "Write a list like 'role:batch, database:test'.".to_owned(),
+            )),
+        })
+    })
+}
+
+/// Returns the other server whose history is shown, if one is named.
+pub fn history_origin() -> Option<CString> {
+    ORIGIN.get().filter(|name| !name.is_empty())
 }
 
 /// Returns how many megabytes the snapshots of a database may take.

@@ -1,7 +1,7 @@
 //! Reads blocks of a relation through the buffer manager, and times each get.
 
+use super::border::unguarded;
 use super::compat;
-use super::server::unguarded;
 use super::server::{self, fail};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{IntoDatum, PgRelation, PgSqlErrorCode, direct_function_call, pg_sys};

@@ -14,6 +14,7 @@
 //! * `hot` runs once per call of a plan node;
 //! * `server` wraps the services of the server: errors, memory, processes, settings, rows;
 //! * `compat` holds every difference between PostgreSQL's major versions;
+//! * `handles` leads from a started query to all that it is made of;
 //! * `border` has the functions and the kind of static that all of these use.
 //!
 //! Code that every measured statement executes is placed in one section, `.text.hot.rowsource`. Rarely
@@ -26,6 +27,7 @@ pub mod border;
 pub mod buffers;
 pub mod compat;
 pub mod executor;
+pub mod handles;
 pub mod hot;
 pub mod interpose;
 pub mod live;

@@ -5,7 +5,7 @@ use crate::Server;
 use crate::busy::Busy;
 use crate::pgbench::pgbench;
 use crate::process::processor_time;
-use crate::session::{run_each, value};
+use crate::session::{run_each, texts, value};
 use crate::waiting::until;
 use postgres::Client;
 use std::time::{Duration, Instant, SystemTime};
@@ -148,5 +148,17 @@ pub fn measured(observer: &mut Client, during: Duration) -> Cost {
         share: 100.0 * took / moments,
         frequency: moments / elapsed,
         active,
+    }
+}
+
+/// The size on disk of all tables of the snapshots, with their indexes.
+pub const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
+
+/// Does what autovacuum does with the tables of the snapshots.
+pub fn vacuum_snapshots(client: &mut Client) {
+    let tables =
+        "SELECT oid::regclass FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
+    for table in texts(client, tables).into_iter().flatten().flatten() {
+        run_each(client, &format!("VACUUM {table}"));
     }
 }

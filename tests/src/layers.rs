@@ -21,7 +21,7 @@ const fn layer(folder: &'static str, imports: &'static [&'static str], contains:
 pub const CRATES: [(&str, &[Layer]); 3] = [("core/src", CORE), ("src", EXTENSION), ("bench/src", BENCH)];
 
 /// What deals with PostgreSQL itself. All folders above these may import them.
-pub const FOUNDATION: [&str; 3] = ["pg::border", "pg::compat", "pg::server"];
+pub const FOUNDATION: [&str; 4] = ["pg::border", "pg::handles", "pg::compat", "pg::server"];
 
 const EXTENSION: &[Layer] = &[
     layer(
@@ -30,13 +30,18 @@ const EXTENSION: &[Layer] = &[
         "functions of PostgreSQL without pgrx's guard, and the state of a backend",
     ),
     layer(
+        "pg::handles",
+        &[],
+        "what PostgreSQL has of a started query, for safe code to read",
+    ),
+    layer(
         "pg::compat",
-        &["pg::border"],
+        &["pg::border", "pg::handles"],
         "every difference between PostgreSQL's majors",
     ),
     layer(
         "pg::server",
-        &["pg::border", "pg::compat"],
+        &["pg::border", "pg::handles", "pg::compat"],
         "PostgreSQL's services: errors, memory, processes, settings, rows",
     ),
     layer("guc", &[], "the settings"),
@@ -214,6 +219,11 @@ const CORE: &[Layer] = &[
     ),
     layer("flips", &["model", "room"], "changes of plans"),
     layer(
+        "regressions",
+        &["model", "processor_time", "room"],
+        "what has become slower, and is no chance",
+    ),
+    layer(
         "results",
         &["float", "histogram", "model", "reconcile", "sampler", "waits"],
         "computes the statistics of a statement's nodes",
@@ -224,8 +234,13 @@ const CORE: &[Layer] = &[
         "a node's facts under the keys of EXPLAIN",
     ),
     layer(
+        "compare",
+        &["model", "plan"],
+        "why a plan is slower than another one",
+    ),
+    layer(
         "report",
-        &["ash", "model", "plan"],
+        &["ash", "compare", "model", "plan"],
         "the table of a measured plan",
     ),
     layer(

@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
-use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::{pid, until};
 
 fn server(name: &str) -> Server {
@@ -228,35 +228,35 @@ fn the_past_is_a_tree_with_times() {
         .is_empty()
     );
 
-    // A snapshot keeps the trees, in any session's snapshot once.
+    // Two snapshots keep the samples once, with the names that they have now.
     run_each(
         &mut observer,
-        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
+        "SELECT rowsource_snapshot(); SELECT rowsource_snapshot(); DROP TABLE t",
     );
-    let stored = texts(
-        &mut observer,
-        &format!(
-            "SELECT {columns} FROM rowsource_snapshot_blockers WHERE root_pid = {root} ORDER BY snap_id, depth"
-        ),
-    );
-    let stored: Vec<String> = stored
-        .into_iter()
-        .map(|row| row.into_iter().flatten().collect::<Vec<_>>().join(" | "))
-        .collect();
-    assert_eq!(stored.len(), 3, "{stored:#?}");
-    for (stored, expected) in stored.iter().zip(&expected) {
-        assert!(stored.starts_with(expected), "{stored}\n{expected}");
-    }
-    // A relation is known by its OID. When it is gone, its name is, too.
-    run_each(&mut observer, "DROP TABLE t");
     let gone = "SELECT DISTINCT relation FROM rowsource_blockers('5 min') WHERE relation IS NOT NULL";
     let gone = texts(&mut observer, gone)
         .remove(0)
         .remove(0)
         .expect("a relation");
     assert!(gone.starts_with("a relation that is gone (OID "), "{gone}");
-    let kept = "SELECT DISTINCT relation FROM rowsource_snapshot_blockers WHERE relation IS NOT NULL";
-    assert_eq!(texts(&mut observer, kept), [[Some("t".to_owned())]]);
+    let kept = "SELECT DISTINCT object_name, mode IS NOT NULL, command
+                  FROM rowsource_snapshot_ash WHERE blocking_pid IS NOT NULL ORDER BY command";
+    let row = |command: Option<&str>| {
+        vec![
+            Some("t".to_owned()),
+            Some("t".to_owned()),
+            command.map(str::to_owned),
+        ]
+    };
+    assert_eq!(
+        texts(&mut observer, kept),
+        [row(Some("ALTER TABLE")), row(Some("SELECT"))]
+    );
+    let twice: i64 = value(
+        &mut observer,
+        "SELECT count(*) - count(DISTINCT (sample_time, pid)) FROM rowsource_snapshot_ash",
+    );
+    assert_eq!(twice, 0);
 
     // Who may not see the samples of others sees nothing of them.
     let mut other = server.try_connect("other").expect("a session");

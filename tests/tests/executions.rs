@@ -105,6 +105,25 @@ fn a_role_does_not_push_out_another_one_and_few_enter() {
     assert_eq!(count(&mut admin, "quiet", "total_time > 500"), 1);
 }
 
+/// One that fails in a loop asks for the ring's lock no more often than it may keep an execution.
+#[test]
+fn a_session_that_fails_in_a_loop_asks_the_ring_seldom() {
+    let server = server("executions_loop", &["pg_rowsource.track = all"]);
+    let mut client = measuring(&server);
+    let in_a_loop = "DO $$ BEGIN FOR i IN 1 .. 60 LOOP
+             BEGIN PERFORM 1 / (id - 1000) FROM n; EXCEPTION WHEN division_by_zero THEN NULL; END;
+         END LOOP; END $$";
+    client.batch_execute(in_a_loop).expect("it catches the errors");
+    let failed = "SELECT count(*) FROM rowsource_executions WHERE outcome = 'failed'";
+    let seconds = "SELECT ceil(extract(epoch FROM max(last_seen_at) - min(first_seen_at)))::bigint
+                     FROM pg_stat_rowsource_plans WHERE query LIKE '%1 / (id%'";
+    let (failed, seconds): (i64, i64) = (value(&mut client, failed), value(&mut client, seconds));
+    assert!(
+        (1..=10 * (seconds + 1)).contains(&failed),
+        "{failed} in {seconds} s"
+    );
+}
+
 #[test]
 fn without_memory_there_is_no_ring() {
     let server = server("executions_off", &["pg_rowsource.executions_size = 0"]);

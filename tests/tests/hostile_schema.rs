@@ -105,9 +105,12 @@ SELECT format('CREATE OR REPLACE FUNCTION %I(%s) RETURNS %s LANGUAGE plpgsql AS 
               concat_ws(', ', arguments.list, (
                   SELECT string_agg(format('OUT %I %s', p.proargnames[i], format_type(p.proallargtypes[i], NULL)), ', ' ORDER BY i)
                     FROM generate_subscripts(p.proallargtypes, 1) i WHERE p.proargmodes[i] IN ('o', 't'))),
-              CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END || format_type(p.prorettype, NULL),
+              CASE WHEN p.proretset THEN 'SETOF ' ELSE '' END
+              -- Rows of a table of the extension, which is not there.
+              || CASE WHEN t.typrelid <> 0 THEN 'text' ELSE format_type(p.prorettype, NULL) END,
               'BEGIN RAISE ''hostile''; END')
-  FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e',
+  FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+       JOIN pg_type t ON t.oid = p.prorettype,
        LATERAL (
            -- One argument of another type.
            SELECT (SELECT string_agg(CASE WHEN i = changed THEN other ELSE format_type(p.proargtypes[i], NULL) END, ', ' ORDER BY i)

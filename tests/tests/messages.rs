@@ -67,6 +67,8 @@ fn a_mistake_is_the_same_error_everywhere() {
         "rowsource_top_activity",
         "rowsource_ash_report",
         "rowsource_blockers",
+        "rowsource_wait_report",
+        "rowsource_tempfile_report",
     ] {
         for (moments, said) in [
             ("'1 min', '5 min'", "the interval ends before it begins"),
@@ -260,7 +262,13 @@ fn moments_may_be_values_of_other_types() {
         "'5 min'::varchar",
         "NULL::timestamptz",
     ] {
-        for function in ["rowsource_ash", "rowsource_top_activity", "rowsource_blockers"] {
+        for function in [
+            "rowsource_ash",
+            "rowsource_top_activity",
+            "rowsource_blockers",
+            "rowsource_wait_report",
+            "rowsource_tempfile_report",
+        ] {
             texts(
                 &mut client,
                 &format!("SELECT count(*) FROM {function}({moments})"),

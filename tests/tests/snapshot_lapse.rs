@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::history::{ON_DISK, vacuum_snapshots};
 use rowsource_tests::session::{run_each, texts, value};
 
 const DAYS: i64 = 17;
@@ -13,7 +14,6 @@ const SAMPLES: i64 = 100;
 /// The plan that is followed runs once in this number of steps, so most often not right before the snapshot
 /// that stays.
 const EVERY: i64 = 7;
-const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 
 /// Runs what half an hour had, and takes a snapshot.
 fn step(client: &mut Client, number: i64) {
@@ -36,18 +36,7 @@ fn step(client: &mut Client, number: i64) {
         ),
     );
     if number % 40 == 0 {
-        // As autovacuum does.
-        for part in [
-            "s",
-            "_tempfile_io",
-            "_waits",
-            "_ash",
-            "_blockers",
-            "_plans",
-            "_descriptions",
-        ] {
-            run_each(client, &format!("VACUUM rowsource_snapshot{part}"));
-        }
+        vacuum_snapshots(client);
     }
 }
 

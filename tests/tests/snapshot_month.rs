@@ -3,6 +3,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::history::{ON_DISK, vacuum_snapshots};
 use rowsource_tests::process::{private_bytes, processor_time};
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::waiting::{pid, until};
@@ -19,10 +20,6 @@ const SESSIONS: i64 = 100;
 const LIMIT: i64 = 1 << 30;
 /// Autovacuum looks each minute, and a day takes less than that here. So VACUUM is run, after so many steps.
 const VACUUM_EACH: i64 = 8;
-const VACUUM: &str =
-    "VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans; VACUUM rowsource_snapshot_descriptions;
-    VACUUM rowsource_snapshot_waits; VACUUM rowsource_snapshot_ash; VACUUM rowsource_snapshot_blockers; VACUUM rowsource_snapshot_tempfile_io";
-const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 /// A snapshot by the server may take no longer.
 const MAX_TIME: Duration = Duration::from_millis(3500);
 
@@ -86,7 +83,7 @@ fn a_month_of_churn_stays_below_the_limit_long() {
                 "UPDATE rowsource_snapshots SET bytes = NULL WHERE snap_id = (SELECT max(snap_id) FROM rowsource_snapshots)",
             );
             if number % VACUUM_EACH == 0 {
-                run_each(&mut other, VACUUM);
+                vacuum_snapshots(&mut other);
             }
             highest = highest.max(value::<i64>(&mut other, ON_DISK));
             assert!(highest < LIMIT, "{highest} bytes on day {day}");

@@ -2,16 +2,12 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::history::{ON_DISK, vacuum_snapshots};
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::waiting::until;
 
-/// The size on disk of all tables of the history, with their indexes.
-const ON_DISK: &str = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' AND relname LIKE 'rowsource_snapshot%'";
 const COUNTED: &str = "SELECT sum(bytes)::bigint FROM rowsource_snapshots";
 const REMOVED: &str = "SELECT snapshots_removed FROM rowsource_info()";
-const VACUUM: &str =
-    "VACUUM rowsource_snapshots; VACUUM rowsource_snapshot_plans; VACUUM rowsource_snapshot_descriptions;
-    VACUUM rowsource_snapshot_waits; VACUUM rowsource_snapshot_ash; VACUUM rowsource_snapshot_blockers; VACUUM rowsource_snapshot_tempfile_io";
 const LOGGED: &str = "pg_rowsource deletes the oldest snapshots";
 
 fn snapshot(client: &mut Client) -> i64 {
@@ -59,9 +55,8 @@ fn the_oldest_snapshots_make_room() {
         run_statements(&mut client);
         assert_eq!(snapshot(&mut client), round);
         taken = round;
-        // As autovacuum does.
         if round % 2 == 0 {
-            run_each(&mut client, VACUUM);
+            vacuum_snapshots(&mut client);
         }
         let on_disk = value::<i64>(&mut client, ON_DISK);
         highest = highest.max(on_disk);

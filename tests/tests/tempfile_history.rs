@@ -64,20 +64,26 @@ fn interval(client: &mut Client, snapshot: i64) -> (i64, i64, f64) {
 fn the_report_says_what_to_do_without_snapshots() {
     let server = server("no-snapshots");
     let mut client = server.connect();
-    for taken in 0..2 {
-        let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report()");
-        assert_eq!(code.code(), "55000", "{message}");
+    for taken in ["no snapshot", "snapshot 1"] {
+        let said = report(&mut client, "").join("\n");
         assert!(
-            message.contains("there are no two snapshots") && message.contains("SELECT rowsource_snapshot()"),
-            "{taken}: {message}"
+            said.contains(&format!("\n{taken}  ")) && said.contains("\nnow  "),
+            "{said}"
+        );
+        assert!(
+            said.contains("nothing older is known\nTake one with SELECT rowsource_snapshot()"),
+            "{said}"
         );
         run_each(&mut client, SNAPSHOT);
     }
-    let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report(1, 77)");
-    assert_eq!(code.code(), "42704", "{message}");
-    assert!(message.contains("snapshot 77"), "{message}");
-    let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report(2, 1)");
+    let (code, message) = must_fail(&mut client, "SELECT rowsource_tempfile_report('1 min', '1 h')");
     assert_eq!(code.code(), "22023", "{message}");
+}
+
+/// Returns arguments: the moments at which two snapshots were taken.
+fn between(first: i64, last: i64) -> String {
+    let taken = |id| format!("(SELECT taken_at FROM rowsource_snapshots WHERE snap_id = {id})");
+    format!("{}, {}", taken(first), taken(last))
 }
 
 #[test]
@@ -107,17 +113,20 @@ fn intervals_add_up() {
         0,
         "the first snapshot ends no interval"
     );
-    // The last two snapshots by default, or any two.
-    let last = report(&mut client, "");
+    // Any two snapshots, or all of the last hour.
+    let last = report(&mut client, &between(4, 5));
     println!("{}", last.join("\n"));
     assert_eq!(last[0], "IOStat by Filetype summary");
     assert!(
         last[1].starts_with("snapshot 4 ") && last[2].starts_with("snapshot 5 "),
         "{last:#?}"
     );
-    let wanted = report(&mut client, "1, 5");
-    let all = report(&mut client, "from_snap => 1");
-    assert_eq!(wanted, all);
+    let all = report(&mut client, &between(1, 5));
+    let hour = report(&mut client, "");
+    assert!(
+        hour[1].starts_with("snapshot 1 ") && hour[2].starts_with("now "),
+        "{hour:#?}"
+    );
     let seconds: f64 = value(
         &mut client,
         "SELECT extract(epoch FROM max(taken_at) - min(taken_at))::float8 FROM rowsource_snapshots",
@@ -198,7 +207,8 @@ fn resets_restarts_and_crashes_give_no_negative_numbers() {
     );
     assert_eq!(negative, 0);
     // The total interval: everything except what the reset and the crash lost.
-    let all = report(&mut client, "1");
+    let last: i64 = value(&mut client, "SELECT max(snap_id) FROM rowsource_snapshots");
+    let all = report(&mut client, &between(1, last));
     let rate: f64 = cells(&all, "work file")[2].parse().expect("a number");
     let seconds: f64 = value(
         &mut client,
@@ -317,7 +327,7 @@ fn a_dump_has_the_extension_and_no_history() {
     run_each(&mut client, SNAPSHOT);
     run_each(&mut client, SORT);
     run_each(&mut client, SNAPSHOT);
-    let before = report(&mut client, "");
+    let before = report(&mut client, &between(1, 2));
     let environment = environment();
     let program = |name: &str| {
         let mut command = environment.as_server(&environment.pgbin.join(name));
@@ -352,15 +362,7 @@ fn a_dump_has_the_extension_and_no_history() {
         );
         // Its tables can be copied, the one to which the others refer first.
         run_each(&mut restored, "TRUNCATE rowsource_snapshots CASCADE");
-        for part in [
-            "s",
-            "_tempfile_io",
-            "_waits",
-            "_ash",
-            "_blockers",
-            "_plans",
-            "_descriptions",
-        ] {
+        for part in ["s", "_tempfile_io", "_waits", "_ash", "_plans", "_descriptions"] {
             let table = format!("rowsource_snapshot{part}");
             let mut rows = Vec::new();
             let copied = client.copy_out(&format!("COPY {table} TO STDOUT"));
@@ -371,7 +373,7 @@ fn a_dump_has_the_extension_and_no_history() {
             copy.write_all(&rows).expect("its rows");
             copy.finish().expect("a copy");
         }
-        assert_eq!(report(&mut restored, ""), before);
+        assert_eq!(report(&mut restored, &between(1, 2)), before);
         run_each(
             &mut restored,
             "SELECT setval('rowsource_snapshots_snap_id_seq', max(snap_id)) FROM rowsource_snapshots",
@@ -388,7 +390,7 @@ fn pg_upgrade_keeps_the_history() {
     run_each(&mut client, SNAPSHOT);
     run_each(&mut client, SORT);
     run_each(&mut client, SNAPSHOT);
-    let before = report(&mut client, "");
+    let before = report(&mut client, &between(1, 2));
     drop(client);
     old.stop();
     new.stop();
@@ -417,7 +419,7 @@ fn pg_upgrade_keeps_the_history() {
     new.launch();
     let mut client = new.connect();
     assert_eq!(sources(&mut client), ["request"]);
-    assert_eq!(report(&mut client, ""), before);
+    assert_eq!(report(&mut client, &between(1, 2)), before);
     run_each(&mut client, "SET work_mem = '1MB'");
     let counted = io_during(&mut new.connect(), || run_each(&mut client, SORT))[0];
     assert!(counted.small_write.reqs > 50, "{counted:?}");

@@ -151,7 +151,7 @@ fn history(client: &mut Client) -> Vec<Vec<Option<String>>> {
     }
     rows.extend(texts(
         client,
-        "SELECT rowsource_display_snapshot(queryid, planid, snap_id) FROM rowsource_interval_plans ORDER BY snap_id, queryid, planid",
+        "SELECT rowsource_display_snapshot(queryid, planid, snap_id) FROM rowsource_interval_plans WHERE snap_id > 0 ORDER BY snap_id, queryid, planid",
     ));
     rows
 }

@@ -448,6 +448,12 @@ fn report(client: &mut Client, arguments: &str) -> Vec<String> {
     lines.into_iter().flatten().flatten().collect()
 }
 
+/// Returns arguments: the moments at which two snapshots were taken.
+fn between(first: i64, last: i64) -> String {
+    let taken = |id| format!("(SELECT taken_at FROM rowsource_snapshots WHERE snap_id = {id})");
+    format!("{}, {}", taken(first), taken(last))
+}
+
 /// Returns the cells of an event's line in a report.
 fn cells(report: &[String], event: &str) -> Vec<String> {
     let line = report
@@ -462,8 +468,6 @@ fn cells(report: &[String], event: &str) -> Vec<String> {
 fn a_report_shows_what_sessions_waited_for() {
     let mut server = server("waits-report");
     let mut observer = server.connect();
-    let (code, message) = must_fail(&mut observer, "SELECT rowsource_wait_report()");
-    assert_eq!(code, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{message}");
     run_each(&mut observer, "SELECT pg_sleep(0.1)");
     let first = snapshot(&mut observer);
     let mut client = server.connect();
@@ -479,10 +483,9 @@ fn a_report_shows_what_sessions_waited_for() {
         );
     }
     let second = snapshot(&mut observer);
-    let lines = report(&mut observer, "");
+    let lines = report(&mut observer, &between(first, second));
     println!("{lines:#?}");
     assert_eq!(lines[0], "Top timed events");
-    assert_eq!(lines, report(&mut observer, &format!("{first}, {second}")));
     let sleep = cells(&lines, "PgSleep");
     assert_eq!(sleep[1..3], ["Timeout", "2"], "the waits of the interval only");
     let number = |text: &str| {
@@ -514,12 +517,10 @@ fn a_report_shows_what_sessions_waited_for() {
     server.launch();
     let mut observer = server.connect();
     run_each(&mut observer, "SELECT pg_sleep(0.01)");
-    snapshot(&mut observer);
-    assert_eq!(cells(&report(&mut observer, ""), "PgSleep")[2], "1");
-    let all = report(
-        &mut observer,
-        &format!("{first}, (SELECT max(snap_id) FROM rowsource_snapshots)"),
-    );
+    let third = snapshot(&mut observer);
+    let since = report(&mut observer, &between(second, third));
+    assert_eq!(cells(&since, "PgSleep")[2], "1");
+    let all = report(&mut observer, &between(first, third));
     assert_eq!(cells(&all, "PgSleep")[2], "3");
 }
 
@@ -535,13 +536,14 @@ fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
     let mut client = server.connect();
     run_each(&mut client, "SET deadlock_timeout = '10ms'");
     run_each(&mut holder, "BEGIN; LOCK crossed");
+    let mut middle = 0;
     let waiting = Lasted::during(Duration::from_millis(300), || {
         let session = std::thread::spawn(move || run_each(&mut client, "SELECT count(*) FROM crossed"));
         until(
             &mut observer,
             "SELECT coalesce(sum(waits), 0) > 0 FROM pg_stat_rowsource_system_waits WHERE wait_event = 'relation'",
         );
-        snapshot(&mut observer);
+        middle = snapshot(&mut observer);
         std::thread::sleep(Duration::from_millis(300));
         run_each(&mut holder, "COMMIT");
         session.join().expect("the session");
@@ -564,8 +566,8 @@ fn a_lock_wait_that_crosses_a_snapshot_keeps_its_time() {
         rest >= 299.0 && waiting.contains(before + rest),
         "{rows:?}, {waiting:?}"
     );
-    let both = report(&mut observer, &format!("{first}, {last}"));
+    let both = report(&mut observer, &between(first, last));
     assert_eq!(cells(&both, "relation")[1..3], ["Lock", "1"], "{both:#?}");
-    let rest = report(&mut observer, "");
+    let rest = report(&mut observer, &between(middle, last));
     assert_eq!(cells(&rest, "relation")[1..3], ["Lock", "0"], "{rest:#?}");
 }

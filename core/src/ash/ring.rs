@@ -196,6 +196,13 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// Returns the time from which on it has all moments, in one tier or another, until the writer has
+    /// overwritten a good part of it.
+    pub fn complete_from(&self) -> Option<i64> {
+        let first = |tier: &Tier<'_>| Some(tier.find(i64::MIN, tier.margin())?.1.first);
+        self.tiers.iter().filter_map(first).min()
+    }
+
     /// Visits the moments of an interval and their samples, the oldest first, from a tier and the coarser
     /// ones.
     pub fn each(&self, finest: usize, from: i64, to: i64, mut visit: impl FnMut(Entry)) {

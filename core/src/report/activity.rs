@@ -1,5 +1,7 @@
 //! Formats what sessions did in an interval, from samples of them, as in Oracle's ASH report.
 
+mod coverage;
+
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line};
 use crate::ash::Moment;
@@ -14,9 +16,6 @@ const NAME_WIDTH: usize = 30;
 const MAX_BARS: i64 = 60;
 const BAR_WIDTH: usize = 50;
 const MINUTE_US: i64 = 60_000_000;
-/// If less than this is missing at an end of the interval, the report does not say so: how often the sessions
-/// were sampled is known only for about each second.
-const TOLERANCE_US: i64 = 5_000_000;
 
 /// What a session did at a moment. What is not known, or must not be shown, is `None`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,10 +112,13 @@ pub struct Activity {
     before: Option<u64>,
     /// The sum of the squared differences from each moment to the next, each times what it stands for.
     differences: f64,
-    /// Since when there are samples.
+    /// Since when there are samples in memory, and what is said of older ones.
     begun_at: i64,
-    /// The first and the last time in the interval at which the sessions were sampled.
-    covered: Option<(i64, i64)>,
+    older: String,
+    /// The parts of the interval in which the sessions were sampled.
+    covered: Vec<(i64, i64)>,
+    /// Until when the samples are from snapshots.
+    stored_until: Option<i64>,
     /// What is not known by a queryid is known by its text.
     statements: BTreeMap<(StatementId, String), (Count, String)>,
     nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
@@ -125,13 +127,13 @@ pub struct Activity {
     sessions: BTreeMap<(u64, i32, String), Count>,
     blockers: BTreeMap<(u64, i32), Blocker>,
     /// For each bar, the samples of each class, and how often the sessions were sampled.
-    bars: BTreeMap<i64, ([u64; CLASSES.len()], u64)>,
+    bars: BTreeMap<i64, ([u64; CLASSES.len()], f64)>,
 }
 
 impl Activity {
-    /// Begins an interval, in microseconds. There are samples since `begun_at`, when the server had crashed
-    /// or was started first.
-    pub fn new(from: i64, to: i64, begun_at: i64) -> Activity {
+    /// Begins an interval, in microseconds. Memory has samples since `begun_at`, when the server had crashed
+    /// or was started first. `older` says what is known of older ones that the interval lacks.
+    pub fn new(from: i64, to: i64, begun_at: i64, older: &str) -> Activity {
         // The first and the last bar may be parts of one.
         let minutes = to.saturating_sub(from).max(1) as u64;
         let minutes = minutes.div_ceil(MINUTE_US as u64);
@@ -150,7 +152,9 @@ impl Activity {
             before: None,
             differences: 0.0,
             begun_at,
-            covered: None,
+            older: older.to_owned(),
+            covered: Vec::new(),
+            stored_until: None,
             statements: BTreeMap::new(),
             nodes: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -163,35 +167,6 @@ impl Activity {
     /// Returns the beginning of the bar of a time.
     fn bar_of(&self, at: i64) -> i64 {
         at.div_euclid(self.step) * self.step
-    }
-
-    /// Notes that the sessions were sampled in a part of the interval.
-    fn cover(&mut self, first: i64, last: i64) {
-        let covered = self.covered.get_or_insert((first, last));
-        *covered = (covered.0.min(first), covered.1.max(last));
-    }
-
-    /// Returns a line that says for which part of the interval samples are kept; `None` if for all of it.
-    fn coverage(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
-        let mut older = String::new();
-        if self.begun_at > self.from {
-            older = format!(
-                "; the server crashed, or began to sample, at {}",
-                shown(self.begun_at)
-            );
-        }
-        older.push_str("; rowsource_snapshot() keeps older ones in rowsource_snapshot_ash");
-        let Some((first, last)) = self.covered else {
-            return Some(format!("no samples are kept of this interval{older}"));
-        };
-        let is_late = first.saturating_sub(self.from) > TOLERANCE_US;
-        let is_early = self.to.saturating_sub(last) > TOLERANCE_US;
-        let part = format!("samples from {} to {}", shown(first), shown(last));
-        match (is_late, is_early) {
-            (true, _) => Some(format!("{part}{older}")),
-            (false, true) => Some(part),
-            (false, false) => None,
-        }
     }
 
     /// Adds a sample of the moment.
@@ -246,16 +221,22 @@ impl Activity {
         blocker.statement = narrowed(&on_one_line(statement), TEXT_WIDTH);
     }
 
-    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds.
-    pub fn add_moment(&mut self, moment: &Moment, slot_us: i64) {
+    /// Begins a moment of the interval. It is the one of a slot of `slot_us` microseconds; `None` if it is
+    /// from a snapshot.
+    pub fn add_moment(&mut self, moment: &Moment, slot_us: Option<i64>) {
         self.end_moment();
+        if slot_us.is_none() && moment.at.saturating_sub(self.moment.at) > 2 * moment.span {
+            // Nothing was active in between.
+            self.end_moment();
+        }
         self.moment = *moment;
-        self.moments += moment.moments;
         self.kept += 1;
+        let Some(slot_us) = slot_us else { return };
+        self.moments += moment.moments;
         let (first, last) = (moment.first.max(self.from), moment.last.min(self.to));
         self.cover(first, last);
         self.slots.insert(slot_us, last);
-        self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments;
+        self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments as f64;
     }
 
     fn end_moment(&mut self) {
@@ -265,27 +246,6 @@ impl Activity {
         {
             self.differences += (active.abs_diff(before) as f64 * self.moment.moments as f64).powi(2);
         }
-    }
-
-    /// Returns a line that says which moments are kept and what that means, unless all are.
-    fn resolution(&self, shown: &dyn Fn(i64) -> String) -> Option<String> {
-        let slots: Vec<String> = self
-            .slots
-            .iter()
-            .rev()
-            .filter(|(slot_us, _)| **slot_us > 1)
-            .map(|(slot_us, last)| format!("one in {} s until {}", *slot_us as f64 / 1e6, shown(*last)))
-            .collect();
-        (!slots.is_empty()).then(|| {
-            format!(
-                "{} of them are kept: {}; twice the standard error of the average is {:.2}",
-                self.kept,
-                slots.join(", "),
-                // Moments that follow each other are from neighbouring slots. What they differ by is at least
-                // what the choice of a moment in a slot changes.
-                2.0 * (self.differences / 2.0).sqrt() / self.moments.max(1) as f64
-            )
-        })
     }
 
     /// Returns how many sessions were active on average, given their number of samples.
@@ -302,7 +262,7 @@ impl Activity {
             format!("to    {}", shown(self.to)),
         ];
         lines.extend(self.coverage(shown));
-        if self.covered.is_none() {
+        if self.covered.is_empty() {
             return lines;
         }
         lines.push(format!(
@@ -493,10 +453,10 @@ impl Activity {
         let averages: Vec<(i64, f64, [f64; CLASSES.len()])> = self
             .bars
             .iter()
-            .filter(|(_, (_, moments))| *moments > 0)
+            .filter(|(_, (_, moments))| *moments > 0.0)
             .map(|(at, (samples, moments))| {
                 // A bar of a fraction of a moment would be too long.
-                let of = samples.map(|samples| samples as f64 / (*moments).max(1) as f64);
+                let of = samples.map(|samples| samples as f64 / moments.max(1.0));
                 (*at, of.iter().sum(), of)
             })
             .collect();

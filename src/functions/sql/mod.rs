@@ -1,5 +1,6 @@
 //! The objects that are written in SQL.
 
+pub mod baselines;
 pub mod blockers;
 pub mod common;
 pub mod history;

@@ -19,11 +19,17 @@ objects! {
         /// Bytes that it takes on disk, with indexes, about; NULL: the next snapshot adds them up
         bytes: bigint;
         /// The format of its rows in all tables. Rows of another one cannot be copied into them
-        format_version: int "NOT NULL DEFAULT 3 CONSTRAINT snapshot_of_this_version CHECK (format_version = 3)";
+        format_version: int "NOT NULL DEFAULT 4 CONSTRAINT snapshot_of_this_version CHECK (format_version = 4)";
         /// Whether its samples are those of one moment in a thousand
         is_thinned: boolean "NOT NULL DEFAULT false";
-        /// The newest sample that was stored until then. The next snapshot stores those after it
+        /// Whether it is of a baseline, and stays as it is
+        is_kept: boolean "NOT NULL DEFAULT false";
+        /// The first moment at which the sessions were sampled and which it has stored; NULL if there is none
+        first_sample_at: timestamptz;
+        /// The last one that was stored until then. The next snapshot stores those after it
         last_sample_at: timestamptz;
+        /// How many moments it has stored. Those at which no session was active have no samples
+        sampled_moments: bigint "NOT NULL DEFAULT 0";
     } "
 COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';";
 
@@ -66,7 +72,7 @@ COMMENT ON SEQUENCE rowsource_snapshots_snap_id_seq IS 'Numbers the snapshots';"
         /// When these counters were last reset
         stats_reset: timestamptz "NOT NULL";
     } "
-ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype);";
+ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, filetype, stats_reset);";
 
     /// The waits of all processes in each snapshot
     TABLE rowsource_snapshot_waits TO PUBLIC {
@@ -84,7 +90,7 @@ ALTER TABLE rowsource_snapshot_tempfile_io ADD PRIMARY KEY (snap_id, datid, file
         /// When the server started to count them
         stats_reset: timestamptz "NOT NULL";
     } "
-ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event);";
+ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wait_event_type, wait_event, stats_reset);";
 
     /// The plans that ran before each snapshot and after the previous one
     TABLE rowsource_snapshot_plans TO pg_read_all_stats {
@@ -125,7 +131,7 @@ ALTER TABLE rowsource_snapshot_waits ADD PRIMARY KEY (snap_id, backend_type, wai
         /// The statistics of the nodes until the snapshot. rowsource_display_snapshot() shows them
         statistics: bytea;
     } "
-ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel);
+ALTER TABLE rowsource_snapshot_plans ADD PRIMARY KEY (snap_id, userid, datid, queryid, planid, toplevel, first_seen_at);
 -- rowsource_interval_plans uses this index to find the previous snapshot of each plan.
 CREATE INDEX rowsource_snapshot_plans_plan_idx
     ON rowsource_snapshot_plans (queryid, planid, userid, datid, toplevel, snap_id);";
@@ -181,61 +187,67 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
         /// The process that the session waited for, if it waited for a heavyweight lock and that is known; 0
         /// is a prepared transaction
         blocking_pid: int;
-        /// How many moments the sample stands for: more if fewer were kept, and after a day
+        /// How many moments the sample stands for: more if fewer were kept, and after a day; 0 of a session
+        /// that others waited for: it may have been idle
         moments: int "NOT NULL DEFAULT 10";
+        /// The mode in which the session waited to lock, if it waited for a heavyweight lock
+        mode: text;
+        /// What kind of command ran, if it has no plan
+        command: text;
     } "
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
 
-    /// Who waited for whom between each snapshot and the previous one, as rowsource_blockers('14:05',
-    /// '14:10') shows it: the 1,000 rows at most of the trees that waited longest
-    TABLE rowsource_snapshot_blockers TO pg_read_all_stats {
-        snap_id "NOT NULL REFERENCES rowsource_snapshots ON DELETE CASCADE";
-        /// The session at the root of the tree: all the others in it waited for it
-        root_pid: int "NOT NULL";
-        /// How many sessions waited for the root, directly or behind others
-        blocked_sessions: bigint;
-        /// Milliseconds that all these waited, added up
-        blocked_time: float8;
-        /// 0 for the root, 1 for those that waited for it, 2 for those that waited for these
-        depth: int;
-        /// The process of the session; 0 is a prepared transaction
-        pid: int "NOT NULL";
-        /// The process that it waited for; NULL for the root
-        blocking_pid: int;
-        /// The OID of its user; NULL, as is what follows, if that is not known
-        userid: oid;
-        /// Its user
-        usename: name;
-        /// The OID of its database
-        datid: oid;
-        /// Its database
-        datname: name;
-        /// The name of its application
-        application_name: text;
-        /// The event that it waited for: the kind of the lock
-        wait_event: text;
-        /// The mode in which it waited to lock that
-        mode: text;
-        /// The relation that it waited to lock, or on which its node worked; of another database, its OID
-        relation: text;
-        /// When it was first seen waiting
-        first_seen_at: timestamptz;
-        /// When it was last seen waiting
-        last_seen_at: timestamptz;
-        /// How often it was seen waiting
-        samples: bigint;
-        /// Milliseconds that it waited, which is what the samples stand for
-        wait_time: float8;
-        /// Identifies its statement, or its last one if it was idle
-        queryid: bigint;
-        /// The first 1,000 characters of the text of that statement, or what kind of command it was
-        query: text;
-        /// Numbers the rows, so that the table has a primary key
-        row_number: bigint "GENERATED BY DEFAULT AS IDENTITY (SEQUENCE NAME rowsource_snapshot_blockers_row_seq) PRIMARY KEY";
+    /// The history of other servers, which rowsource_import() has read
+    TABLE rowsource_imported TO pg_read_all_stats {
+        /// The server that it is of: its system_identifier
+        origin: text "NOT NULL";
+        /// The table there that has the row
+        table_name: text "NOT NULL";
+        /// The number of its snapshot there; NULL for descriptions of plans and for baselines
+        snap_id: bigint;
+        /// The row, with the names of its user and its database
+        content: jsonb "NOT NULL";
+        /// Tells rows apart
+        hash: text "NOT NULL";
     } "
-CREATE INDEX rowsource_snapshot_blockers_snap_id_idx ON rowsource_snapshot_blockers (snap_id);
-COMMENT ON SEQUENCE rowsource_snapshot_blockers_row_seq IS 'Numbers the rows of rowsource_snapshot_blockers';";
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);
+-- rowsource_interval_plans uses this index to find the snapshots of a plan.
+CREATE INDEX rowsource_imported_plan_idx ON rowsource_imported (origin, table_name, (content ->> 'queryid'::text));";
+
+    // A part of a primary key cannot be NULL, and no database has the highest number.
+    /// Internal: the counters of temporary files, as a snapshot of this number stores them. Everyone may call
+    /// it, because rowsource_interval_tempfile_io does so with the rights of who reads it
+    FUNCTION _rowsource_tempfile_io(snap_id: bigint) TO PUBLIC
+        "STABLE PARALLEL RESTRICTED" -> "SETOF rowsource_snapshot_tempfile_io" {} "
+BEGIN ATOMIC
+    SELECT _rowsource_tempfile_io.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
+           i.small_reads, i.small_read_bytes, i.small_read_time,
+           i.large_reads, i.large_read_bytes, i.large_read_time,
+           i.small_writes, i.small_write_bytes, i.small_write_time,
+           i.large_writes, i.large_write_bytes, i.large_write_time,
+           i.source, i.stats_reset
+      FROM pg_stat_rowsource_tempfile_io i
+     WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.datid = i.datid);
+END";
+
+    // Its rows, and for each so many bytes more in pages and in indexes.
+    /// Internal: the bytes that a snapshot takes on disk, with indexes, about
+    FUNCTION rowsource_snapshot_bytes(snap_id: bigint) TO nobody
+        "STABLE PARALLEL RESTRICTED" -> "bigint" {} "
+BEGIN ATOMIC
+    SELECT ((SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
+              FROM rowsource_snapshot_ash a WHERE a.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 98), 0::bigint)
+              FROM rowsource_snapshot_waits w WHERE w.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 68), 0::bigint)
+              FROM rowsource_snapshot_tempfile_io i WHERE i.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(p.query)
+                                           + coalesce(pg_catalog.pg_column_size(p.statistics), 0) + 358), 0::bigint)
+              FROM rowsource_snapshot_plans p WHERE p.snap_id = rowsource_snapshot_bytes.snap_id)
+         + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(d.description) + 165), 0::bigint)
+              FROM rowsource_snapshot_descriptions d WHERE d.first_snap_id = rowsource_snapshot_bytes.snap_id))::bigint;
+END";
 
     // It runs with its owner's rights, so it stores the statements of all users for every caller.
     /// Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention,
@@ -246,44 +258,30 @@ BEGIN ATOMIC
     SELECT rowsource_check_writable(t.rel)
       FROM (VALUES ('rowsource_snapshots'::regclass), ('rowsource_snapshot_tempfile_io'::regclass),
                    ('rowsource_snapshot_waits'::regclass), ('rowsource_snapshot_plans'::regclass),
-                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass),
-                   ('rowsource_snapshot_blockers'::regclass)) t (rel);
-    WITH earlier AS (
-        SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
+                   ('rowsource_snapshot_descriptions'::regclass), ('rowsource_snapshot_ash'::regclass)) t (rel);
+    WITH earlier AS MATERIALIZED (
+        SELECT pg_catalog.max(taken_at) AS taken_at, pg_catalog.max(last_sample_at) AS last_sample_at FROM rowsource_snapshots
     ), snapshot AS (
-        INSERT INTO rowsource_snapshots (active_time)
-        SELECT pg_catalog.sum(active_time) FROM pg_catalog.pg_stat_database
-        RETURNING snap_id, taken_at
+        INSERT INTO rowsource_snapshots (active_time, first_sample_at, last_sample_at, sampled_moments)
+        SELECT (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d),
+               m.first_sample_at, coalesce(m.last_sample_at, e.last_sample_at), coalesce(m.sampled_moments, 0::bigint)
+          FROM earlier e LEFT JOIN LATERAL rowsource_moments_to_store(e.last_sample_at) m ON true
+        RETURNING snap_id, taken_at, last_sample_at
     ), tempfile_io AS (
         INSERT INTO rowsource_snapshot_tempfile_io
-        SELECT s.snap_id, coalesce(i.datid, 4294967295::oid), i.datname, i.filetype,
-           i.small_reads, i.small_read_bytes, i.small_read_time,
-           i.large_reads, i.large_read_bytes, i.large_read_time,
-           i.small_writes, i.small_write_bytes, i.small_write_time,
-           i.large_writes, i.large_write_bytes, i.large_write_time,
-           i.source, i.stats_reset
-          FROM snapshot s, pg_stat_rowsource_tempfile_io i
+        SELECT i.* FROM snapshot s CROSS JOIN LATERAL _rowsource_tempfile_io(s.snap_id) i
     ), waits AS (
         INSERT INTO rowsource_snapshot_waits
         SELECT s.snap_id, w.backend_type, coalesce(w.wait_event_type, ''::text), w.wait_event, w.waits, w.wait_time, w.stats_reset
-          FROM snapshot s, rowsource_waits_to_store() w
+          FROM snapshot s, _rowsource_waits() w
     ), ash AS (
         INSERT INTO rowsource_snapshot_ash
         SELECT s.snap_id, a.*
-          FROM snapshot s
-               CROSS JOIN LATERAL rowsource_ash_to_store(
-                   (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k)) a
+          FROM snapshot s CROSS JOIN earlier e CROSS JOIN LATERAL rowsource_ash_to_store(e.last_sample_at, s.last_sample_at) a
             ON CONFLICT DO NOTHING
-    ), blockers AS (
-        INSERT INTO rowsource_snapshot_blockers
-        SELECT s.snap_id, b.root_pid, b.blocked_sessions, b.blocked_time, b.depth, b.pid, b.blocking_pid, b.userid, b.usename,
-               b.datid, b.datname, b.application_name, b.wait_event, b.mode, b.relation, b.first_seen_at, b.last_seen_at,
-               b.samples, b.wait_time, b.queryid, pg_catalog.substr(b.query, 1, 1000)
-          FROM snapshot s CROSS JOIN earlier e
-               CROSS JOIN LATERAL rowsource_blockers_to_store(e.taken_at, s.taken_at) b
-         LIMIT 1000
     ), stored AS MATERIALIZED (
         SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
         SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
@@ -295,6 +293,7 @@ BEGIN ATOMIC
                LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
                    AND n.planid = p.planid AND n.toplevel = p.toplevel
          WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
+               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
@@ -314,24 +313,20 @@ BEGIN ATOMIC
                           AND n.toplevel = d.toplevel)
     ), old AS (
         DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE o.taken_at < s.taken_at
+         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
                - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
-    -- Of the samples, the newest may be among those that are left out later.
-    UPDATE rowsource_snapshots s
-       SET last_sample_at = greatest((SELECT pg_catalog.max(k.sample_time) FROM rowsource_snapshot_ash k),
-                                     (SELECT pg_catalog.max(k.last_sample_at) FROM rowsource_snapshots k))
-     WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass);
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
-    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay.
+    -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay, and
+    -- the last one of each session that others waited for.
     WITH all_snapshots AS (
         SELECT snap_id, is_thinned, taken_at < pg_catalog.max(taken_at) OVER () - '1 day'::interval AS is_old,
-               pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes
+               is_kept, pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) AS bytes
           FROM rowsource_snapshots
     ), thick AS MATERIALIZED (
         SELECT snap_id FROM all_snapshots
-         WHERE NOT is_thinned
+         WHERE NOT is_thinned AND NOT is_kept
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
@@ -341,19 +336,23 @@ BEGIN ATOMIC
         DELETE FROM rowsource_snapshot_ash a USING thick t
          WHERE a.snap_id = t.snap_id
                AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
+               AND (a.moments > 0 OR EXISTS (
+                       SELECT FROM rowsource_snapshot_ash l
+                        WHERE l.snap_id = a.snap_id AND l.pid = a.pid AND l.moments = 0 AND l.sample_time > a.sample_time))
     )
     UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
      WHERE a.snap_id = t.snap_id AND a.moments < 1000
            AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
-    -- plans that it does not have itself. The rest of them goes with them. A few at a time, so that no call takes long.
+    -- counters and plans that it does not have itself: those that were reset. The rest of them goes with them. A few at a time, so
+    -- that no call takes long.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), old AS (
         SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
     ), units AS (
         SELECT snap_id, pg_catalog.max(snap_id) OVER (
                    PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
@@ -362,45 +361,50 @@ BEGIN ATOMIC
         SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
-    ), blockers AS (
-        UPDATE rowsource_snapshot_blockers b SET snap_id = m.last_id FROM merged m WHERE b.snap_id = m.snap_id
+    ), tempfile_io AS (
+        UPDATE rowsource_snapshot_tempfile_io c SET snap_id = m.last_id FROM merged m
+         WHERE c.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_tempfile_io n
+                    WHERE n.datid = c.datid AND n.filetype = c.filetype AND n.stats_reset = c.stats_reset
+                          AND n.snap_id > c.snap_id AND n.snap_id <= m.last_id)
+    ), waits AS (
+        UPDATE rowsource_snapshot_waits c SET snap_id = m.last_id FROM merged m
+         WHERE c.snap_id = m.snap_id
+               AND NOT EXISTS (
+                   SELECT FROM rowsource_snapshot_waits n
+                    WHERE n.backend_type = c.backend_type AND n.wait_event_type = c.wait_event_type
+                          AND n.wait_event = c.wait_event AND n.stats_reset = c.stats_reset
+                          AND n.snap_id > c.snap_id AND n.snap_id <= m.last_id)
     ), plans AS (
         UPDATE rowsource_snapshot_plans p SET snap_id = m.last_id FROM merged m
          WHERE p.snap_id = m.snap_id
                AND NOT EXISTS (
                    SELECT FROM rowsource_snapshot_plans n
                     WHERE n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid AND n.planid = p.planid
-                          AND n.toplevel = p.toplevel
+                          AND n.toplevel = p.toplevel AND n.first_seen_at = p.first_seen_at
                           AND n.snap_id > p.snap_id AND n.snap_id <= m.last_id)
     ), descriptions AS (
         UPDATE rowsource_snapshot_descriptions d SET first_snap_id = m.last_id FROM merged m WHERE d.first_snap_id = m.snap_id
     ), grown AS (
-        UPDATE rowsource_snapshots s SET bytes = NULL WHERE s.snap_id IN (SELECT last_id FROM merged)
+        UPDATE rowsource_snapshots s
+           SET bytes = NULL, sampled_moments = s.sampled_moments + a.sampled_moments, first_sample_at = least(s.first_sample_at, a.first_sample_at)
+          FROM (SELECT m.last_id, pg_catalog.sum(k.sampled_moments)::bigint AS sampled_moments, pg_catalog.min(k.first_sample_at) AS first_sample_at
+                  FROM merged m JOIN rowsource_snapshots k ON k.snap_id = m.snap_id
+                 GROUP BY m.last_id) a
+         WHERE s.snap_id = a.last_id
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
-    -- What the new snapshot takes on disk: its rows, and for each so many bytes more in pages and in indexes.
-    UPDATE rowsource_snapshots s
-       SET bytes = (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(a.*) + 50), 0::bigint)
-                      FROM rowsource_snapshot_ash a WHERE a.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(b.*) + 30), 0::bigint)
-                      FROM rowsource_snapshot_blockers b WHERE b.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(w.*) + 90), 0::bigint)
-                      FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 60), 0::bigint)
-                      FROM rowsource_snapshot_tempfile_io i WHERE i.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(p.query)
-                                                   + coalesce(pg_catalog.pg_column_size(p.statistics), 0) + 350), 0::bigint)
-                      FROM rowsource_snapshot_plans p WHERE p.snap_id = s.snap_id)
-                 + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(d.description) + 165), 0::bigint)
-                      FROM rowsource_snapshot_descriptions d WHERE d.first_snap_id = s.snap_id)
-     WHERE s.bytes IS NULL;
+    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
-        SELECT snap_id, pg_catalog.sum(bytes) OVER (ORDER BY snap_id DESC) AS bytes, pg_catalog.max(snap_id) OVER () AS newest
+        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
+               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric AS bytes
           FROM rowsource_snapshots
     ), excess AS (
         DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND k.snap_id < k.newest
+         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
                AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
                    nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
         RETURNING o.snap_id

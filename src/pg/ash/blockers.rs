@@ -7,6 +7,7 @@
 
 use crate::pg::border::shared::load;
 use crate::pg::server;
+use crate::pg::server::processes::Process;
 use pgrx::{IntoDatum, pg_sys};
 use rowsource_core::ash::Turns;
 
@@ -127,22 +128,17 @@ impl Blockers {
 
     /// Returns the process that blocks another one, if it is known. 0 is a prepared transaction. `process` is
     /// the one that waits, and `number` its place in PostgreSQL's list of processes. A parallel worker is not
-    /// blocked by its `leader`.
-    ///
-    /// # Safety
-    /// The process must be in the list. The caller must be in `contained`, outside of any FFI boundary. May
-    /// raise.
-    pub unsafe fn of(
+    /// blocked by its `leader`. May raise.
+    pub fn of(
         &mut self,
-        process: *const pg_sys::PGPROC,
+        process: Process,
         number: usize,
         pid: i32,
         leader: Option<i32>,
         now: i64,
     ) -> Option<i32> {
         self.is_new = false;
-        // SAFETY: the list stays mapped. The field is read as one word.
-        let began = unsafe { load(&raw const (*process).waitStart.value) };
+        let began = process.wait_start();
         let wait = self.waits.get_mut(number)?;
         if wait.pid != pid {
             *wait = LockWait {
@@ -161,8 +157,7 @@ impl Blockers {
             self.turns.take(false);
             return wait.blocker;
         }
-        // SAFETY: the caller promises what the function requires.
-        let wanted = unsafe { wanted(process) };
+        let wanted = wanted(process);
         let known = self.answers.iter().flatten().find(|answer| {
             Some(answer.wanted) == wanted
                 && answer.time > began as i64
@@ -188,8 +183,7 @@ impl Blockers {
                 pg_sys::MemoryContextReset(self.context);
                 blocker
             };
-            // SAFETY: the caller promises what the function requires.
-            let is_same = wait.blocker.is_some() && wanted == unsafe { self::wanted(process) };
+            let is_same = wait.blocker.is_some() && wanted == self::wanted(process);
             if let Some(wanted) = wanted.filter(|_| is_same) {
                 self.answers[self.oldest] = Some(Answer {
                     wanted,
@@ -205,20 +199,16 @@ impl Blockers {
 }
 
 /// Returns what a process waits for now.
-///
-/// # Safety
-/// The process must be in PostgreSQL's list of processes.
-pub unsafe fn wanted(process: *const pg_sys::PGPROC) -> Option<Wanted> {
-    // SAFETY: the list stays mapped, and so do locks, which PostgreSQL uses again for others. They are read
-    // without its lock, so the words may be of two locks. Then they are those of none that anybody waits for.
-    unsafe {
-        let lock = load(&raw const (*process).waitLock);
-        let mode = load(&raw const (*process).waitLockMode);
-        (!lock.is_null()).then(|| Wanted {
+pub fn wanted(process: Process) -> Option<Wanted> {
+    let (lock, mode) = (process.wait_lock(), process.wait_lock_mode());
+    // SAFETY: locks stay mapped, and PostgreSQL uses them again for others. They are read without its lock,
+    // so the words may be of two locks. Then they are those of none that anybody waits for.
+    (!lock.is_null()).then(|| unsafe {
+        Wanted {
             tag: [0, 1, 2, 3].map(|i| load((&raw const (*lock).tag).cast::<u32>().add(i))),
             mode,
-        })
-    }
+        }
+    })
 }
 
 const _: () = assert!(size_of::<pg_sys::LOCKTAG>() == size_of::<[u32; 4]>());

@@ -112,9 +112,10 @@ impl Heart {
         }
         let (all, known) = (&mut self.areas, self.newest);
         let (before, mut is_whole) = (all.len(), true);
-        // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        let found = unsafe {
-            contained(Unlocked::promised(), || {
+        // SAFETY: the worker holds no lock, and is outside of any boundary.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        let found = {
+            contained(unlocked, |_| {
                 area::each(&memory, |address, area| {
                     // New areas come first, and areas are never freed.
                     if address == known {

@@ -6,9 +6,9 @@
 //! stop, the worker reads what was in it (`file`).
 
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, MainMemory};
+use crate::pg::server::{self, MainMemory, SettingUp};
 use crate::pg::store;
 use pgrx::pg_sys;
 use rowsource_core::ash::{Header, RECORD_BYTES, Record, Ring};
@@ -36,19 +36,15 @@ pub(super) fn init() {
 }
 
 /// Finds or creates the ring.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-unsafe fn set_up() {
-    let (mut found, size) = (false, guc::history_size());
-    // SAFETY: the caller promises what PostgreSQL's function expects. The memory is aligned to cache lines,
-    // and stays mapped.
+fn set_up(shared: &SettingUp) {
+    let size = guc::history_size();
+    let (place, is_new) = shared.find_or_make(NAME, size);
+    // SAFETY: the memory has this size, is aligned to cache lines, and stays mapped.
     unsafe {
-        let place = pg_sys::ShmemInitStruct(NAME.as_ptr(), size, &mut found);
-        if !found {
-            empty(place, size);
+        if is_new {
+            empty(place.cast(), size);
         }
-        RING.set(ring_at(place, size));
+        RING.set(ring_at(place.cast(), size));
     }
     IS_MAIN.set(true);
 }
@@ -90,7 +86,7 @@ pub fn ring() -> Option<Ring<'static>> {
         if segment != 0 {
             // SAFETY: callers hold no lock, and are outside of any boundary. `contained` catches errors.
             RING.set(
-                unsafe { contained(Unlocked::promised(), || attached(segment)) }
+                unsafe { contained(&mut Unlocked::promised(), |_| attached(segment)) }
                     .ok()
                     .flatten(),
             );
@@ -99,10 +95,11 @@ pub fn ring() -> Option<Ring<'static>> {
     RING.get()
 }
 
-/// Attaches to a segment with a ring. It stays mapped until the process ends.
+/// Attaches to a segment with a ring. It stays mapped until the process ends. Raises if memory cannot be
+/// mapped.
 ///
 /// # Safety
-/// The caller must be in `contained`, and outside of any FFI boundary. Raises if memory cannot be mapped.
+/// If there is a segment with this handle, it must have a ring.
 unsafe fn attached(handle: pg_sys::dsm_handle) -> Option<Ring<'static>> {
     // SAFETY: the handle is that of a pinned segment, or the function returns null. PostgreSQL's own data
     // about it goes to `TopMemoryContext`. The mapping is pinned.
@@ -131,7 +128,7 @@ pub fn ring_or_new() -> Option<Ring<'static>> {
     let mut bytes = guc::history_size().min(MAX_DYNAMIC);
     while bytes >= MIN_DYNAMIC.min(guc::history_size()) {
         // SAFETY: the worker holds no lock, and is outside of any boundary. `contained` catches errors.
-        match unsafe { contained(Unlocked::promised(), || made(bytes)) } {
+        match unsafe { contained(&mut Unlocked::promised(), |_| made(bytes)) } {
             Ok((ring, handle)) => {
                 history.segment.store(handle, Release);
                 RING.set(ring);

@@ -16,6 +16,7 @@
 //!   database.
 
 mod blockers;
+mod excluded;
 mod file;
 mod heart;
 pub mod memory;

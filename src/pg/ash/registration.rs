@@ -4,7 +4,7 @@
 //! first database wins. A snapshot that finds no database or no extension there takes the registration away,
 //! so that the next use can register.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::store::{self, SharedSnapshots};
 use pgrx::pg_sys;
 use std::cell::Cell;

@@ -7,8 +7,8 @@
 
 use super::process::background_worker;
 use crate::guc;
+use crate::pg::border::unguarded;
 use crate::pg::compat;
-use crate::pg::server::unguarded;
 use crate::pg::server::{self, setting, switch};
 use crate::pg::store::{self, SharedSnapshots};
 use pgrx::pg_sys::panic::CaughtError;
@@ -142,21 +142,24 @@ fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     if name.is_none() && registered == 0 {
         return Ok(None);
     }
-    // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no
-    // transaction.
-    let found = unsafe {
-        transaction(|| {
-            server::find_database(|oid, datname| {
-                name.as_deref().map_or(oid == registered, |name| datname == name)
-            })
+    let found = found(|| {
+        server::find_database(|oid, datname| {
+            name.as_deref().map_or(oid == registered, |name| datname == name)
         })
-    }?;
+    })?;
     if found.is_none() && name.is_none() {
         forget(shared, registered);
     }
     found
         .map(Some)
         .ok_or(PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME)
+}
+
+/// Looks for a role or a database. Only the worker may call this, outside of transactions.
+pub(super) fn found(find: impl FnOnce() -> Option<u32>) -> Result<Option<u32>, PgSqlErrorCode> {
+    // SAFETY: the worker is connected to no database, which lets it read the shared catalogs, and runs no
+    // transaction.
+    unsafe { transaction(find) }
 }
 
 /// Runs a body in a transaction. Returns the code of its error, after which the transaction is aborted.

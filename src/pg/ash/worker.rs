@@ -5,6 +5,7 @@
 //! sampling frequency is 0, it only makes beats, and while the library is turned off, it sleeps. When the
 //! server stops, it saves the plans of the store.
 
+use super::excluded::Excluded;
 use super::file;
 use super::heart::Heart;
 use super::memory;
@@ -12,8 +13,8 @@ use super::process::background_worker;
 use super::sampler::Sampler;
 use super::snapshots::Schedule;
 use crate::guc;
+use crate::pg::border::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
 use crate::pg::server::switch;
-use crate::pg::server::unguarded::{SignalHandlerForConfigReload, SignalHandlerForShutdownRequest};
 use crate::pg::{compat, server, store};
 use pgrx::{pg_guard, pg_sys};
 use rand_core::{RngCore, SeedableRng};
@@ -173,6 +174,7 @@ fn run() -> End {
     history.number.store(server::process_number(), Relaxed);
     let mut heart = Heart::new(history);
     let mut snapshots = Schedule::new();
+    let mut excluded = Excluded::default();
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(monotonic());
     // The frequency, the moments, and the next of these.
     let mut plan: Option<(u32, Moments, i64)> = None;
@@ -199,7 +201,8 @@ fn run() -> End {
         if let Some((_, moments, next)) = &mut plan
             && now() >= *next
         {
-            sampler.sample(now(), &mut random);
+            excluded.refresh(now());
+            sampler.sample(now(), &excluded, &mut random);
             *next = moments.next(now(), random.next_u64());
         }
     }

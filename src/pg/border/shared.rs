@@ -24,3 +24,22 @@ pub unsafe fn load<T>(from: *const T) -> T {
         }
     }
 }
+
+/// Defines functions that read fields of a struct in shared memory. `$of` must be a pointer to it, which is
+/// valid as long as the process lives. Each of the fields has one word, of a type of which all bytes that
+/// another process may write are values, and is written as a whole.
+macro_rules! shared_fields {
+    ($of:ident: $($(#[$doc:meta])* $name:ident = $($field:ident).+: $type:ty;)+) => {
+        impl $of {
+            $(
+                $(#[$doc])*
+                #[inline(always)]
+                pub fn $name(self) -> $type {
+                    // SAFETY: the struct stays mapped, and such a field is written as a whole.
+                    unsafe { $crate::pg::border::shared::load(&raw const (*self.0).$($field).+) }
+                }
+            )+
+        }
+    };
+}
+pub(crate) use shared_fields;

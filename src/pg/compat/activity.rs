@@ -1,44 +1,123 @@
 //! The entries of pg_stat_activity, and the handlers of signals.
 
-use crate::pg::border::shared::load;
+use crate::pg::border::shared::{load, shared_fields};
 use pgrx::pg_sys;
+use std::ffi::c_char;
 use std::net::IpAddr;
 
-/// Returns the address of the first entry of pg_stat_activity, if this process has an entry. The entries of
-/// the sessions and of the background workers come first: there are `MaxBackends`. They stay mapped.
-pub fn first_activity_entry() -> Option<*const pg_sys::PgBackendStatus> {
-    // SAFETY: these are globals of this process. Its entry is null, or has this place in the array of all
-    // entries.
-    unsafe {
-        #[cfg(pg_ge_17)]
-        let place = pg_sys::MyProcNumber;
-        #[cfg(not(pg_ge_17))]
-        let place = pg_sys::MyBackendId - 1;
-        let mine = pg_sys::MyBEEntry.cast_const();
-        let place = usize::try_from(place).ok().filter(|_| !mine.is_null())?;
-        Some(mine.sub(place))
+/// The entries of pg_stat_activity of the sessions and of the background workers. They stay mapped.
+#[derive(Clone, Copy)]
+pub struct Entries {
+    first: *const pg_sys::PgBackendStatus,
+    count: usize,
+}
+
+/// One of them. Its process changes its fields at any time.
+#[derive(Clone, Copy)]
+pub struct Entry(*const pg_sys::PgBackendStatus);
+
+shared_fields! { Entry:
+    pid = st_procpid: i32;
+    /// Returns how often it has begun or ended to change: an odd number while it changes.
+    changes = st_changecount: i32;
+    backend_type = st_backendType: pg_sys::BackendType::Type;
+    user = st_userid: pg_sys::Oid;
+    database = st_databaseid: pg_sys::Oid;
+    state = st_state: pg_sys::BackendState::Type;
+    start = st_proc_start_timestamp: i64;
+    progress_command = st_progress_command: pg_sys::ProgressCommandType::Type;
+    /// Returns the relation on which it reports progress.
+    progress_target = st_progress_command_target: pg_sys::Oid;
+    application_address = st_appname: *mut c_char;
+    text_address = st_activity_raw: *mut c_char;
+}
+
+impl Entries {
+    /// Returns the entries, if this process has one.
+    pub fn all() -> Option<Entries> {
+        // SAFETY: these are globals of this process. Its entry is null, or has this place in the array of all
+        // entries. Those of the sessions and of the background workers come first.
+        unsafe {
+            #[cfg(pg_ge_17)]
+            let place = pg_sys::MyProcNumber;
+            #[cfg(not(pg_ge_17))]
+            let place = pg_sys::MyBackendId - 1;
+            let mine = pg_sys::MyBEEntry.cast_const();
+            let place = usize::try_from(place).ok().filter(|_| !mine.is_null())?;
+            Some(Entries {
+                first: mine.sub(place),
+                count: usize::try_from(pg_sys::MaxBackends).ok()?,
+            })
+        }
     }
+
+    /// Returns the number of entries.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// Returns an entry.
+    ///
+    /// # Panics
+    /// If there is none with this number.
+    #[inline(always)]
+    pub fn get(self, number: usize) -> Entry {
+        assert!(number < self.count);
+        // SAFETY: there are so many entries.
+        Entry(unsafe { self.first.add(number) })
+    }
+
+    /// Returns all entries.
+    pub fn iter(self) -> impl Iterator<Item = Entry> {
+        (0..self.count).map(move |number| self.get(number))
+    }
+}
+
+impl Entry {
+    /// Copies the name of the session's application, with a zero byte behind it if there is room.
+    pub fn copy_application(self, to: &mut [u8]) {
+        copy(self.application_address(), to);
+    }
+
+    /// Copies the beginning of the text that the process runs, likewise. Returns its length. The process may
+    /// change it meanwhile: then this is one text, or the other, or of both.
+    pub fn copy_text(self, to: &mut [u8]) -> usize {
+        copy(self.text_address(), to)
+    }
+
+    /// Returns the queryid of the statement that the process runs.
+    pub fn queryid(self) -> i64 {
+        // SAFETY: the entry stays mapped. Its process may change the field meanwhile, as one word.
+        let queryid = unsafe { load(&raw const (*self.0).st_query_id) };
+        #[cfg(pg_ge_18)]
+        return queryid;
+        #[cfg(not(pg_ge_18))]
+        return queryid as i64;
+    }
+}
+
+/// Copies a text of an entry, which always ends with a zero byte, as far as there is room, and that byte.
+/// Returns how many bytes come before it; 0 if there is no room for it.
+fn copy(from: *const c_char, to: &mut [u8]) -> usize {
+    if from.is_null() {
+        return 0;
+    }
+    let mut bytes = to.iter_mut().enumerate();
+    let length = bytes.position(|(i, byte)| {
+        // SAFETY: the text goes on, because no byte before this was zero.
+        *byte = unsafe { load(from.cast::<u8>().add(i)) };
+        *byte == 0
+    });
+    length.unwrap_or(0)
 }
 
 /// Returns when a client's session with this process id began, as PostgreSQL's timestamp; `None` if there is
 /// none.
 pub fn session_start(pid: i32) -> Option<i64> {
-    let first = first_activity_entry()?;
-    // SAFETY: this is a global of a plain type, which does not change while the server runs.
-    let count = usize::try_from(unsafe { pg_sys::MaxBackends }).ok()?;
-    (0..count).find_map(|place| {
-        // SAFETY: there are so many entries, which stay mapped. A process may change its own meanwhile, each
-        // field as one word. The id is read again afterwards: another process cannot have got the same one
-        // within this moment.
-        unsafe {
-            let entry = first.add(place);
-            let is_there = || {
-                load(&raw const (*entry).st_procpid) == pid
-                    && load(&raw const (*entry).st_backendType) == pg_sys::BackendType::B_BACKEND
-            };
-            let start = || load(&raw const (*entry).st_proc_start_timestamp);
-            is_there().then(start).filter(|_| is_there())
-        }
+    Entries::all()?.iter().find_map(|entry| {
+        let is_there = || entry.pid() == pid && entry.backend_type() == pg_sys::BackendType::B_BACKEND;
+        // Another process cannot have got the same id within this moment.
+        is_there().then(|| entry.start()).filter(|_| is_there())
     })
 }
 
@@ -64,20 +143,6 @@ pub fn client_address() -> Option<IpAddr> {
             _ => None,
         }
     }
-}
-
-/// Returns the queryid of the statement that a process runs.
-///
-/// # Safety
-/// The entry must be one of pg_stat_activity.
-pub unsafe fn activity_query_id(entry: *const pg_sys::PgBackendStatus) -> i64 {
-    // SAFETY: the entry is mapped by the caller's promise. Its process may change the field meanwhile, as one
-    // word.
-    let query_id = unsafe { load(&raw const (*entry).st_query_id) };
-    #[cfg(pg_ge_18)]
-    return query_id;
-    #[cfg(not(pg_ge_18))]
-    return query_id as i64;
 }
 
 /// Makes this process handle a signal with a function.

@@ -1,6 +1,7 @@
 //! Walks expressions and queries: from 16 on, PostgreSQL's functions have other names. And reads parts that
 //! only some majors have.
 
+use crate::pg::handles::Handle;
 use pgrx::pg_sys;
 use std::ffi::{c_int, c_void};
 
@@ -67,29 +68,21 @@ pub unsafe fn query_tree_walker(query: *mut pg_sys::Query, walker: Walker, conte
 
 /// Returns the type that SQL/JSON's clause RETURNING names in a part of an expression, and where its modifier
 /// is.
-///
-/// # Safety
-/// `node` must point to a part of a live expression, whose tag tells its type.
 #[cfg(pg_ge_16)]
-pub unsafe fn json_returning(node: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut i32)> {
-    // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The clause is null or
-    // live.
-    unsafe {
-        let returning = match (*node).type_ {
-            #[cfg(pg_ge_17)]
-            pg_sys::NodeTag::T_JsonExpr => (*node.cast::<pg_sys::JsonExpr>()).returning,
-            pg_sys::NodeTag::T_JsonConstructorExpr => (*node.cast::<pg_sys::JsonConstructorExpr>()).returning,
-            _ => return None,
-        };
-        let returning = returning.as_mut()?;
-        Some((returning.typid, &raw mut returning.typmod))
-    }
+pub fn json_returning(node: Handle<'_, pg_sys::Node>) -> Option<(pg_sys::Oid, Handle<'_, i32>)> {
+    let returning = match node.tag() {
+        #[cfg(pg_ge_17)]
+        pg_sys::NodeTag::T_JsonExpr => node.cast::<pg_sys::JsonExpr>().follow(|json| &json.returning),
+        pg_sys::NodeTag::T_JsonConstructorExpr => {
+            let constructor = node.cast::<pg_sys::JsonConstructorExpr>();
+            constructor.follow(|json| &json.returning)
+        }
+        _ => None,
+    }?;
+    Some((returning.typid, returning.part(|returning| &returning.typmod)))
 }
 /// Returns nothing: there are no such expressions.
-///
-/// # Safety
-/// There is nothing to observe.
 #[cfg(not(pg_ge_16))]
-pub unsafe fn json_returning(_: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut i32)> {
+pub fn json_returning(_: Handle<'_, pg_sys::Node>) -> Option<(pg_sys::Oid, Handle<'_, i32>)> {
     None
 }

@@ -1,5 +1,6 @@
 //! What the parser knows of a statement's constants: from 18 on, it knows lists and parameters too.
 
+use crate::pg::handles::Handle;
 use pgrx::pg_sys;
 use rowsource_core::normalise::Found;
 
@@ -9,24 +10,19 @@ pub const KNOWS_CONSTANTS_OF_CALL: bool = cfg!(pg_ge_17);
 
 /// Returns the constants that the parser found in the part of a text that begins at `base` and has `length`
 /// bytes, in ascending order, and the highest number of a parameter. Returns `None` if there is no memory.
-///
-/// # Safety
-/// `jumble` must point to a live jumble of a query.
-pub unsafe fn constants(
-    jumble: *const pg_sys::JumbleState,
+pub fn constants(
+    jumble: Handle<pg_sys::JumbleState>,
     base: usize,
     length: usize,
 ) -> Option<(Vec<Found>, u32)> {
     let mut found: Vec<Found> = Vec::new();
-    // SAFETY: the jumble is live by the caller's promise, and has as many constants as it says.
-    let jumble = unsafe { &*jumble };
     for at in 0..usize::try_from(jumble.clocations_count).unwrap_or(0) {
-        // SAFETY: as above.
+        // SAFETY: a jumble has as many constants as it says.
         let constant = unsafe { &*jumble.clocations.add(at) };
         let start = usize::try_from(constant.location)
             .ok()
             .and_then(|at| at.checked_sub(base));
-        let Some(start) = start.filter(|&start| start < length && is_replaced(jumble, constant)) else {
+        let Some(start) = start.filter(|&start| start < length && is_replaced(&jumble, constant)) else {
             continue;
         };
         found.try_reserve(1).ok()?;
@@ -62,12 +58,9 @@ fn list_length(_constant: &pg_sys::LocationLen) -> Option<usize> {
     None
 }
 
-/// Computes the queryid of a query as the parser does. The query gets it.
-///
-/// # Safety
-/// `query` must point to a live query. May raise.
-pub unsafe fn jumble(query: *mut pg_sys::Query) -> *mut pg_sys::JumbleState {
-    // SAFETY: the query is live by the caller's promise. The text is read for utility statements only.
+/// Computes the queryid of a query as the parser does. The query gets it. May raise.
+pub fn jumble(query: &mut pg_sys::Query) -> *mut pg_sys::JumbleState {
+    // SAFETY: the query is live. The text is read for utility statements only.
     #[cfg(pg_ge_16)]
     unsafe {
         pg_sys::JumbleQuery(query)

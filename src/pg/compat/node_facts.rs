@@ -1,94 +1,63 @@
 //! Finds facts of nodes that some majors keep elsewhere, or do not have.
 
-use pgrx::pg_sys::{self, PlanState};
+use crate::pg::handles::{Bare, Handle, PlanStateRef};
+use pgrx::pg_sys::{self, BitmapHeapScanState, PlanState};
 use rowsource_core::model::{NodeKind, ScanIo};
 
-/// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on.
-///
-/// # Safety
-/// `ps` must be an initialised plan state of an index scan. If `core_alive`, its memory contexts must be
-/// live.
+/// Returns how often an index was searched, in all processes. PostgreSQL counts that from 18 on. `whole` is
+/// the same node, if all of it is live.
 #[cfg(pg_ge_18)]
-pub unsafe fn index_searches(ps: *mut PlanState, core_alive: bool) -> u64 {
+pub fn index_searches(ps: Bare<PlanState>, whole: Option<PlanStateRef>) -> u64 {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. From 19 on, the
-    // leader's count is memory of its own. With `core_alive`, it and the workers' are live: the latter have
-    // num_workers entries.
-    unsafe {
-        let (own, shared) = match (*ps).type_ {
-            NodeTag::T_IndexScanState => {
-                let state = &*ps.cast::<pg_sys::IndexScanState>();
-                (own(&state.iss_Instrument, core_alive), state.iss_SharedInfo)
-            }
-            NodeTag::T_IndexOnlyScanState => {
-                let state = &*ps.cast::<pg_sys::IndexOnlyScanState>();
-                (own(&state.ioss_Instrument, core_alive), state.ioss_SharedInfo)
-            }
-            NodeTag::T_BitmapIndexScanState => {
-                let state = &*ps.cast::<pg_sys::BitmapIndexScanState>();
-                (own(&state.biss_Instrument, core_alive), state.biss_SharedInfo)
-            }
-            _ => return 0,
-        };
-        if shared.is_null() || !core_alive {
-            return own;
+    let (own, shared) = match ps.tag() {
+        NodeTag::T_IndexScanState => {
+            let state = ps.cast::<pg_sys::IndexScanState>();
+            (state.iss_Instrument, state.iss_SharedInfo)
         }
-        own + workers_searches(shared)
+        NodeTag::T_IndexOnlyScanState => {
+            let state = ps.cast::<pg_sys::IndexOnlyScanState>();
+            (state.ioss_Instrument, state.ioss_SharedInfo)
+        }
+        NodeTag::T_BitmapIndexScanState => {
+            let state = ps.cast::<pg_sys::BitmapIndexScanState>();
+            (state.biss_Instrument, state.biss_SharedInfo)
+        }
+        _ => return 0,
+    };
+    // From 19 on, the leader's count is memory of its own.
+    #[cfg(pg_ge_19)]
+    let own = match whole {
+        // SAFETY: it is null, or as live as the whole node.
+        Some(_) => unsafe { own.as_ref() }.map_or(0, |own| own.nsearches),
+        None => 0,
+    };
+    #[cfg(not(pg_ge_19))]
+    let own = own.nsearches;
+    match whole {
+        // SAFETY: the workers' counts are as live as the whole node, and have as many entries as they say.
+        Some(_) if !shared.is_null() => own + unsafe { workers_searches(shared) },
+        _ => own,
     }
 }
 
 /// Returns how many nodes of a plan and below it the planner was told not to use. Before 18, their costs say
 /// that.
-///
-/// # Safety
-/// `plan` must be a live plan.
 #[cfg(pg_ge_18)]
-pub unsafe fn disabled_nodes(plan: *const pg_sys::Plan) -> i32 {
-    // SAFETY: the plan is live by the caller's promise.
-    unsafe { (*plan).disabled_nodes }
+pub fn disabled_nodes(plan: &pg_sys::Plan) -> i32 {
+    plan.disabled_nodes
 }
 
 /// Returns 0: the costs say it.
-///
-/// # Safety
-/// None. From 18 on, `plan` must be a live plan.
 #[cfg(not(pg_ge_18))]
-pub unsafe fn disabled_nodes(_plan: *const pg_sys::Plan) -> i32 {
+pub fn disabled_nodes(_plan: &pg_sys::Plan) -> i32 {
     0
 }
 
 /// Returns 0: PostgreSQL does not count searches.
-///
-/// # Safety
-/// None: it reads nothing. It is unsafe because the function for newer majors is.
 #[cfg(not(pg_ge_18))]
 #[inline(always)]
-pub unsafe fn index_searches(_ps: *mut PlanState, _core_alive: bool) -> u64 {
+pub fn index_searches(_ps: Bare<PlanState>, _whole: Option<PlanStateRef>) -> u64 {
     0
-}
-
-/// Returns the searches of the leader.
-///
-/// # Safety
-/// With `core_alive`, the pointer must be null or valid.
-#[cfg(pg_ge_19)]
-#[inline(always)]
-unsafe fn own(instr: &*mut pg_sys::IndexScanInstrumentation, core_alive: bool) -> u64 {
-    if !core_alive {
-        return 0;
-    }
-    // SAFETY: the pointer is null or valid by the caller's promise.
-    unsafe { instr.as_ref() }.map_or(0, |instr| instr.nsearches)
-}
-
-/// Returns the searches of the leader.
-///
-/// # Safety
-/// None: the count is part of the plan state. It is unsafe because the function for newer majors is.
-#[cfg(all(pg_ge_18, not(pg_ge_19)))]
-#[inline(always)]
-unsafe fn own(instr: &pg_sys::IndexScanInstrumentation, _core_alive: bool) -> u64 {
-    instr.nsearches
 }
 
 /// Where core counts the searches of an index from 19 on. Before, the plan state has the count itself.
@@ -155,32 +124,23 @@ unsafe fn workers_searches(shared: *mut pg_sys::SharedIndexScanInstrumentation) 
 
 /// Returns how many blocks of the table a bitmap heap scan read in this process, for exact and for lossy
 /// pages of the bitmap.
-///
-/// # Safety
-/// `state` must be an initialised plan state.
-pub unsafe fn heap_blocks(state: *mut pg_sys::BitmapHeapScanState) -> [u64; 2] {
-    // SAFETY: the state is live by the caller's promise.
+pub fn heap_blocks(state: Bare<BitmapHeapScanState>) -> [u64; 2] {
     #[cfg(pg_ge_18)]
-    unsafe {
-        [(*state).stats.exact_pages, (*state).stats.lossy_pages]
+    {
+        [state.stats.exact_pages, state.stats.lossy_pages]
     }
-    // SAFETY: as above.
     #[cfg(not(pg_ge_18))]
-    unsafe {
-        [(*state).exact_pages, (*state).lossy_pages].map(|pages| u64::try_from(pages).unwrap_or(0))
+    {
+        [state.exact_pages, state.lossy_pages].map(|pages| u64::try_from(pages).unwrap_or(0))
     }
 }
 
 /// Returns the same of a parallel worker. Workers count from 0. Returns `None` if there is no such worker.
-///
-/// # Safety
-/// `state` must be an initialised plan state, whose memory contexts are live.
 #[cfg(pg_ge_18)]
-pub unsafe fn worker_heap_blocks(state: *mut pg_sys::BitmapHeapScanState, worker: usize) -> Option<[u64; 2]> {
-    // SAFETY: the state is live by the caller's promise. The workers' part is null or has num_workers
-    // entries.
+pub fn worker_heap_blocks(state: Handle<BitmapHeapScanState>, worker: usize) -> Option<[u64; 2]> {
+    // SAFETY: the workers' part is null, or as live as the state, and has num_workers entries.
     unsafe {
-        let shared = (*state).sinstrument.as_ref()?;
+        let shared = state.sinstrument.as_ref()?;
         let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
         workers
             .get(worker)
@@ -189,14 +149,8 @@ pub unsafe fn worker_heap_blocks(state: *mut pg_sys::BitmapHeapScanState, worker
 }
 
 /// Returns `None`: PostgreSQL knows only the leader's.
-///
-/// # Safety
-/// None: it reads nothing. It is unsafe because the function for newer majors is.
 #[cfg(not(pg_ge_18))]
-pub unsafe fn worker_heap_blocks(
-    _state: *mut pg_sys::BitmapHeapScanState,
-    _worker: usize,
-) -> Option<[u64; 2]> {
+pub fn worker_heap_blocks(_state: Handle<BitmapHeapScanState>, _worker: usize) -> Option<[u64; 2]> {
     None
 }
 
@@ -208,28 +162,23 @@ pub const STORAGE: NodeKind = NodeKind::Filter;
 
 /// Returns where a node stored rows (a bit: 1 in memory, 2 on disk), and the bytes of that; `None` if it
 /// stored none. PostgreSQL knows it from 18 on.
-///
-/// # Safety
-/// `ps` must be an initialised plan state of a CTE scan, table function scan, materialize, recursive union or
-/// window, whose memory contexts are live.
 #[cfg(pg_ge_18)]
-pub unsafe fn storage(ps: *mut PlanState) -> Option<(u32, u64)> {
+pub fn storage(ps: PlanStateRef) -> Option<(u32, u64)> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The tuplestores
-    // are null or live.
+    // SAFETY: the tuplestores are null, or as live as the node. Another CTE scan may have that of this one.
     unsafe {
-        match (*ps).type_ {
+        match ps.tag() {
             NodeTag::T_CteScanState => {
-                let leader = (*ps.cast::<pg_sys::CteScanState>()).leader;
-                stored(leader.as_ref()?.cte_table)
+                let scan = ps.cast::<pg_sys::CteScanState>();
+                stored(scan.follow(|scan| &scan.leader)?.cte_table)
             }
-            NodeTag::T_TableFuncScanState => stored((*ps.cast::<pg_sys::TableFuncScanState>()).tupstore),
-            NodeTag::T_MaterialState => stored((*ps.cast::<pg_sys::MaterialState>()).tuplestorestate),
-            NodeTag::T_WindowAggState => stored((*ps.cast::<pg_sys::WindowAggState>()).buffer),
+            NodeTag::T_TableFuncScanState => stored(ps.cast::<pg_sys::TableFuncScanState>().tupstore),
+            NodeTag::T_MaterialState => stored(ps.cast::<pg_sys::MaterialState>().tuplestorestate),
+            NodeTag::T_WindowAggState => stored(ps.cast::<pg_sys::WindowAggState>().buffer),
             NodeTag::T_RecursiveUnionState => {
                 let state = ps.cast::<pg_sys::RecursiveUnionState>();
-                let working = stored((*state).working_table)?;
-                let intermediate = stored((*state).intermediate_table)?;
+                let working = stored(state.working_table)?;
+                let intermediate = stored(state.intermediate_table)?;
                 // As EXPLAIN does: the place of the larger one, and the sum of both.
                 let larger = if intermediate.1 > working.1 {
                     intermediate
@@ -244,11 +193,8 @@ pub unsafe fn storage(ps: *mut PlanState) -> Option<(u32, u64)> {
 }
 
 /// Returns `None`: PostgreSQL does not know it.
-///
-/// # Safety
-/// None: it reads nothing. It is unsafe because the function for newer majors is.
 #[cfg(not(pg_ge_18))]
-pub unsafe fn storage(_ps: *mut PlanState) -> Option<(u32, u64)> {
+pub fn storage(_ps: PlanStateRef) -> Option<(u32, u64)> {
     None
 }
 
@@ -276,56 +222,45 @@ pub const COUNT_SCAN_IO: Option<i32> = Some(pg_sys::InstrumentOption::INSTRUMENT
 #[cfg(not(pg_ge_19))]
 pub const COUNT_SCAN_IO: Option<i32> = None;
 
-/// Returns how the leader's scan read ahead; `None` if core did not count that, or if the scan has not begun.
-///
-/// # Safety
-/// `ps` must be an initialised plan state of a scan of a table, whose memory contexts are live.
+/// Returns how the leader's scan of a table read ahead; `None` if core did not count that, or if the scan has
+/// not begun.
 #[cfg(pg_ge_19)]
 #[inline(always)]
-pub unsafe fn scan_io(ps: *mut PlanState) -> Option<ScanIo> {
-    // SAFETY: the plan state is live by the caller's promise, and begins with that of any scan. Its scan is
-    // null or live.
+pub fn scan_io(ps: PlanStateRef) -> Option<ScanIo> {
+    // SAFETY: the scan is null, or as live as the node, and so is what it counted.
     unsafe {
-        let scan = (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.as_ref()?;
+        let scan = ps.cast::<pg_sys::ScanState>().ss_currentScanDesc.as_ref()?;
         scan.rs_instrument.as_ref().map(|counted| io(&counted.io))
     }
 }
 
 /// Returns `None`: core does not count it.
-///
-/// # Safety
-/// None: it reads nothing. It is unsafe because the function for newer majors is.
 #[cfg(not(pg_ge_19))]
 #[inline(always)]
-pub unsafe fn scan_io(_ps: *mut PlanState) -> Option<ScanIo> {
+pub fn scan_io(_ps: PlanStateRef) -> Option<ScanIo> {
     None
 }
 
 /// Returns the same of a parallel worker. Workers count from 0. Returns `None` if there is no such worker.
-///
-/// # Safety
-/// `ps` must be an initialised plan state, whose memory contexts are live.
 #[cfg(pg_ge_19)]
-pub unsafe fn worker_scan_io(ps: *mut PlanState, worker: usize) -> Option<ScanIo> {
+pub fn worker_scan_io(ps: PlanStateRef, worker: usize) -> Option<ScanIo> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the plan state is live by the caller's promise, and each cast follows the tag. The workers'
-    // part is null or has num_workers entries.
+    // SAFETY: the workers' part is null, or as live as the node, and has num_workers entries.
     unsafe {
-        let counted = match (*ps).type_ {
+        let counted = match ps.tag() {
             NodeTag::T_SeqScanState => {
-                let shared = (*ps.cast::<pg_sys::SeqScanState>()).sinstrument.as_ref()?;
+                let shared = ps.cast::<pg_sys::SeqScanState>().get().sinstrument.as_ref()?;
                 let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
                 &workers.get(worker)?.stats
             }
             NodeTag::T_TidRangeScanState => {
-                let shared = (*ps.cast::<pg_sys::TidRangeScanState>())
-                    .trss_sinstrument
-                    .as_ref()?;
+                let state = ps.cast::<pg_sys::TidRangeScanState>();
+                let shared = state.get().trss_sinstrument.as_ref()?;
                 let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
                 &workers.get(worker)?.stats
             }
             NodeTag::T_BitmapHeapScanState => {
-                let shared = (*ps.cast::<pg_sys::BitmapHeapScanState>()).sinstrument.as_ref()?;
+                let shared = ps.cast::<BitmapHeapScanState>().get().sinstrument.as_ref()?;
                 let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
                 &workers.get(worker)?.stats
             }
@@ -336,12 +271,9 @@ pub unsafe fn worker_scan_io(ps: *mut PlanState, worker: usize) -> Option<ScanIo
 }
 
 /// Returns `None`: core does not count it.
-///
-/// # Safety
-/// None: it reads nothing. It is unsafe because the function for newer majors is.
 #[cfg(not(pg_ge_19))]
 #[inline(always)]
-pub unsafe fn worker_scan_io(_ps: *mut PlanState, _worker: usize) -> Option<ScanIo> {
+pub fn worker_scan_io(_ps: PlanStateRef, _worker: usize) -> Option<ScanIo> {
     None
 }
 

@@ -15,8 +15,8 @@ unguarded::declare! { "C-unwind":
     ) -> *mut pg_sys::PlannedStmt;
 }
 
-/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query, its
-/// text, and a function that plans it as the hook in `$previous` or PostgreSQL itself does.
+/// Defines `$hook`, a function that PostgreSQL can call as its hook. It calls `$plan` with the query and a
+/// function that plans it as the hook in `$previous` or PostgreSQL itself does.
 macro_rules! planner_hook {
     ($hook:ident, $plan:path, $previous:path) => {
         /// Plans a query.
@@ -33,21 +33,21 @@ macro_rules! planner_hook {
         ) -> *mut pgrx::pg_sys::PlannedStmt {
             // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged. The frames are plain.
             unsafe {
-                let planned = $plan(query, text, || {
+                let mut planned = $plan($crate::pg::handles::ToPlan::new(query, text), |_| {
                     let planner = $previous
                         .get()
                         .unwrap_or($crate::pg::compat::planner::standard_planner);
-                    planner(
+                    $crate::pg::handles::NewPlan::new(planner(
                         query,
                         text,
                         options,
                         params,
                         #[cfg(pg_ge_19)]
                         explain,
-                    )
+                    ))
                 });
-                $crate::pg::compat::note_parameters(planned, params);
-                planned
+                $crate::pg::compat::note_parameters(&mut planned, params);
+                planned.into_ptr()
             }
         }
     };

@@ -6,8 +6,8 @@
 
 use super::response;
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::timing;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
 use crate::pg::store::{self, Listener, SharedStops};
 use pgrx::{pg_guard, pg_sys};

@@ -6,13 +6,14 @@
 //! listing makes it slower.
 
 use super::hooks;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
+use crate::pg::handles::{Handle, StartedQuery};
 use crate::pg::hot::trace::{self, Trace, Traced};
 use crate::pg::hot::waits;
 use crate::pg::plan::{describe, tree};
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::guarded;
-use crate::pg::server::{fail, switch, unguarded};
+use crate::pg::server::{fail, switch};
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use pgrx::{PgSqlErrorCode, error};
 use rowsource_core::call_trace::CallList;
@@ -126,7 +127,7 @@ fn check(text: &CStr) {
         let statements: Vec<*mut pg_sys::RawStmt> = tree::list(parse(text)).collect();
         match statements[..] {
             [] => Some("there is no statement"),
-            [one] if has_plan((*one).stmt) => None,
+            [one] if has_plan(Handle::new((*one).stmt)) => None,
             [_] => Some("it is a utility statement"),
             _ => Some("there are several statements"),
         }
@@ -175,26 +176,18 @@ unsafe extern "C-unwind" fn name_place(text: *mut c_void) {
 }
 
 /// Returns whether a statement is planned and has no utility statement around it.
-///
-/// # Safety
-/// `statement` must be a live tree of the parser.
-unsafe fn has_plan(statement: *mut pg_sys::Node) -> bool {
-    // SAFETY: the tree is live by the caller's promise, and each cast follows its tag. The leftmost part of a
-    // set operation has the INTO of all of it.
-    unsafe {
-        match tree::tag(statement) {
-            NodeTag::T_InsertStmt | NodeTag::T_UpdateStmt | NodeTag::T_DeleteStmt | NodeTag::T_MergeStmt => {
-                true
+fn has_plan(statement: Handle<pg_sys::Node>) -> bool {
+    match statement.tag() {
+        NodeTag::T_InsertStmt | NodeTag::T_UpdateStmt | NodeTag::T_DeleteStmt | NodeTag::T_MergeStmt => true,
+        NodeTag::T_SelectStmt => {
+            // The leftmost part of a set operation has the INTO of all of it.
+            let mut select = statement.cast::<pg_sys::SelectStmt>();
+            while let Some(left) = select.follow(|select| &select.larg) {
+                select = left;
             }
-            NodeTag::T_SelectStmt => {
-                let mut select = statement.cast::<pg_sys::SelectStmt>();
-                while !(*select).larg.is_null() {
-                    select = (*select).larg;
-                }
-                (*select).intoClause.is_null()
-            }
-            _ => false,
+            select.intoClause.is_null()
         }
+        _ => false,
     }
 }
 
@@ -215,7 +208,12 @@ unsafe fn executor_run(
     // SAFETY: the query is started, by the caller's promise. The guard's frame is left before the query runs.
     unsafe {
         if trace::is_of((*query).sourceText) {
-            guarded(|| install(query));
+            guarded(|| {
+                Handle::new(query)
+                    .started()
+                    .into_iter()
+                    .for_each(|query| install(query))
+            });
         }
         compat::executor_run::call(NEXT_EXECUTOR_RUN.get(), query, direction, count, execute_once);
     }
@@ -224,14 +222,14 @@ unsafe fn executor_run(
 /// Installs the wrappers in the nodes of a statement.
 ///
 /// # Safety
-/// `query` must be started, and the trace in progress must be of it.
-unsafe fn install(query: *mut QueryDesc) {
-    // SAFETY: the query is started and a trace is in progress, by the caller's promise. No node runs, so no
-    // reference to the trace's nodes is in use.
+/// The trace in progress must be of this query.
+unsafe fn install(query: StartedQuery) {
+    let mut found = tree::Nodes::new();
+    tree::walk(query.root(), &mut found);
+    // SAFETY: a trace is in progress, by the caller's promise. No node runs, so no reference to the trace's
+    // nodes is in use.
     unsafe {
         let trace = &*trace::running();
-        let mut found = tree::Nodes::new();
-        tree::walk((*query).planstate, &mut found);
         let Some(first) = found.first() else {
             return;
         };
@@ -247,14 +245,14 @@ unsafe fn install(query: *mut QueryDesc) {
         let nodes = &mut *trace.nodes.get();
         nodes.clear();
         for (i, place) in found.iter().enumerate().skip(hidden) {
-            let id = tree::plan_node_id(place.plan_state) as usize;
+            let id = place.plan_state.plan().plan_node_id as usize;
             if nodes.len() <= id {
                 nodes.resize(id + 1, Traced::NONE);
             }
             nodes[id] = Traced {
-                plan_state: place.plan_state,
+                plan_state: place.plan_state.as_ptr(),
                 number: (base + i - hidden) as u32,
-                is_gather: tree::is_gather(place.plan_state),
+                is_gather: tree::is_gather(place.plan_state.tag()),
                 ..Traced::NONE
             };
         }

@@ -8,16 +8,17 @@ use super::listener::{Listen, Utility};
 use super::nesting;
 use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::SourceText;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server::{self, setting};
 use pgrx::guc::GucCheckError;
 use pgrx::pg_sys::{self, DefElem, ExplainState, NodeTag};
 use pgrx::{PgSqlErrorCode, ereport, pg_guard};
 use rowsource_core::explain_text;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 pub struct Listener;
 
@@ -25,8 +26,7 @@ impl Listen for Listener {
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
         if utility.tag == NodeTag::T_ExplainStmt {
-            // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
-            unsafe { around(utility.statement, utility.source, || body(utility)) }
+            around(utility, || body(utility));
         } else {
             body(utility);
         }
@@ -62,34 +62,30 @@ fn running() -> Option<Explaining> {
 /// Returns the text of the statement inside the EXPLAIN that is running, and where it begins. Returns `None`
 /// if none is running, or if its statement is not part of its own text: that of a prepared statement is
 /// elsewhere.
-///
-/// # Safety
-/// `source` must be null, or the valid text of the statement that is analysed or started now.
-pub unsafe fn text_inside<'a>(source: *const c_char) -> Option<(&'a [u8], usize)> {
+pub fn text_inside(source: SourceText<'_>) -> Option<(&[u8], usize)> {
+    let source = source.source();
     let explaining = running().filter(|explaining| explaining.source == source)?;
-    // SAFETY: the text is valid by the caller's promise, and the EXPLAIN was made from it.
-    let (text, start) = unsafe { server::statement_text(source, explaining.location, explaining.length) };
+    // SAFETY: the string lives as long as that of the argument, and the EXPLAIN was made from it.
+    let text = unsafe { SourceText::new(source, explaining.location, explaining.length) };
+    let (text, start) = text.statement();
     let at = explain_text::statement_inside(text)?;
     Some((text.get(at..)?, start + at))
 }
 
 /// Runs the utility statement EXPLAIN. After an error the abort of the transaction restores the settings.
-///
-/// # Safety
-/// * `statement` must be the live EXPLAIN, and `source` its text.
-/// * The caller's frame and those of `body` must be plain: an error crosses them.
-unsafe fn around(statement: *const pg_sys::PlannedStmt, source: *const c_char, body: impl FnOnce()) {
-    // SAFETY: the caller promises plain frames. The level is closed here, or by the abort of the transaction
-    // after an error.
+fn around(utility: &Utility, body: impl FnOnce()) {
+    let plan = utility.plan();
+    // SAFETY: the frames are plain, as `Utility` promises. The level is closed here, or by the abort of the
+    // transaction after an error.
     unsafe {
         let outer = EXPLAINING.get();
         let level = unguarded::NewGUCNestLevel();
         EXPLAINING.set(Some(Explaining {
             depth: nesting::depth(),
             sampfreq: None,
-            source,
-            location: (*statement).stmt_location,
-            length: (*statement).stmt_len,
+            source: utility.source,
+            location: plan.stmt_location,
+            length: plan.stmt_len,
         }));
         pg_try(body, || EXPLAINING.set(outer), |_| {});
         unguarded::AtEOXact_GUC(true, level);
@@ -158,28 +154,10 @@ unsafe fn validate(state: *mut ExplainState) {
         }
         // If nothing is timed, EXPLAIN must show no times instead of zeros.
         (*state).timing &= is_timed(sampfreq);
-        set(c"pg_rowsource.sampfreq", &sampfreq.to_string());
-        set(c"pg_rowsource.explain", "on");
-        set(c"pg_rowsource.statistics_level", "typical");
-    }
-}
-
-/// Changes a setting on the current nest level.
-fn set(name: &CStr, value: &str) {
-    let value = std::ffi::CString::new(value).unwrap_or_default();
-    // SAFETY: both strings are terminated. The setting is pg_rowsource's, any user may set it, and the value
-    // is valid.
-    unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
+        let sampfreq = CString::new(sampfreq.to_string()).unwrap_or_default();
+        setting::set_on_level(c"pg_rowsource.sampfreq", &sampfreq);
+        setting::set_on_level(c"pg_rowsource.explain", c"on");
+        setting::set_on_level(c"pg_rowsource.statistics_level", c"typical");
     }
 }
 

@@ -2,10 +2,10 @@
 //! At level basic this is most of what a prepared statement would cost.
 
 use super::parsed;
-use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::handles::QueryRef;
+use crate::pg::server::SourceText;
 use crate::session::TextId;
-use pgrx::pg_sys::QueryDesc;
 use rowsource_core::hint;
 use std::cell::Cell;
 
@@ -23,30 +23,21 @@ static SEARCHED: BackendLocal<[Searched; PLACES]> =
     BackendLocal::new([const { Cell::new((None, false)) }; PLACES]);
 
 /// Returns whether a query's text has the hint.
-///
-/// # Safety
-/// `query` must be valid, and have a plan.
 #[inline]
-pub unsafe fn is_hinted(query: *const QueryDesc) -> bool {
-    // SAFETY: the query and its plan are valid by the caller's promise.
-    let text = unsafe { parsed::text_id(query) };
+pub fn is_hinted(query: QueryRef) -> bool {
+    let text = parsed::text_id(query);
     let searched = &SEARCHED.inner()[(text.plan >> APART) % PLACES];
     let (known, is_hinted) = searched.get();
     if known == Some(text) {
         return is_hinted;
     }
-    // SAFETY: as above.
-    let is_hinted = unsafe { search(query) };
+    let is_hinted = search(query);
     searched.set((Some(text), is_hinted));
     is_hinted
 }
 
 /// Searches a query's text for the hint.
-///
-/// # Safety
-/// `query` must be valid, and have a plan.
 #[inline(never)]
-unsafe fn search(query: *const QueryDesc) -> bool {
-    // SAFETY: the query, its plan and its text are valid by the caller's promise.
-    hint::present(unsafe { server::commented_text((*query).sourceText, (*query).plannedstmt) })
+fn search(query: QueryRef) -> bool {
+    hint::present(SourceText::of(query).commented())
 }

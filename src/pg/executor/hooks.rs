@@ -15,16 +15,16 @@
 #![allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
 
 use super::listener::{Call, Listen, Utility, listeners};
-use super::statement::{self, Statement};
+use super::statement::{self, Ending, Statement};
 use super::{
     explain, inner_query, nesting, own_waits, parsed, planning, response, starting, traced, transactions,
     unmeasured, unnamed, untimed_explain, utility,
 };
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::hot::usage;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, switch, unguarded};
+use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::targets;
 use pgrx::pg_sys::{self, NodeTag, QueryDesc};
 use rowsource_core::sql_trace::event::Phase;
@@ -99,7 +99,7 @@ fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&
                 let is_measured = statement::find(query).is_some();
                 if let Some(statement) = entered {
                     statement.outcome.set(outcome);
-                    server::attempt("record a statement", || statement.record(true));
+                    server::attempt("record a statement", || Ending::new(statement, true).record());
                     statement.close();
                 }
                 Listeners::has_run(&call(), is_measured, true);
@@ -176,7 +176,7 @@ unsafe fn executor_run(
         if switch::passes_on() && statement::find(query).is_none() {
             return switch::pass_on(next);
         }
-        let after = |statement: &Statement| statement.note_read(query, direction, count);
+        let after = |statement: &Statement| statement.note_read(direction, count);
         run(move || Call::of_started(query, Phase::Fetch), next, after);
     }
 }
@@ -212,7 +212,7 @@ unsafe extern "C-unwind" fn executor_finish(query: *mut QueryDesc) {
             finish();
         }
         if let Some(statement) = statement {
-            server::attempt("record a statement", || statement.record(true));
+            server::attempt("record a statement", || Ending::new(statement, true).record());
         }
         Listeners::has_run(&call(), statement.is_some(), false);
     }
@@ -228,7 +228,7 @@ unsafe extern "C-unwind" fn executor_end(query: *mut QueryDesc) {
     unsafe {
         // ExecutorFinish has recorded it, unless the caller skipped that.
         if let Some(statement) = statement::find(query).filter(|statement| statement.is_unrecorded()) {
-            server::attempt("record a statement", || statement.record(true));
+            server::attempt("record a statement", || Ending::new(statement, true).record());
         }
         Listeners::run(&Call::of_started(query, Phase::Close), || {
             let end = PREV_EXECUTOR_END.get();

@@ -7,11 +7,12 @@
 
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, statement, unnamed};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
-use crate::pg::plan::tree::{list, tag};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::handles::{Handle, NewPlan, QueryRef, ToPlan};
+use crate::pg::plan::tree::list;
+use crate::pg::server::SourceText;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, ExecuteStmt, Node, NodeTag, Query, QueryDesc};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -21,8 +22,7 @@ pub struct Listener;
 impl Listen for Listener {
     #[inline(always)]
     fn before_start(call: &Call) {
-        // SAFETY: the query is valid, as `Call` promises.
-        unsafe { starts(call.query) }
+        starts(call.query());
     }
 
     #[inline(always)]
@@ -32,18 +32,15 @@ impl Listen for Listener {
 
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
-        // SAFETY: the statement is live, as `Utility` promises, and so are the nodes in it.
-        unsafe {
-            let execute = execute_in((*utility.statement).utilityStmt);
-            let runs_others = match utility.tag {
-                NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt => true,
-                _ => !execute.is_null() && evaluates(execute),
-            };
-            if runs_others {
-                nest(*utility, execute, body);
-            } else {
-                body(utility);
-            }
+        let execute = execute_in(utility.node());
+        let runs_others = match utility.tag {
+            NodeTag::T_CreateTableAsStmt | NodeTag::T_RefreshMatViewStmt => true,
+            _ => execute.is_some_and(evaluates),
+        };
+        if runs_others {
+            nest(utility, execute, body);
+        } else {
+            body(utility);
         }
     }
 
@@ -78,145 +75,114 @@ const NONE: Outer = Outer {
 static OUTER: BackendLocal<Cell<Outer>> = BackendLocal::new(Cell::new(NONE));
 
 /// Runs a utility statement that has a query, so that all but its query is nested in it.
-///
-/// # Safety
-/// `execute` must be null, or the live EXECUTE in the statement.
+/// `execute` is the EXECUTE in the statement.
 #[cold]
 #[inline(never)]
-unsafe fn nest(utility: Utility, execute: *const ExecuteStmt, body: impl FnOnce(&Utility)) {
-    let Utility {
-        statement: planned,
-        source,
-        ..
-    } = utility;
-    // SAFETY: the statement and its text are live, and the frames are plain, as `Utility` promises.
-    unsafe {
-        let outer = OUTER.get();
-        let depth = nesting::depth();
-        let queryid = match queryid((*planned).utilityStmt, execute) {
-            0 => unnamed::utility_queryid(planned, source),
-            queryid => queryid,
+fn nest(utility: &Utility, execute: Option<Handle<ExecuteStmt>>, body: impl FnOnce(&Utility)) {
+    let outer = OUTER.get();
+    let depth = nesting::depth();
+    let queryid = match queryid(utility.node(), execute) {
+        0 => unnamed::utility_queryid(utility),
+        queryid => queryid,
+    };
+    OUTER.set(Outer {
+        source: utility.source,
+        execute: execute.map_or(std::ptr::null(), |execute| execute.as_ptr().cast_const()),
+        depth,
+        query: std::ptr::null(),
+    });
+    nesting::enter();
+    let caller = statement::enter_utility(queryid);
+    let leave = || {
+        statement::leave_utility(caller);
+        OUTER.set(outer);
+        nesting::set(depth + 1);
+        nesting::leave();
+    };
+    // SAFETY: the frames are plain, as `Utility` promises.
+    unsafe { pg_try(|| body(utility), leave, |_| ()) };
+    leave();
+}
+
+/// Returns the EXECUTE that a utility statement is, or whose query it runs.
+fn execute_in(mut utility: Handle<'_, Node>) -> Option<Handle<'_, ExecuteStmt>> {
+    loop {
+        // What an EXPLAIN and a CREATE TABLE AS run has been analysed.
+        let query = match utility.tag() {
+            NodeTag::T_ExecuteStmt => return Some(utility.cast()),
+            NodeTag::T_ExplainStmt => utility
+                .cast::<pg_sys::ExplainStmt>()
+                .follow(|explain| &explain.query),
+            NodeTag::T_CreateTableAsStmt => created_by(utility.cast()),
+            _ => None,
         };
-        OUTER.set(Outer {
-            source,
-            execute,
-            depth,
-            query: std::ptr::null(),
-        });
-        nesting::enter();
-        let caller = statement::enter_utility(queryid);
-        let leave = || {
-            statement::leave_utility(caller);
-            OUTER.set(outer);
-            nesting::set(depth + 1);
-            nesting::leave();
-        };
-        pg_try(|| body(&utility), leave, |_| ());
-        leave();
+        utility = query?.downcast::<Query>()?.follow(|query| &query.utilityStmt)?;
     }
 }
 
-/// Returns the EXECUTE that a utility statement is, or whose query it runs; null if there is none.
-///
-/// # Safety
-/// `utility` must be a live utility statement.
-unsafe fn execute_in(mut utility: *const Node) -> *const ExecuteStmt {
-    // SAFETY: the statement is live by the caller's promise, and each cast follows its tag. What an EXPLAIN
-    // and a CREATE TABLE AS run has been analysed.
-    unsafe {
-        loop {
-            let query = match tag(utility) {
-                NodeTag::T_ExecuteStmt => return utility.cast(),
-                NodeTag::T_ExplainStmt => (*utility.cast::<pg_sys::ExplainStmt>()).query,
-                NodeTag::T_CreateTableAsStmt => (*utility.cast::<pg_sys::CreateTableAsStmt>()).query,
-                _ => return std::ptr::null(),
-            };
-            if query.is_null() || tag(query) != NodeTag::T_Query {
-                return std::ptr::null();
-            }
-            utility = (*query.cast::<Query>()).utilityStmt;
-            if utility.is_null() {
-                return std::ptr::null();
-            }
-        }
-    }
+/// Returns the query of a CREATE TABLE AS.
+fn created_by(create: Handle<'_, pg_sys::CreateTableAsStmt>) -> Option<Handle<'_, Node>> {
+    create.follow(|create| &create.query)
 }
 
 /// Returns whether an EXECUTE has arguments that may call functions: all but constants.
-///
-/// # Safety
-/// The EXECUTE must be live.
 #[inline(always)]
-unsafe fn evaluates(execute: *const ExecuteStmt) -> bool {
-    // SAFETY: the EXECUTE is live by the caller's promise. Its arguments are a list of nodes.
-    unsafe { list::<Node>((*execute).params).any(|argument| tag(argument) != NodeTag::T_A_Const) }
+fn evaluates(execute: Handle<ExecuteStmt>) -> bool {
+    let mut arguments = execute.list::<Node>(|execute| &execute.params).iter();
+    arguments.any(|argument| argument.tag() != NodeTag::T_A_Const)
 }
 
 /// Returns the queryid of the query that a utility statement runs; 0 if it is not known yet, or has none.
-///
-/// # Safety
-/// `utility` must be a live utility statement, and `execute` null or the EXECUTE in it.
+/// `execute` is the EXECUTE in it.
 #[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
-unsafe fn queryid(utility: *const Node, execute: *const ExecuteStmt) -> i64 {
-    // SAFETY: the statements are live by the caller's promise. A prepared statement has its queries.
-    unsafe {
-        let query = if !execute.is_null() {
-            let prepared = unguarded::FetchPreparedStatement((*execute).name, false);
-            let Some(prepared) = prepared.as_ref() else {
-                return 0;
-            };
-            list::<Query>((*prepared.plansource).query_list).next()
-        } else if tag(utility) == NodeTag::T_CreateTableAsStmt {
-            let query = (*utility.cast::<pg_sys::CreateTableAsStmt>()).query;
-            Some(query.cast::<Query>()).filter(|query| tag(*query) == NodeTag::T_Query)
-        } else {
-            None
-        };
-        query.map_or(0, |query| compat::parsed_query_id(&*query))
-    }
+fn queryid(utility: Handle<Node>, execute: Option<Handle<ExecuteStmt>>) -> i64 {
+    let query = match (execute, utility.downcast()) {
+        // SAFETY: the function accepts each name. A prepared statement has its queries.
+        (Some(execute), _) => unsafe {
+            let prepared = unguarded::FetchPreparedStatement(execute.name, false).as_ref();
+            let queries = prepared.map(|prepared| list::<Query>((*prepared.plansource).query_list));
+            queries
+                .and_then(|mut queries| queries.next())
+                .map(|query| Handle::new(query))
+        },
+        (None, Some(create)) => created_by(create).and_then(Handle::downcast),
+        (None, None) => None,
+    };
+    query.map_or(0, |query: Handle<Query>| compat::parsed_query_id(&query))
 }
 
 /// Returns whether a text is that of the query which the innermost utility statement is about to plan or to
 /// start.
-///
-/// # Safety
-/// `text` must be null or a C string.
 #[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
-unsafe fn is_awaited(text: *const c_char) -> bool {
+fn is_awaited(text: SourceText) -> bool {
     let outer = OUTER.get();
     if nesting::depth() != outer.depth + 1 || !outer.query.is_null() {
         return false;
     }
     if outer.execute.is_null() {
-        return std::ptr::eq(text, outer.source);
+        return std::ptr::eq(text.source(), outer.source);
     }
     // PostgreSQL copies the text of a prepared statement. A trigger may have dropped it.
     // SAFETY: the EXECUTE lives as long as its statement runs. A prepared statement has its text.
     unsafe {
         let prepared = unguarded::FetchPreparedStatement((*outer.execute).name, false).as_ref();
-        !text.is_null()
-            && prepared.is_some_and(|prepared| {
-                CStr::from_ptr(text) == CStr::from_ptr((*prepared.plansource).query_string)
-            })
+        let of_prepared = prepared.map(|prepared| CStr::from_ptr((*prepared.plansource).query_string));
+        of_prepared.is_some_and(|of_prepared| text.string() == Some(of_prepared))
     }
 }
 
 /// Plans a query with `planner`: that of the innermost utility statement at the level of the statement. If it
-/// has a `queryid`, that is the caller of what the statement starts from then on.
-///
-/// # Safety
-/// * `text` must be null or the query's text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
+/// has a queryid, that is the caller of what the statement starts from then on.
 #[inline(always)]
-pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() -> T) -> T {
-    // SAFETY: the text is null or a C string by the caller's promise.
-    if nesting::depth() == 0 || !unsafe { is_awaited(text) } {
-        return planner();
+pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    if nesting::depth() == 0 || !is_awaited(SourceText::of_parsed(&query)) {
+        return planner(query);
     }
+    let queryid = compat::parsed_query_id(&query.query());
     let depth = nesting::depth();
     nesting::set(depth - 1);
     // After an error, `nest` sets the level of its statement.
-    let planned = planner();
+    let planned = planner(query);
     nesting::set(depth);
     if queryid != 0 {
         statement::enter_utility(queryid);
@@ -225,14 +191,11 @@ pub unsafe fn plan<T>(queryid: i64, text: *const c_char, planner: impl FnOnce() 
 }
 
 /// Notes that a query starts. Until it ends, the query of a utility statement has the level of its statement.
-///
-/// # Safety
-/// `query` must be valid.
 #[inline(always)]
-unsafe fn starts(query: *const QueryDesc) {
-    // SAFETY: the query is valid by the caller's promise, and so is its text.
-    if nesting::depth() != 0 && unsafe { is_awaited((*query).sourceText) } {
+fn starts(query: QueryRef) {
+    if nesting::depth() != 0 && is_awaited(SourceText::of(query)) {
         let outer = OUTER.get();
+        let query = query.as_ptr();
         OUTER.set(Outer { query, ..outer });
         nesting::set(outer.depth);
     }

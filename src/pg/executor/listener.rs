@@ -17,9 +17,10 @@
 //! | emit_log, for an error that ends a message | `unmeasured.rs` | |
 
 use super::nesting;
-use crate::pg::plan::tree::tag;
+use crate::pg::handles::{Handle, PlannedStmtRef, QueryRef, tag};
+use crate::pg::server::SourceText;
 use crate::pg::sql_trace::level;
-use pgrx::pg_sys::{self, NodeTag, PlannedStmt, QueryCompletion, QueryDesc};
+use pgrx::pg_sys::{self, Node, NodeTag, PlannedStmt, QueryCompletion, QueryDesc};
 use rowsource_core::sql_trace::event::Phase;
 use std::ffi::c_char;
 
@@ -66,6 +67,13 @@ impl Call {
             is_traced: level::is_on(),
             _promise: (),
         }
+    }
+
+    /// Returns the query. No reference to it is held while a body runs it.
+    #[inline(always)]
+    pub fn query(&self) -> QueryRef<'_> {
+        // SAFETY: it is live, as who made this has promised.
+        unsafe { Handle::new(self.query) }
     }
 
     /// Returns whether no other statement runs the query. While it runs, what it calls is not at top level.
@@ -134,6 +142,36 @@ impl Utility {
             completion,
             _promise: (),
         }
+    }
+
+    /// Returns the statement as PostgreSQL has planned it.
+    #[inline(always)]
+    pub fn plan(&self) -> PlannedStmtRef<'_> {
+        // SAFETY: it is live, as who made this has promised.
+        unsafe { Handle::new(self.statement) }
+    }
+
+    /// Returns the statement itself.
+    #[inline(always)]
+    pub fn node(&self) -> Handle<'_, Node> {
+        // SAFETY: a utility statement has it, and it is as live.
+        unsafe { Handle::new((*self.statement).utilityStmt) }
+    }
+
+    /// Returns what the statement has done, if anybody wants to know.
+    #[inline(always)]
+    pub fn completion(&self) -> Option<&QueryCompletion> {
+        // SAFETY: it is null or live, as who made this has promised.
+        unsafe { self.completion.as_ref() }
+    }
+
+    /// Returns the text of the statement.
+    #[inline(always)]
+    pub fn text(&self) -> SourceText<'_> {
+        let plan = self.plan();
+        // SAFETY: the statement's text is live, as who made this has promised, and it has the statement
+        // there.
+        unsafe { SourceText::new(self.source, plan.stmt_location, plan.stmt_len) }
     }
 
     /// Returns another statement in the place of this one.

@@ -1,7 +1,7 @@
 //! Counts how deep the running code is nested in statements, procedures and DO blocks.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::beats;
-use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]

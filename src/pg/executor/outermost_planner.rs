@@ -3,8 +3,8 @@
 //! or the end of its transaction or subtransaction.
 
 use super::nesting;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::beats;
-use crate::pg::server::backend_local::BackendLocal;
 use std::cell::Cell;
 
 struct OutermostPlanner {

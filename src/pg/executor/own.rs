@@ -9,11 +9,12 @@
 //! of relations that it depends on is not used. It also has constants of the types oid and regclass, which a
 //! statement that reads a catalog may take from anywhere.)
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::FUNCTION_CACHE;
-use crate::pg::plan::tree::list;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::{contained_or_cancelled, guarded};
-use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, PlannedStmt, RangeTblEntry};
+use crate::pg::handles::{Handle, PlannedStmtRef};
+use crate::pg::server::catalog;
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled, guarded};
+use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, RangeTblEntry};
 use rowsource_core::model::PlanKey;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use std::cell::{Cell, RefCell};
@@ -64,9 +65,12 @@ fn is_this(extension: Oid) -> bool {
     if known == extension {
         return is_this;
     }
-    // SAFETY: a script runs in a transaction.
+    // SAFETY: a statement begins or ends, so the session holds no lock. The caller's frame is plain.
     let found = unsafe {
-        guarded(|| contained_or_cancelled(|| Some(pg_sys::get_extension_oid(NAME.as_ptr(), true))))
+        guarded(|| {
+            let unlocked = &mut Unlocked::promised();
+            contained_or_cancelled(unlocked, || Some(pg_sys::get_extension_oid(NAME.as_ptr(), true)))
+        })
     };
     let is_this = found == Some(extension);
     SCRIPT.set((extension, is_this));
@@ -74,7 +78,7 @@ fn is_this(extension: Oid) -> bool {
 }
 
 /// Returns whether a plan uses the extension.
-pub fn uses_extension(key: &PlanKey, plan: &PlannedStmt) -> bool {
+pub fn uses_extension(key: &PlanKey, plan: PlannedStmtRef) -> bool {
     if PLANS.borrow().contains(key) {
         return true;
     }
@@ -91,26 +95,24 @@ pub fn uses_extension(key: &PlanKey, plan: &PlannedStmt) -> bool {
 }
 
 /// Returns whether a plan depends on one of the extension's objects.
-fn depends(plan: &PlannedStmt) -> bool {
-    // SAFETY: the plan is live, and the list has pointers to its items.
-    let mut functions = unsafe { list::<PlanInvalItem>(plan.invalItems).peekable() };
+fn depends(plan: PlannedStmtRef) -> bool {
+    let functions = plan.list::<PlanInvalItem>(|plan| &plan.invalItems);
     // An entry that is no relation has no OID.
-    // SAFETY: the same.
-    let mut relations = unsafe { list::<RangeTblEntry>(plan.rtable).map(|entry| (*entry).relid) };
+    let entries = plan.list::<RangeTblEntry>(|plan| &plan.rtable).iter();
+    let mut relations = entries.map(|entry| entry.relid);
     // PostgreSQL lists none of its own functions, and its catalogs have low numbers.
     let is_of_user = |oid: &Oid| oid.to_u32() >= pg_sys::FirstNormalObjectId;
     let first = relations.find(is_of_user);
-    if functions.peek().is_none() && first.is_none() {
+    if functions.len() == 0 && first.is_none() {
         return false;
     }
     if !KNOWN.get() {
-        // SAFETY: a plan is set up in a transaction, and the caller allows errors.
-        let read = unsafe {
-            contained_or_cancelled(|| {
-                read();
-                Some(())
-            })
-        };
+        // SAFETY: a statement is set up, so the session holds no lock.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        let read = contained_or_cancelled(unlocked, || {
+            read();
+            Some(())
+        });
         if read.is_none() {
             KNOWN.set(false);
         }
@@ -119,55 +121,47 @@ fn depends(plan: &PlannedStmt) -> bool {
     if objects.functions.is_empty() {
         return false;
     }
+    let is_own = |item: Handle<PlanInvalItem>| {
+        item.cacheId == FUNCTION_CACHE && objects.functions.contains(&item.hashValue)
+    };
     (first.into_iter().chain(relations)).any(|oid| objects.relations.contains(&oid))
-        || functions.any(|item| {
-            // SAFETY: the list has pointers to its items.
-            let PlanInvalItem {
-                cacheId, hashValue, ..
-            } = unsafe { *item };
-            cacheId == FUNCTION_CACHE && objects.functions.contains(&hashValue)
-        })
+        || functions.iter().any(is_own)
 }
 
-/// Reads the extension's objects from the catalog.
-///
-/// # Safety
-/// The caller must be in a transaction. May raise.
-unsafe fn read() {
-    // SAFETY: the session is in a transaction by the caller's promise. The scan is ended before the table is
-    // closed, and its tuples are not used after the next one is fetched.
+/// Reads the extension's objects from the catalog. May raise.
+fn read() {
+    let null = Datum::null();
+    // SAFETY: the function has the type that PostgreSQL calls.
     unsafe {
         if !HAS_CALLBACK.replace(true) {
-            pg_sys::CacheRegisterSyscacheCallback(FUNCTION_CACHE, Some(forget), Datum::null());
+            pg_sys::CacheRegisterSyscacheCallback(FUNCTION_CACHE, Some(forget), null);
         }
-        // This comes first, because reading the catalog may report changes.
-        KNOWN.set(true);
-        let mut objects = Objects {
-            functions: Vec::new(),
-            relations: Vec::new(),
-        };
-        let extension = pg_sys::get_extension_oid(NAME.as_ptr(), true);
-        if extension != pg_sys::InvalidOid {
-            each_member(extension, |class, object| {
-                if class == pg_sys::RelationRelationId {
-                    objects.relations.push(object);
-                } else if class == pg_sys::ProcedureRelationId && !is_measured(object) {
-                    let null = Datum::null();
-                    let hash =
-                        pg_sys::GetSysCacheHashValue(FUNCTION_CACHE, Datum::from(object), null, null, null);
-                    objects.functions.push(hash);
-                }
-            });
-        }
-        OBJECTS.replace(objects);
     }
+    // This comes first, because reading the catalog may report changes.
+    KNOWN.set(true);
+    let mut objects = Objects {
+        functions: Vec::new(),
+        relations: Vec::new(),
+    };
+    // SAFETY: the name is a C string.
+    let extension = unsafe { pg_sys::get_extension_oid(NAME.as_ptr(), true) };
+    if extension != pg_sys::InvalidOid {
+        each_member(extension, |class, object| {
+            if class == pg_sys::RelationRelationId {
+                objects.relations.push(object);
+            } else if class == pg_sys::ProcedureRelationId && !is_measured(object) {
+                let key = Datum::from(object);
+                // SAFETY: the key of this cache is an OID.
+                let hash = unsafe { pg_sys::GetSysCacheHashValue(FUNCTION_CACHE, key, null, null, null) };
+                objects.functions.push(hash);
+            }
+        });
+    }
+    OBJECTS.replace(objects);
 }
 
-/// Returns whether statements with a function of the extension are measured.
-///
-/// # Safety
-/// The caller must be in a transaction. May raise.
-unsafe fn is_measured(function: Oid) -> bool {
+/// Returns whether statements with a function of the extension are measured. May raise.
+fn is_measured(function: Oid) -> bool {
     // SAFETY: the name is null, or a C string in the current memory context.
     unsafe {
         let name = pg_sys::get_func_name(function);
@@ -175,48 +169,18 @@ unsafe fn is_measured(function: Oid) -> bool {
     }
 }
 
-/// Passes the catalog and the OID of each of an extension's objects to `visit`.
-///
-/// # Safety
-/// The caller must be in a transaction. May raise.
-unsafe fn each_member(extension: Oid, mut visit: impl FnMut(Oid, Oid)) {
-    let keys = [
+/// Passes the catalog and the OID of each of an extension's objects to `visit`. May raise.
+fn each_member(extension: Oid, mut visit: impl FnMut(Oid, Oid)) {
+    let columns = [
         (pg_sys::Anum_pg_depend_refclassid, pg_sys::ExtensionRelationId),
         (pg_sys::Anum_pg_depend_refobjid, extension),
     ];
-    // SAFETY: the columns have the type OID. The tuples are of pg_depend, whose columns are fixed and not
-    // null.
-    unsafe {
-        let mut scan_keys = [pg_sys::ScanKeyData::default(); 2];
-        for (key, (column, value)) in scan_keys.iter_mut().zip(keys) {
-            let equal = pg_sys::BTEqualStrategyNumber as u16;
-            let function = pg_sys::Oid::from(pg_sys::F_OIDEQ);
-            pg_sys::ScanKeyInit(key, column as i16, equal, function, Datum::from(value));
+    catalog::find(&columns, |member: &pg_sys::FormData_pg_depend| {
+        if member.deptype == b'e' as std::ffi::c_char {
+            visit(member.classid, member.objid);
         }
-        let lock = pg_sys::AccessShareLock as i32;
-        let table = pg_sys::table_open(pg_sys::DependRelationId, lock);
-        let index = pg_sys::Oid::from(pg_sys::DependReferenceIndexId);
-        let scan = pg_sys::systable_beginscan(
-            table,
-            index,
-            true,
-            std::ptr::null_mut(),
-            scan_keys.len() as i32,
-            scan_keys.as_mut_ptr(),
-        );
-        loop {
-            let tuple = pg_sys::systable_getnext(scan);
-            if tuple.is_null() {
-                break;
-            }
-            let member = &*pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_depend>(tuple);
-            if member.deptype == b'e' as std::ffi::c_char {
-                visit(member.classid, member.objid);
-            }
-        }
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(table, lock);
-    }
+        None::<()>
+    });
 }
 
 /// Notes that a function may have been created or dropped.

@@ -8,14 +8,16 @@
 use super::listener::Listen;
 use super::{explain, response};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
+use crate::pg::handles::{Handle, QueryRef};
 use crate::pg::plan::describe::ParsedConstants;
 use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::SourceText;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::{lines, targets};
 use crate::session::TextId;
-use pgrx::pg_sys::{self, NodeTag, QueryDesc};
+use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::normalise::{Constants, Text};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -58,20 +60,14 @@ static PREVIOUS: BackendLocal<Cell<pg_sys::post_parse_analyze_hook_type>> =
     BackendLocal::new(Cell::new(None));
 
 /// Returns what identifies the text of a query.
-///
-/// # Safety
-/// `query` must be valid, and have a plan.
 #[inline(always)]
-pub unsafe fn text_id(query: *const QueryDesc) -> TextId {
-    // SAFETY: the query and its plan are valid by the caller's promise.
-    unsafe {
-        let plan = (*query).plannedstmt;
-        TextId {
-            address: (*query).sourceText.addr(),
-            plan: plan.addr(),
-            place: ((*plan).stmt_location, (*plan).stmt_len),
-            parsed: COUNT.get(),
-        }
+pub fn text_id(query: QueryRef) -> TextId {
+    let plan = query.plan();
+    TextId {
+        address: query.sourceText.addr(),
+        plan: query.plannedstmt.addr(),
+        place: (plan.stmt_location, plan.stmt_len),
+        parsed: COUNT.get(),
     }
 }
 
@@ -129,81 +125,53 @@ unsafe extern "C-unwind" fn post_parse_analyze(
         if switch::passes_on() {
             return;
         }
-        if targets::begins() {
-            trace(query, (*state).p_sourcetext);
-        }
         let queryid = compat::parsed_query_id(&*query);
+        let text = || SourceText::new((*state).p_sourcetext, (*query).stmt_location, (*query).stmt_len);
+        if targets::begins() {
+            trace(queryid, text());
+        }
         // Only these find out the types of parameters.
         if (*state).p_coerce_param_hook.is_some() {
             response::parsed(queryid);
         }
         if QUERYIDS.inner()[place(queryid)].get() != queryid && !jumble.is_null() {
-            note(queryid, (*state).p_sourcetext, query, jumble);
+            let jumble = Handle::new(std::ptr::from_ref(&*jumble).cast_mut());
+            note(queryid, text(), jumble);
         }
     }
 }
 
 /// Writes into the session's SQL trace that a query was parsed and analysed.
-///
-/// # Safety
-/// `query` must be live, and `source` null or its text.
 #[cold]
 #[inline(never)]
-unsafe fn trace(query: *const pg_sys::Query, source: *const c_char) {
-    // SAFETY: the query and its text are live by the caller's promise.
-    unsafe {
-        let query = &*query;
-        let (location, length) = (query.stmt_location, query.stmt_len);
-        let queryid = compat::parsed_query_id(query);
-        if queryid != 0 {
-            let statement = lines::Statement::new(queryid, source, location, length);
-            lines::parsed(&statement.nested(!server::is_sent(source)));
-        }
+fn trace(queryid: i64, text: SourceText) {
+    if queryid != 0 {
+        let statement = lines::Statement::new(queryid, text);
+        lines::parsed(&statement.nested(!server::is_sent(text.source())));
     }
 }
 
 /// Remembers the constants of a statement.
-///
-/// # Safety
-/// `source` must be null or the text that `query` was made from, and `jumble` the query's live jumble.
 #[cold]
 #[inline(never)]
-pub unsafe fn note(
-    queryid: i64,
-    source: *const c_char,
-    query: *const pg_sys::Query,
-    jumble: *const pg_sys::JumbleState,
-) {
-    if guc::keep_constants() || source.is_null() {
+pub fn note(queryid: i64, text: SourceText, jumble: Handle<pg_sys::JumbleState>) {
+    if guc::keep_constants() || text.source().is_null() {
         return;
     }
     server::attempt("note the constants of a statement", || {
-        // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
-        let constants = unsafe { found(source, &*query, jumble) };
-        if let (Some(constants), Ok(mut known)) = (constants, CONSTANTS.try_borrow_mut()) {
+        if let (Some(constants), Ok(mut known)) = (found(text, jumble), CONSTANTS.try_borrow_mut()) {
             keep(&mut known, queryid, constants);
         }
     });
 }
 
 /// Returns the constants of a statement.
-///
-/// # Safety
-/// `source` must be the text that `query` was made from, and `jumble` the query's live jumble.
-unsafe fn found(
-    source: *const c_char,
-    query: &pg_sys::Query,
-    jumble: *const pg_sys::JumbleState,
-) -> Option<ParsedConstants> {
-    // SAFETY: the text, the query and the jumble belong together and are live, by the caller's promise.
-    unsafe {
-        let (bytes, base) = explain::text_inside(source)
-            .unwrap_or_else(|| server::statement_text(source, query.stmt_location, query.stmt_len));
-        let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
-        let backslashes = jumble::backslashes_escape();
-        let constants = Constants::at(Text { bytes, backslashes }, &found, highest)?;
-        Some(ParsedConstants::new(constants, bytes))
-    }
+fn found(text: SourceText, jumble: Handle<pg_sys::JumbleState>) -> Option<ParsedConstants> {
+    let (bytes, base) = explain::text_inside(text).unwrap_or_else(|| text.statement());
+    let (found, highest) = jumble::constants(jumble, base, bytes.len())?;
+    let backslashes = jumble::backslashes_escape();
+    let constants = Constants::at(Text { bytes, backslashes }, &found, highest)?;
+    Some(ParsedConstants::new(constants, bytes))
 }
 
 fn keep(known: &mut Vec<Known>, queryid: i64, parsed: ParsedConstants) {

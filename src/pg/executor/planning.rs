@@ -5,17 +5,17 @@ use super::listener::Listen;
 use super::{inner_query, nesting, outermost_planner, parsed, response, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
+use crate::pg::handles::{NewPlan, ToPlan};
 use crate::pg::hot::usage::Usage;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, switch, unguarded};
+use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::level;
 use pgrx::pg_sys;
 use rowsource_core::clock::Source;
 use rowsource_core::model::{Buffers, Planning};
 use std::cell::Cell;
-use std::ffi::c_char;
 
 pub struct Listener;
 
@@ -91,73 +91,41 @@ static CLOCK: BackendLocal<Cell<Option<(Source, f64)>>> = BackendLocal::new(Cell
 compat::planner::planner_hook!(planner_hook, plan, PREV_PLANNER);
 
 /// Plans a statement with `planner`, and times that if the statement would be measured.
-///
-/// # Safety
-/// * `query` must point to a live query, and `text` be null or its text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[inline(always)]
-unsafe fn plan(
-    query: *mut pg_sys::Query,
-    text: *const c_char,
-    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
-) -> *mut pg_sys::PlannedStmt {
-    parsed::plans(text);
+fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    parsed::plans(query.source());
     if switch::passes_on() {
-        return switch::pass_on(planner);
+        return switch::pass_on(move || planner(query));
     }
-    // SAFETY: the caller promises what the functions require.
-    unsafe {
-        inner_query::plan(compat::parsed_query_id(&*query), text, || {
-            if level::is_on() {
-                return traced::plan(query, text, || plan_named(query, text, planner));
-            }
-            plan_timed(query, text, planner)
-        })
-    }
+    inner_query::plan(query, |query| {
+        if level::is_on() {
+            return traced::plan(query, |query| plan_named(query, planner));
+        }
+        plan_timed(query, planner)
+    })
 }
 
 /// Does that for the SQL trace, which names each statement, also one that the settings do not measure.
-///
-/// # Safety
-/// The same as for [`plan`].
-unsafe fn plan_named(
-    query: *mut pg_sys::Query,
-    text: *const c_char,
-    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
-) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the caller promises what the functions require.
-    unsafe {
-        if compat::parsed_query_id(&*query) == 0 {
-            return unnamed::plan(query, text, |queryid| nested(queryid, planner));
-        }
-        plan_timed(query, text, planner)
+fn plan_named<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    if compat::parsed_query_id(&query.query()) == 0 {
+        return unnamed::plan(query, |query, queryid| nested(query, queryid, planner));
     }
+    plan_timed(query, planner)
 }
 
 /// Does that without a line in the SQL trace.
-///
-/// # Safety
-/// The same as for [`plan`].
 #[inline(always)]
-unsafe fn plan_timed(
-    query: *mut pg_sys::Query,
-    text: *const c_char,
-    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
-) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the query is live by the caller's promise. The planner frees or changes it, so its identifier
-    // is read before.
-    let queryid = compat::parsed_query_id(unsafe { &*query });
+fn plan_timed<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    let queryid = compat::parsed_query_id(&query.query());
     if !is_timed() {
         // With these settings, nothing is measured that is nested in something else.
         return match nesting::depth() {
-            // SAFETY: the frames are plain by the caller's promise.
-            0 => unsafe { nested(queryid, planner) },
-            _ => planner(),
+            0 => nested(query, queryid, planner),
+            _ => planner(query),
         };
     }
     if queryid == 0 {
-        // SAFETY: the caller promises what the function requires.
-        return unsafe { unnamed::plan(query, text, |queryid| nested(queryid, planner)) };
+        return unnamed::plan(query, |query, queryid| nested(query, queryid, planner));
     }
     let clock = match CLOCK.get() {
         Some((clock, _)) => clock,
@@ -166,11 +134,10 @@ unsafe fn plan_timed(
     // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
     let before = unsafe { *compat::buffer_usage() };
     let start = clock.read();
-    // SAFETY: the frames are plain by the caller's promise.
-    let planned = unsafe { nested(queryid, planner) };
+    let planned = nested(query, queryid, planner);
     let place = note(queryid, clock.read().saturating_sub(start));
     // SAFETY: as above.
-    if unsafe { blocks(&before) != blocks(compat::buffer_usage()) } {
+    if blocks(&before) != blocks(unsafe { &*compat::buffer_usage() }) {
         add_blocks(place, &before);
     }
     planned
@@ -178,53 +145,39 @@ unsafe fn plan_timed(
 
 /// Runs the planner one nesting level deeper, because it may run functions: what these start is nested in the
 /// query that is planned. `queryid` is that of the query; 0 if it has none.
-///
-/// # Safety
-/// The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[inline(always)]
-unsafe fn nested(
-    queryid: i64,
-    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
-) -> *mut pg_sys::PlannedStmt {
+fn nested<'t>(query: ToPlan<'t>, queryid: i64, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
     if nesting::depth() > 0 || statement::in_utility() {
-        // SAFETY: the frames are plain by the caller's promise.
-        return unsafe { nested_in_statement(queryid, planner) };
+        return nested_in_statement(query, queryid, planner);
     }
     outermost_planner::enter(queryid);
-    let planned = planner();
+    let planned = planner(query);
     outermost_planner::leave();
     planned
 }
 
 /// Does that inside of another statement, a procedure or a DO block.
-///
-/// # Safety
-/// The same as for [`nested`].
-unsafe fn nested_in_statement(
+fn nested_in_statement<'t>(
+    query: ToPlan<'t>,
     queryid: i64,
-    planner: impl FnOnce() -> *mut pg_sys::PlannedStmt,
-) -> *mut pg_sys::PlannedStmt {
-    let planned = Cell::new(std::ptr::null_mut());
+    planner: impl FnOnce(ToPlan<'t>) -> NewPlan,
+) -> NewPlan {
+    let planned = Cell::new(None);
     nesting::enter();
     let outer = statement::enter_planner(queryid);
     let leave = || {
         statement::leave_utility(outer);
         nesting::leave();
     };
-    // SAFETY: the frames are plain by the caller's promise.
-    unsafe { pg_try(|| planned.set(planner()), leave, |_| ()) };
+    // SAFETY: the frames are plain, as `ToPlan` promises.
+    unsafe { pg_try(|| planned.set(Some(planner(query))), leave, |_| ()) };
     leave();
-    planned.get()
+    planned.into_inner().expect("the planner has returned a plan")
 }
 
 /// Returns the sum of the blocks in these counters. Planning writes no work files.
-///
-/// # Safety
-/// The pointer must be valid, and no other thread may write the counters.
 #[inline(always)]
-unsafe fn blocks(counters: *const pg_sys::BufferUsage) -> i64 {
-    // SAFETY: the caller promises it.
-    let counters = unsafe { &*counters };
+fn blocks(counters: &pg_sys::BufferUsage) -> i64 {
     let shared = counters.shared_blks_hit + counters.shared_blks_read;
     shared + counters.local_blks_hit + counters.local_blks_read
 }

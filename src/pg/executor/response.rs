@@ -13,9 +13,9 @@
 use super::listener::{Call, Listen, Started, Utility};
 use super::nesting;
 use crate::guc::{self, StatisticsLevel};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::waits;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
 use rowsource_core::clock::Source;

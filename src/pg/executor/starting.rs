@@ -59,24 +59,19 @@ fn setting(call: &Call, is_sent: bool) -> Option<InstrumentationPlan> {
     if call.only_explains() {
         return None;
     }
-    // SAFETY: the query is valid, as `Call` promises.
-    unsafe {
-        let query = call.query;
-        if server::is_parallel_worker() {
-            let asked = (*query).instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
-            return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
-        }
-        let is_nested_wanted = || guc::track_all() || call.is_traced && traced::is_written(query);
-        if !is_sent && (!is_nested_wanted() || own::script_runs() || trace::is_of((*query).sourceText)) {
-            return None;
-        }
-        if call.is_traced {
-            return InstrumentationPlan::from_settings(|| {
-                traced::is_written(query) || hinted::is_hinted(query)
-            });
-        }
-        InstrumentationPlan::from_settings(|| hinted::is_hinted(query))
+    let query = call.query();
+    if server::is_parallel_worker() {
+        let asked = query.instrument_options & statement::INSTRUMENT_ROWSOURCE != 0;
+        return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
     }
+    let is_nested_wanted = || guc::track_all() || call.is_traced && traced::is_written(query);
+    if !is_sent && (!is_nested_wanted() || own::script_runs() || trace::is_of(query.sourceText)) {
+        return None;
+    }
+    if call.is_traced {
+        return InstrumentationPlan::from_settings(|| traced::is_written(query) || hinted::is_hinted(query));
+    }
+    InstrumentationPlan::from_settings(|| hinted::is_hinted(query))
 }
 
 /// Sets up a started query as it was decided. If that fails, the query runs unmeasured.
@@ -101,14 +96,16 @@ pub unsafe fn set_up(call: &Call, decided: Decided) -> Started {
         let memory = pg_sys::CurrentMemoryContext;
         let held = server::HeldInterrupts::now();
         let attached = catch_unwind(AssertUnwindSafe(move || {
-            statement::attach(
-                query,
-                &setting,
-                requested_by_others,
-                added_by_us,
-                toplevel,
-                is_sent,
-            )
+            call.query().started().is_some_and(|query| {
+                statement::attach(
+                    query,
+                    &setting,
+                    requested_by_others,
+                    added_by_us,
+                    toplevel,
+                    is_sent,
+                )
+            })
         }));
         match attached {
             Ok(true) => return Started::Measured,

@@ -23,6 +23,7 @@
 //! * `waits` takes its waits.
 
 mod compute;
+mod ending;
 mod facts;
 mod install;
 mod lifecycle;
@@ -38,6 +39,7 @@ mod team;
 mod text;
 mod waits;
 
+pub use ending::Ending;
 pub use lifecycle::{
     caller, enter_planner, enter_utility, exclude_running_from_last, in_utility, leave_utility,
     nested_recorded,

@@ -6,18 +6,20 @@
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, unnamed};
 use crate::pg::compat;
-use crate::pg::server::contained::{contained_with_others, guarded};
+use crate::pg::handles::{NewPlan, PlannedStmtRef, QueryRef, ToPlan};
+use crate::pg::server::SourceText;
+use crate::pg::server::contained::{Unlocked, contained_with_others, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
 use crate::pg::sql_trace::{level, nested, targets};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::{self, ParamExternData, PlannedStmt, QueryDesc};
+use pgrx::pg_sys::{self, ParamExternData};
 use rowsource_core::model::NodeStats;
 use rowsource_core::plan::PlanNode;
 use rowsource_core::sql_trace::event::Phase;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 pub struct Listener;
 
@@ -30,21 +32,16 @@ impl Listen for Listener {
         if !is_written {
             return body();
         }
-        // SAFETY: the query is valid, and after this phase started, and the frames are plain, as `Call`
-        // promises.
-        unsafe {
-            match call.phase {
-                Phase::Exec => start(call.query, body),
-                other => phase(other, call.query, body),
-            }
+        match call.phase {
+            Phase::Exec => start(call, body),
+            _ => phase(call, body),
         }
     }
 
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
         if targets::begins() {
-            // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
-            unsafe { self::utility(*utility, body) }
+            self::utility(utility, body);
         } else {
             body(utility);
         }
@@ -97,119 +94,90 @@ fn is_nested(is_sent: bool) -> bool {
     nesting::depth() > 0 || !(is_sent || server::portal_or_background())
 }
 
-/// Returns the statement of a plan.
-///
-/// # Safety
-/// The plan must be live, and `source` null or its text, which outlives the result.
-unsafe fn of_plan<'a>(plan: *const PlannedStmt, source: *const c_char) -> Statement<'a> {
-    // SAFETY: the plan and its text are live by the caller's promise.
-    unsafe {
-        let plan = &*plan;
-        let queryid = match compat::query_id(plan) {
-            0 => unnamed::queryid(plan),
-            queryid => queryid,
-        };
-        match unnamed::utility_of(queryid).filter(|_| compat::query_id(plan) == 0) {
-            Some(utility) => Statement::new(queryid, utility.source, utility.location, utility.length),
-            None => Statement::new(queryid, source, plan.stmt_location, plan.stmt_len)
-                .with_made_text(unnamed::text),
-        }
+/// Returns the statement of a plan, which has this text.
+fn of_plan<'a>(plan: PlannedStmtRef, text: SourceText<'a>) -> Statement<'a> {
+    let queryid = match compat::query_id(&plan) {
+        0 => unnamed::queryid(plan),
+        queryid => queryid,
+    };
+    match unnamed::utility_of(queryid).filter(|_| compat::query_id(&plan) == 0) {
+        // SAFETY: PostgreSQL keeps the text of a running utility statement, which is that of the plan.
+        Some(utility) => Statement::new(queryid, unsafe {
+            SourceText::new(utility.source, utility.location, utility.length)
+        }),
+        None => Statement::new(queryid, text).with_made_text(unnamed::text),
     }
 }
 
 /// Returns whether a query's calls are written.
-///
-/// # Safety
-/// `query` must be a valid QueryDesc.
 #[cold]
 #[inline(never)]
-pub unsafe fn is_written(query: *const QueryDesc) -> bool {
-    // SAFETY: the query is valid by the caller's promise, and so are its plan and its text.
-    unsafe { of_plan((*query).plannedstmt, (*query).sourceText).is_written() }
+pub fn is_written(query: QueryRef) -> bool {
+    of_plan(query.plan(), SourceText::of(query)).is_written()
 }
 
 /// Plans a query with `planner`.
-///
-/// # Safety
-/// * `query` must be live, and `source` null or its text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn plan(
-    query: *const pg_sys::Query,
-    source: *const c_char,
-    planner: impl FnOnce() -> *mut PlannedStmt,
-) -> *mut PlannedStmt {
-    // SAFETY: the query and its text are live by the caller's promise. The planner may free the query, so
-    // this is read before.
-    unsafe {
-        let (location, length) = ((*query).stmt_location, (*query).stmt_len);
-        let queryid = compat::parsed_query_id(&*query);
-        let planned = Cell::new(std::ptr::null_mut());
-        let body = || planned.set(planner());
-        if queryid != 0 {
-            let statement =
-                Statement::new(queryid, source, location, length).nested(is_nested(server::is_sent(source)));
-            lines::bound(&statement);
-            around(Phase::Plan, &statement, false, body, || 0);
-        } else if let Some(began) = lines::begin(Phase::Plan, None) {
-            let failed = Ended {
-                has_failed: true,
-                ..Ended::default()
-            };
-            pg_try(body, || lines::end(&began, None, failed), |_| ());
-            lines::end_as(&began, &of_plan(planned.get(), source));
-        } else {
-            body();
-        }
-        planned.get()
+pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
+    let queryid = compat::parsed_query_id(&query.query());
+    let text = SourceText::of_parsed(&query);
+    let planned = Cell::new(None);
+    let body = || planned.set(Some(planner(query)));
+    let began = (queryid == 0).then(|| lines::begin(Phase::Plan, None)).flatten();
+    if queryid != 0 {
+        let is_nested = is_nested(server::is_sent(text.source()));
+        let statement = Statement::new(queryid, text).nested(is_nested);
+        lines::bound(&statement);
+        // SAFETY: the frames are plain, as `ToPlan` promises.
+        unsafe { around(Phase::Plan, &statement, false, body, || 0) };
+    } else if let Some(began) = &began {
+        let failed = Ended {
+            has_failed: true,
+            ..Ended::default()
+        };
+        // SAFETY: the same.
+        unsafe { pg_try(body, || lines::end(began, None, failed), |_| ()) };
+    } else {
+        body();
     }
+    let planned = planned.into_inner().expect("the planner has returned a plan");
+    if let Some(began) = &began {
+        let plan = planned.plan();
+        // SAFETY: the plan is of the same text, and has its place there.
+        let text = unsafe { SourceText::new(text.source(), plan.stmt_location, plan.stmt_len) };
+        lines::end_as(began, &of_plan(plan, text));
+    }
+    planned
 }
 
 /// Writes what the nodes of a query did into the session's SQL trace. The query ends now.
-///
-/// # Safety
-/// `query` must be null, or valid and started.
-pub unsafe fn stats(
-    query: *const QueryDesc,
-    queryid: i64,
-    planid: i64,
-    nodes: &[PlanNode],
-    stats: &[NodeStats],
-) {
-    // SAFETY: the query is null or valid by the caller's promise, and so are its plan and its text.
-    let statement = unsafe {
-        query.as_ref().map(|query| {
-            let place = query.plannedstmt.as_ref();
-            let (location, length) = place.map_or((-1, 0), |plan| (plan.stmt_location, plan.stmt_len));
-            Statement::new(queryid, query.sourceText, location, length)
-                .with_made_text(unnamed::text)
-                .nested(nested::is(query))
-        })
-    };
+pub fn stats(query: Option<QueryRef>, queryid: i64, planid: i64, nodes: &[PlanNode], stats: &[NodeStats]) {
+    let statement = query.map(|query| {
+        Statement::new(queryid, SourceText::of(query))
+            .with_made_text(unnamed::text)
+            .nested(nested::is(query.as_ptr()))
+    });
     lines::stats(queryid, statement.as_ref(), planid, nodes, stats);
 }
 
 /// Starts a query with `body`.
-///
-/// # Safety
-/// * `query` must be a valid QueryDesc that is not started.
-/// * The frames of the caller and of `body` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
-    // SAFETY: the query is valid by the caller's promise, and so are its plan, its text and its parameters.
+fn start(call: &Call, body: impl FnOnce()) {
+    let query = call.query();
+    let is_nested = is_nested(false);
+    if is_nested {
+        nested::begin(query.as_ptr());
+    }
+    let statement = of_plan(query.plan(), SourceText::of(query)).nested(is_nested);
+    lines::bound(&statement);
+    // SAFETY: a query starts, so the session holds no lock. The frames are plain, as `Call` promises.
     unsafe {
-        let is_nested = is_nested(false);
-        if is_nested {
-            nested::begin(query);
-        }
-        let statement = of_plan((*query).plannedstmt, (*query).sourceText).nested(is_nested);
-        lines::bound(&statement);
         if lines::lists_binds(&statement) {
             guarded(|| {
-                contained_with_others(true, || {
-                    binds(&statement, (*query).params);
+                contained_with_others(&mut Unlocked::promised(), true, || {
+                    binds(&statement, query);
                     Some(())
                 })
             });
@@ -219,48 +187,32 @@ unsafe fn start(query: *mut QueryDesc, body: impl FnOnce()) {
 }
 
 /// Runs a started query with `body`, in one of the executor's phases.
-///
-/// # Safety
-/// * `query` must be started. Except in the last phase, it must stay so.
-/// * The frames of the caller and of `body` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-unsafe fn phase(phase: Phase, query: *mut QueryDesc, body: impl FnOnce()) {
-    // SAFETY: the query is started by the caller's promise, and it is still when a run has ended.
-    unsafe {
-        let is_nested = nested::is(query);
-        let statement = of_plan((*query).plannedstmt, (*query).sourceText).nested(is_nested);
-        if phase == Phase::Close {
-            nested::end(query);
-        }
-        around(phase, &statement, false, body, || match phase {
-            Phase::Fetch => (*(*query).estate).es_processed,
-            _ => 0,
-        });
+fn phase(call: &Call, body: impl FnOnce()) {
+    let (query, phase) = (call.query(), call.phase);
+    let is_nested = nested::is(query.as_ptr());
+    let statement = of_plan(query.plan(), SourceText::of(query)).nested(is_nested);
+    if phase == Phase::Close {
+        nested::end(query.as_ptr());
     }
+    let rows = || match phase {
+        Phase::Fetch => query.started().map_or(0, |query| query.estate().es_processed),
+        _ => 0,
+    };
+    // SAFETY: the frames are plain, as `Call` promises.
+    unsafe { around(phase, &statement, false, body, rows) };
 }
 
 /// Runs a utility statement with `body`.
-///
-/// # Safety
-/// The frames of the caller and of the body must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-unsafe fn utility(utility: Utility, body: impl FnOnce(&Utility)) {
-    // SAFETY: the statement and its text are live, and its completion is null or live, as `Utility` promises.
-    unsafe {
-        let (planned, source) = (utility.statement, utility.source);
-        let queryid = unnamed::utility_queryid(planned, source);
-        let statement = Statement::new(queryid, source, (*planned).stmt_location, (*planned).stmt_len)
-            .nested(!server::portal_or_background());
-        around(
-            Phase::Exec,
-            &statement,
-            true,
-            || body(&utility),
-            || utility.completion.as_ref().map_or(0, |done| done.nprocessed),
-        );
-    }
+fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
+    let queryid = unnamed::utility_queryid(utility);
+    let statement = Statement::new(queryid, utility.text()).nested(!server::portal_or_background());
+    let rows = || utility.completion().map_or(0, |done| done.nprocessed);
+    // SAFETY: the frames are plain, as `Utility` promises.
+    unsafe { around(Phase::Exec, &statement, true, || body(utility), rows) };
 }
 
 /// The most parameters whose values are listed.
@@ -271,12 +223,10 @@ const MAX_PARAMETERS: i32 = 1_000;
 const MAX_PRINTED: u64 = 1 << 20;
 
 /// Writes the values of a query's parameters. Runs the output functions of their types, which may raise.
-///
-/// # Safety
-/// The parameters must be null or live.
 #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
-unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
-    // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them,
+fn binds(statement: &Statement, query: QueryRef) {
+    let parameters = query.params;
+    // SAFETY: the parameters of a query are null, or as live as it. Without a function that fetches them,
     // they are an array. An output function returns a C string in the current memory context.
     unsafe {
         let Some(list) = parameters.as_ref() else {

@@ -2,7 +2,7 @@
 
 use super::listener::Listen;
 use super::{outermost_planner, response, statement};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -10,14 +10,15 @@
 use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
-use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, first_bytes, from_database, switch, unguarded};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::handles::{Handle, QueryRef};
+use crate::pg::server::SourceText;
+use crate::pg::server::{self, first_bytes, from_database, switch};
 use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
-use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, PlannedStmt, QueryDesc};
+use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, QueryDesc};
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 pub struct Listener;
 
@@ -45,20 +46,16 @@ impl Listen for Listener {
             run_failed();
         }
         if !is_measured {
-            // SAFETY: the query is valid, as `Call` promises.
-            unsafe { query_ended(call.query) };
+            query_ended(call.query());
         }
     }
 
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
-        // SAFETY: the statement and its text are live, as `Utility` promises.
-        unsafe {
-            let counted = utility_begins(utility.statement);
-            body(utility);
-            if let Some(counted) = counted {
-                utility_ended(&counted, utility.source);
-            }
+        let counted = utility_begins(utility);
+        body(utility);
+        if let Some(counted) = counted {
+            utility_ended(&counted);
         }
     }
 
@@ -198,24 +195,20 @@ fn run_failed() {
 }
 
 /// Notes that a query ended unmeasured. Does nothing for a nested one.
-///
-/// # Safety
-/// `query` must be valid.
 #[inline(never)]
-unsafe fn query_ended(query: *mut QueryDesc) {
-    let is_own = std::ptr::eq(OWN.get(), query);
+fn query_ended(query: QueryRef) {
+    let is_own = std::ptr::eq(OWN.get(), query.as_ptr());
     if is_own {
         OWN.set(std::ptr::null());
     }
     if nesting::depth() != 0 {
         return;
     }
-    // SAFETY: the caller promises what the functions require.
-    response::other_ended(|| unsafe { is_sent(query) }, || unsafe { is_followed(query) });
+    response::other_ended(|| is_sent(query), || is_followed(query));
     if is_own {
         return;
     }
-    let what = if std::ptr::eq(NOT_ATTACHED.get(), query) {
+    let what = if std::ptr::eq(NOT_ATTACHED.get(), query.as_ptr()) {
         NOT_ATTACHED.set(std::ptr::null());
         What::NotAttached
     } else if guc::statistics_level() == StatisticsLevel::Basic {
@@ -223,42 +216,32 @@ unsafe fn query_ended(query: *mut QueryDesc) {
     } else {
         What::BegunUnmeasured
     };
-    // SAFETY: `query` is valid by the caller's promise.
-    unsafe { note_query(what, query) }
+    note_query(what, query);
 }
 
 /// Returns whether a client gets the rows of a query. One of a deferred trigger is a part of the commit.
-///
-/// # Safety
-/// `query` must be valid.
-unsafe fn is_sent(query: *mut QueryDesc) -> bool {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() }.map(|to| to.mydest);
-    to.is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone)
+fn is_sent(query: QueryRef) -> bool {
+    query
+        .receiver()
+        .is_some_and(|to| to != CommandDest::DestSPI && to != CommandDest::DestNone)
 }
 
 /// Returns whether another statement follows in the text of a query: only then may it be one of the same
 /// message. PostgreSQL runs several statements of a message in a transaction block.
-///
-/// # Safety
-/// `query` must be valid.
 #[inline(always)]
-unsafe fn is_followed(query: *mut QueryDesc) -> bool {
+fn is_followed(query: QueryRef) -> bool {
     /// So many bytes may end the last statement.
     const MOST_AT_END: usize = 4;
     // SAFETY: the function has no preconditions.
     if !unsafe { unguarded::IsTransactionBlock() } {
         return false;
     }
-    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text, which
-    // has the statement's part. At the end of the text is a zero byte.
+    let (plan, text) = (query.plan(), query.sourceText);
+    if plan.stmt_len <= 0 || text.is_null() {
+        return false;
+    }
+    // SAFETY: the text has the statement's part. At its end is a zero byte.
     unsafe {
-        let (Some(plan), text) = ((*query).plannedstmt.as_ref(), (*query).sourceText) else {
-            return false;
-        };
-        if plan.stmt_len <= 0 || text.is_null() {
-            return false;
-        }
         let mut rest = text.add((plan.stmt_location.max(0) + plan.stmt_len) as usize);
         for _ in 0..MOST_AT_END {
             match *rest as u8 {
@@ -272,41 +255,25 @@ unsafe fn is_followed(query: *mut QueryDesc) -> bool {
 }
 
 /// Notes that the client has read a part of a measured query, which is still open.
-///
-/// # Safety
-/// `query` must be valid.
 #[cold]
 #[inline(never)]
-pub unsafe fn cursor_read(query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise.
-    unsafe { note_query(What::OpenCursor, query) }
+pub fn cursor_read(query: QueryRef) {
+    note_query(What::OpenCursor, query);
 }
 
 /// Notes a query that was not measured, or not to its end.
-///
-/// # Safety
-/// `query` must be valid.
 #[inline(always)]
-unsafe fn note_query(what: What, query: *mut QueryDesc) {
-    // SAFETY: `query` is valid by the caller's promise, and so are its planned statement and its text.
-    unsafe {
-        if let Some(plan) = (*query).plannedstmt.as_ref() {
-            note(what, None, parsed::text_id(query), || {
-                beginning((*query).sourceText, plan.stmt_location, plan.stmt_len)
-            });
-        }
-    }
+fn note_query(what: What, query: QueryRef) {
+    note(what, None, parsed::text_id(query), || {
+        beginning(SourceText::of(query))
+    });
 }
 
 /// Returns the beginning of a statement's text.
-///
-/// # Safety
-/// `source` must be null or a valid C string, and the location and length those of a statement in it.
-unsafe fn beginning(source: *const c_char, location: i32, length: i32) -> Beginning {
+fn beginning(text: SourceText) -> Beginning {
     /// The spaces before a text count too.
     const MAX_READ: usize = 2 * MAX_SHOWN;
-    // SAFETY: the caller promises what the function requires.
-    Beginning::of(unsafe { server::statement_beginning(source, location, length, MAX_READ) })
+    Beginning::of(text.beginning(MAX_READ))
 }
 
 /// Returns whether a utility statement only concerns the session or its transaction, and is cheap.
@@ -334,10 +301,9 @@ pub fn concerns_session(utility: NodeTag) -> bool {
 
 /// What is kept of a utility statement until it ends.
 #[derive(Clone, Copy)]
-struct UtilityBegun {
+struct UtilityBegun<'a> {
     tag: CommandTag::Type,
-    location: i32,
-    length: i32,
+    text: SourceText<'a>,
     /// When the last measured statement had ended before it.
     measured_before: Option<i64>,
 }
@@ -345,29 +311,19 @@ struct UtilityBegun {
 /// Returns what [`utility_ended`] needs, when a utility statement of the client begins. Returns `None` for
 /// one that does not count: it is nested, a cheap one that only concerns the session, or one that runs a
 /// query of its own name.
-///
-/// # Safety
-/// `statement` must be a live utility statement.
-unsafe fn utility_begins(statement: *const PlannedStmt) -> Option<UtilityBegun> {
-    // SAFETY: the utility statement is live by the caller's promise.
-    unsafe {
-        let node = (*statement).utilityStmt;
-        let counts = !concerns_session(tag(node)) && tag(node) != NodeTag::T_CreateExtensionStmt;
-        (counts && nesting::depth() == 0).then(|| UtilityBegun {
-            tag: unguarded::CreateCommandTag(node),
-            location: (*statement).stmt_location,
-            length: (*statement).stmt_len,
-            measured_before: session::last_at(),
-        })
-    }
+fn utility_begins(utility: &Utility) -> Option<UtilityBegun<'_>> {
+    let counts = !concerns_session(utility.tag) && utility.tag != NodeTag::T_CreateExtensionStmt;
+    (counts && nesting::depth() == 0).then(|| UtilityBegun {
+        // SAFETY: the function accepts each utility statement.
+        tag: unsafe { unguarded::CreateCommandTag(utility.node().as_ptr()) },
+        text: utility.text(),
+        measured_before: session::last_at(),
+    })
 }
 
 /// Notes that a utility statement has ended, unless its own query was measured.
-///
-/// # Safety
-/// `source` must be the statement's text.
 #[inline(never)]
-unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
+fn utility_ended(statement: &UtilityBegun) {
     let what = if session::last_at() == statement.measured_before {
         What::Utility(statement.tag)
     } else if session::last_is_nested() {
@@ -375,8 +331,7 @@ unsafe fn utility_ended(statement: &UtilityBegun, source: *const c_char) {
     } else {
         return;
     };
-    // SAFETY: the text is valid by the caller's promise.
-    let text = || unsafe { beginning(source, statement.location, statement.length) };
+    let text = || beginning(statement.text);
     note(what, None, TextId::default(), text);
 }
 
@@ -399,7 +354,7 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
                 let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
                 lines::error((*error).sqlerrcode, text);
             }
-            failed(&*error);
+            failed(Handle::new(error));
         }
         if let Some(previous) = PREVIOUS.get() {
             previous(error);
@@ -409,12 +364,9 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
 
 /// Notes that an error has ended a client's message, unless an executor ran the statement: then it is known
 /// already. Allocates nothing, because memory may be short.
-///
-/// # Safety
-/// The error must be live.
 #[cold]
 #[inline(never)]
-unsafe fn failed(error: &ErrorData) {
+fn failed(error: Handle<ErrorData>) {
     let message = server::message_time();
     // SAFETY: this is a global of a plain type, which is valid at all times.
     let text = unsafe { pg_sys::debug_query_string };
@@ -427,8 +379,8 @@ unsafe fn failed(error: &ErrorData) {
     let shown = if error.message.is_null() {
         Beginning::of(b"")
     } else {
-        // SAFETY: the error is live by the caller's promise, and so is its message.
-        unsafe { beginning(error.message, 0, 0) }
+        // SAFETY: the message of an error is as live as it.
+        beginning(unsafe { SourceText::new(error.message, 0, 0) })
     };
     let what = match ended {
         Some(_) if is_nested => What::RanLast,
@@ -436,7 +388,7 @@ unsafe fn failed(error: &ErrorData) {
         None => What::Failed,
     };
     // SAFETY: PostgreSQL keeps the text of the message that it processes.
-    let text = || unsafe { beginning(text, 0, 0) };
+    let text = || beginning(unsafe { SourceText::new(text, 0, 0) });
     note(what, Some(shown), TextId::default(), text);
 }
 

@@ -14,14 +14,14 @@
 
 use super::listener::{self, Listen};
 use super::{nesting, parsed};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
+use crate::pg::handles::{Handle, NewPlan, PlannedStmtRef, ToPlan};
 use crate::pg::plan::describe;
-use crate::pg::plan::tree::{list, tag};
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::{contained_or_cancelled, guarded};
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, first_bytes};
-use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, PlannedStmt, Query};
+use crate::pg::server::{self, SourceText, first_bytes};
+use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, Query};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 use std::rc::Rc;
@@ -36,8 +36,7 @@ impl Listen for Listener {
             | NodeTag::T_CreateTableAsStmt
             | NodeTag::T_RefreshMatViewStmt
             | NodeTag::T_DeclareCursorStmt => {
-                // SAFETY: the statement and its text are live, and the frames plain, as `Utility` promises.
-                unsafe { around(utility.statement, utility.source, || body(utility)) }
+                around(utility, || body(utility));
             }
             _ => body(utility),
         }
@@ -65,44 +64,31 @@ pub struct Utility {
 static UTILITY: BackendLocal<Cell<Option<Utility>>> = BackendLocal::new(Cell::new(None));
 
 /// Runs a utility statement that runs a query as part of itself.
-///
-/// # Safety
-/// * `statement` must be a live utility statement, and `source` its text.
-/// * The caller's frame and those of `body` must be plain: an error crosses them.
-unsafe fn around(statement: *const PlannedStmt, source: *const c_char, body: impl FnOnce()) {
+fn around(statement: &listener::Utility, body: impl FnOnce()) {
     let outer = UTILITY.get();
     // The protocol copies the text of a prepared one, often to where that of another one was.
     parsed::begins_text();
-    // SAFETY: the statement and its text are live by the caller's promise, and the frames are plain.
-    unsafe {
-        let (location, length) = ((*statement).stmt_location, (*statement).stmt_len);
-        let queryid = utility_queryid(statement, source);
-        UTILITY.set(Some(Utility {
-            queryid,
-            own_queryid: queryid,
-            is_cursor: tag((*statement).utilityStmt) == NodeTag::T_DeclareCursorStmt,
-            is_planned: false,
-            source,
-            location,
-            length,
-            depth: nesting::depth(),
-        }));
-        pg_try(body, || UTILITY.set(outer), |_| {});
-    }
+    let queryid = utility_queryid(statement);
+    UTILITY.set(Some(Utility {
+        queryid,
+        own_queryid: queryid,
+        is_cursor: statement.tag == NodeTag::T_DeclareCursorStmt,
+        is_planned: false,
+        source: statement.source,
+        location: statement.plan().stmt_location,
+        length: statement.plan().stmt_len,
+        depth: nesting::depth(),
+    }));
+    // SAFETY: the frames are plain, as the statement promises.
+    unsafe { pg_try(body, || UTILITY.set(outer), |_| {}) };
     UTILITY.set(outer);
 }
 
 /// Returns the queryid of a utility statement. If it has none from PostgreSQL, it is made from its text.
-///
-/// # Safety
-/// `statement` must be a live utility statement, and `source` its text.
-pub unsafe fn utility_queryid(statement: *const PlannedStmt, source: *const c_char) -> i64 {
-    // SAFETY: the statement and its text are live by the caller's promise.
-    unsafe {
-        match compat::query_id(&*statement) {
-            0 => hash(server::statement_text(source, (*statement).stmt_location, (*statement).stmt_len).0),
-            queryid => queryid,
-        }
+pub fn utility_queryid(statement: &listener::Utility) -> i64 {
+    match compat::query_id(&statement.plan()) {
+        0 => hash(statement.text().statement().0),
+        queryid => queryid,
     }
 }
 
@@ -128,7 +114,7 @@ const HIGH: i32 = LOW + 1;
 /// was planned, or is that of the utility statement that runs the query.
 #[cold]
 #[inline(never)]
-pub fn queryid(plan: &PlannedStmt) -> i64 {
+pub fn queryid(plan: PlannedStmtRef) -> i64 {
     match marked(plan) {
         0 => utility().map_or(0, |utility| utility.queryid),
         queryid => queryid,
@@ -136,12 +122,10 @@ pub fn queryid(plan: &PlannedStmt) -> i64 {
 }
 
 /// Returns the queryid that [`mark`] wrote into a plan; 0 if it wrote none.
-fn marked(plan: &PlannedStmt) -> i64 {
+fn marked(plan: PlannedStmtRef) -> i64 {
     let mut halves = (0, 0);
-    // SAFETY: the plan is live, and the list has items of this type.
-    for item in unsafe { list::<PlanInvalItem>(plan.invalItems) } {
-        // SAFETY: the list has pointers to its items.
-        match unsafe { ((*item).cacheId, (*item).hashValue) } {
+    for item in plan.list::<PlanInvalItem>(|plan| &plan.invalItems).iter() {
+        match (item.cacheId, item.hashValue) {
             (LOW, half) => halves.0 = u64::from(half),
             (HIGH, half) => halves.1 = u64::from(half),
             _ => {}
@@ -157,25 +141,23 @@ pub fn utility_of(queryid: i64) -> Option<Utility> {
 }
 
 /// Plans a query that has no queryid, and makes one for its plan. `planner` gets it; 0 if there is none.
-///
-/// # Safety
-/// * `query` must be live, and `source` null or its text.
-/// * The frames of the caller and of `planner` must be plain, because an error crosses them.
 #[cold]
 #[inline(never)]
-pub unsafe fn plan(
-    query: *mut Query,
-    source: *const c_char,
-    planner: impl FnOnce(i64) -> *mut PlannedStmt,
-) -> *mut PlannedStmt {
+pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> NewPlan) -> NewPlan {
     // The planner may run functions, and the utility statement may run a prepared statement. Their queries
     // have texts of their own.
-    let outer = utility().filter(|utility| !utility.is_planned && std::ptr::eq(utility.source, source));
+    let is_of = |utility: &Utility| !utility.is_planned && std::ptr::eq(utility.source, query.source());
+    let outer = utility().filter(is_of);
     let made = if let Some(utility) = outer {
         let mut queryid = utility.queryid;
         if utility.is_cursor {
             // SAFETY: as below.
-            let made = unsafe { guarded(|| contained_or_cancelled(|| Some(jumbled(query).0))) };
+            let made = unsafe {
+                guarded(|| {
+                    let unlocked = &mut Unlocked::promised();
+                    contained_or_cancelled(unlocked, || Some(jumbled(&mut query).0))
+                })
+            };
             queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
         UTILITY.set(Some(Utility {
@@ -185,33 +167,29 @@ pub unsafe fn plan(
         }));
         Some(queryid)
     } else {
-        // SAFETY: the caller promises what the function requires. A query is planned in a transaction. The
-        // guard raises a cancel request again, which may cross the frames of the caller.
+        // SAFETY: a query is planned, so the session holds no lock. The guard raises a cancel request again,
+        // which may cross the frames of the caller, as `ToPlan` promises.
         unsafe {
             guarded(|| {
-                let queryid = contained_or_cancelled(|| Some(make(query, source)));
-                if queryid.is_some_and(|queryid| !has_text(query, source) && text(queryid).is_none()) {
-                    contained_or_cancelled(|| print(query, queryid?));
+                let unlocked = &mut Unlocked::promised();
+                let queryid = contained_or_cancelled(unlocked, || Some(make(&mut query)));
+                if queryid.is_some_and(|queryid| !query.has_text() && text(queryid).is_none()) {
+                    contained_or_cancelled(unlocked, || print(&query, queryid?));
                 }
                 queryid
             })
         }
     };
-    let planned = planner(made.unwrap_or(0));
+    let mut planned = planner(query, made.unwrap_or(0));
     if let Some(utility) = outer {
         // The query runs where the utility statement is not known any more, and that of a cursor ends after
         // it. So the query itself keeps where its text is.
-        // SAFETY: the planner returns a live plan, which nobody else uses yet.
-        unsafe {
-            (*planned).stmt_location = utility.location;
-            (*planned).stmt_len = utility.length;
-        }
+        let plan = planned.plan_mut();
+        plan.stmt_location = utility.location;
+        plan.stmt_len = utility.length;
     }
     if let Some(queryid) = made {
-        // SAFETY: the planner returns a live plan, which nobody else uses yet.
-        server::attempt("give a plan its queryid", || unsafe {
-            mark(planned, queryid as u64)
-        });
+        server::attempt("give a plan its queryid", || mark(&mut planned, queryid as u64));
     }
     planned
 }
@@ -219,54 +197,33 @@ pub unsafe fn plan(
 /// Tells the query of a cursor from the same query without one.
 const CURSOR: i64 = 0x6375_7273_6f72;
 
-/// Computes the queryid of a query, and where its constants are. The query keeps none.
-///
-/// # Safety
-/// `query` must be live. May raise.
-unsafe fn jumbled(query: *mut Query) -> (i64, *const pg_sys::JumbleState) {
-    // SAFETY: the query is live by the caller's promise.
-    unsafe {
-        let jumble = jumble::jumble(query);
-        let queryid = compat::parsed_query_id(&*query);
-        compat::clear_query_id(&mut *query);
-        (queryid, jumble)
+/// Computes the queryid of a query, and where its constants are. The query keeps none. May raise.
+fn jumbled(query: &mut ToPlan) -> (i64, *const pg_sys::JumbleState) {
+    let query = query.query_mut();
+    let jumble = jumble::jumble(query);
+    let queryid = compat::parsed_query_id(query);
+    compat::clear_query_id(query);
+    (queryid, jumble)
+}
+
+/// Makes the queryid of a query. May raise.
+fn make(query: &mut ToPlan) -> i64 {
+    let (queryid, jumble) = jumbled(query);
+    if query.has_text() {
+        // SAFETY: the jumble was made in the current memory context.
+        let jumble = unsafe { Handle::new(jumble.cast_mut()) };
+        parsed::note(queryid, SourceText::of_parsed(query), jumble);
     }
+    queryid
 }
 
-/// Returns whether a query has a text.
-///
-/// # Safety
-/// `query` must be live, and `source` null or its text.
-unsafe fn has_text(query: *const Query, source: *const c_char) -> bool {
-    // SAFETY: the query and its text are live by the caller's promise.
-    unsafe { !source.is_null() && *source != 0 && (*query).stmt_location >= 0 }
-}
-
-/// Makes the queryid of a query.
-///
-/// # Safety
-/// `query` must be live, and `source` null or its text. May raise.
-unsafe fn make(query: *mut Query, source: *const c_char) -> i64 {
-    // SAFETY: the query and its text are live by the caller's promise.
+/// Prints a query that has no text, and keeps what is printed. Returns `None` if there is no memory. May
+/// raise.
+fn print(query: &ToPlan, queryid: i64) -> Option<()> {
+    // SAFETY: the query is live. The planner changes the query, so a copy of it is printed.
     unsafe {
-        let (queryid, jumble) = jumbled(query);
-        if has_text(query, source) {
-            parsed::note(queryid, source, query, jumble);
-        }
-        queryid
-    }
-}
-
-/// Prints a query that has no text, and keeps what is printed. Returns `None` if there is no memory.
-///
-/// # Safety
-/// `query` must be live. May raise.
-unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
-    // SAFETY: the query is live by the caller's promise. The planner changes the query, so a copy of it is
-    // printed.
-    unsafe {
-        let copy = pg_sys::copyObjectImpl(query.cast()).cast::<Query>();
-        describe::hide_foreign(copy)?;
+        let copy = pg_sys::copyObjectImpl(query.query().as_ptr().cast()).cast::<Query>();
+        describe::hide_foreign(Handle::new(copy))?;
         let _unasked = describe::Unasked::new();
         let printed = pg_sys::pg_get_querydef(copy, false);
         keep_text(queryid, CStr::from_ptr(printed).to_bytes());
@@ -275,20 +232,17 @@ unsafe fn print(query: *const Query, queryid: i64) -> Option<()> {
     Some(())
 }
 
-/// Keeps a queryid in a plan.
-///
-/// # Safety
-/// `planned` must be a live plan that nobody else uses. May raise.
-unsafe fn mark(planned: *mut PlannedStmt, queryid: u64) {
-    // SAFETY: the plan is live by the caller's promise. The items are allocated where the planner allocated
-    // the plan.
-    unsafe {
-        for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
+/// Keeps a queryid in a plan. May raise.
+fn mark(planned: &mut NewPlan, queryid: u64) {
+    let plan = planned.plan_mut();
+    for (cache, half) in [(LOW, queryid as u32), (HIGH, (queryid >> 32) as u32)] {
+        // SAFETY: the plan is live. The items are allocated where the planner allocated the plan.
+        unsafe {
             let item = pg_sys::palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
             (*item).type_ = pg_sys::NodeTag::T_PlanInvalItem;
             (*item).cacheId = cache;
             (*item).hashValue = half;
-            (*planned).invalItems = pg_sys::lappend((*planned).invalItems, item.cast());
+            plan.invalItems = pg_sys::lappend(plan.invalItems, item.cast());
         }
     }
 }

@@ -8,10 +8,9 @@ use super::listener::{Listen, Utility};
 use super::utility::setting;
 use crate::guc;
 use crate::instrumentation::InstrumentationLevel;
-use crate::pg::plan::tree::list;
+use crate::pg::handles::{Handle, PlannedStmtRef};
 use crate::pg::server;
 use pgrx::pg_sys::{self, DefElem, ExplainStmt, NodeTag, PlannedStmt};
-use std::ffi::{CStr, c_char};
 
 pub struct Listener;
 
@@ -19,8 +18,8 @@ impl Listen for Listener {
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
         if utility.tag == NodeTag::T_ExplainStmt {
-            // SAFETY: the statement is an EXPLAIN. It and its text are live, as `Utility` promises.
-            let replaced = unsafe { utility.replaced(statement(utility.statement, utility.source)) };
+            // SAFETY: what replaces it is live, and of the same type, text and place.
+            let replaced = unsafe { utility.replaced(statement(utility)) };
             body(&replaced);
         } else {
             body(utility);
@@ -29,61 +28,44 @@ impl Listen for Listener {
 }
 
 /// Returns the statement, or a copy that has the option TIMING OFF if the sampler measures it without times.
-///
-/// # Safety
-/// `statement` must be the live EXPLAIN that is about to run, and `source` its text or null.
 #[inline(never)]
-unsafe fn statement(statement: *mut PlannedStmt, source: *const c_char) -> *mut PlannedStmt {
+fn statement(utility: &Utility) -> *mut PlannedStmt {
     if !guc::explain() {
-        return statement;
+        return utility.statement;
     }
-    // SAFETY: the caller promises what the functions require.
-    let made = server::attempt("let EXPLAIN run without times", || unsafe {
-        (is_measured_without_times(statement, source) && !says_what_to_time(statement))
-            .then(|| with_timing_off(statement))
+    let explain = utility.node().cast::<ExplainStmt>();
+    let made = server::attempt("let EXPLAIN run without times", || {
+        (is_measured_without_times(utility) && !says_what_to_time(explain))
+            .then(|| with_timing_off(utility.plan(), explain))
     });
     // Without memory for the copy, core measures the times.
-    made.flatten().unwrap_or(statement)
+    made.flatten().unwrap_or(utility.statement)
 }
 
 /// Returns whether the query inside will be measured, but not timed.
-///
-/// # Safety
-/// `statement` must be the live EXPLAIN that is about to run, and `source` its text or null.
-unsafe fn is_measured_without_times(statement: *const PlannedStmt, source: *const c_char) -> bool {
-    // SAFETY: the caller promises what the function requires.
-    let plan = unsafe { setting(statement, source) };
-    plan.is_some_and(|plan| plan.level != InstrumentationLevel::Timed)
+fn is_measured_without_times(utility: &Utility) -> bool {
+    setting(utility).is_some_and(|plan| plan.level != InstrumentationLevel::Timed)
 }
 
 /// Returns whether the options of an EXPLAIN say what to time.
-///
-/// # Safety
-/// `statement` must be a live EXPLAIN.
-unsafe fn says_what_to_time(statement: *const PlannedStmt) -> bool {
-    // SAFETY: the statement is live by the caller's promise. Its options are a list of these items, each with
-    // a name.
-    unsafe {
-        let explain = (*statement).utilityStmt.cast::<ExplainStmt>();
-        list::<DefElem>((*explain).options).any(|option| {
-            let name = CStr::from_ptr((*option).defname);
-            name == c"timing" || name == c"sampfreq"
-        })
-    }
+fn says_what_to_time(explain: Handle<ExplainStmt>) -> bool {
+    let options = explain.list::<DefElem>(|explain| &explain.options);
+    let mut names = options
+        .iter()
+        .filter_map(|option| option.string(|option| &option.defname));
+    names.any(|name| name == c"timing" || name == c"sampfreq")
 }
 
 /// Copies an EXPLAIN, and adds TIMING OFF to its options. It has no effect without ANALYZE.
-///
-/// # Safety
-/// `statement` must be a live EXPLAIN. May raise.
-unsafe fn with_timing_off(statement: *const PlannedStmt) -> *mut PlannedStmt {
-    // SAFETY: the statement is live by the caller's promise. The copies of the nodes share all that is not
-    // changed, and live as long as the current context, in which PostgreSQL runs the statement.
+/// May raise.
+fn with_timing_off(statement: PlannedStmtRef, original: Handle<ExplainStmt>) -> *mut PlannedStmt {
+    // SAFETY: the copies of the nodes share all that is not changed, and live as long as the current context,
+    // in which PostgreSQL runs the statement.
     unsafe {
         let copy = pg_sys::palloc(size_of::<PlannedStmt>()).cast::<PlannedStmt>();
-        *copy = *statement;
+        *copy = *statement.get();
         let explain = pg_sys::palloc(size_of::<ExplainStmt>()).cast::<ExplainStmt>();
-        *explain = *(*statement).utilityStmt.cast::<ExplainStmt>();
+        *explain = *original.get();
         let name = pg_sys::pstrdup(c"timing".as_ptr());
         let off = pg_sys::makeString(pg_sys::pstrdup(c"off".as_ptr()));
         let option = pg_sys::makeDefElem(name, off.cast(), -1);

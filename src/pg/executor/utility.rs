@@ -10,18 +10,18 @@ use super::statement::{caller, enter_utility, find as find_statement, leave_util
 use super::{nesting, own, unmeasured, unnamed};
 use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
+use crate::pg::handles::Handle;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, UtilityWaits};
 use crate::pg::plan::describe::{self, StatementText};
-use crate::pg::plan::tree::tag;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::pg_try::pg_try;
-use crate::pg::server::{self, memory, switch, unguarded};
+use crate::pg::server::{self, memory, switch};
 use crate::pg::store;
 use crate::pg::waits::lasting;
 use crate::session::{self, KnownPlan};
-use pgrx::pg_sys::{self, CommandTag, NodeTag, PlannedStmt};
+use pgrx::pg_sys::{self, CommandTag, NodeTag};
 use rowsource_core::clock;
 use rowsource_core::hint;
 use rowsource_core::histogram::Histogram;
@@ -30,7 +30,7 @@ use rowsource_core::model::{
 };
 use rowsource_core::stable_hash::StableHasher;
 use std::cell::RefCell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::rc::Rc;
 
 pub struct Listener;
@@ -38,19 +38,15 @@ pub struct Listener;
 impl Listen for Listener {
     #[inline(always)]
     fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
-        // SAFETY: the statement is live, and the frames are plain, as `Utility` promises. The casts follow
-        // the tag.
-        unsafe {
-            let node = (*utility.statement).utilityStmt;
-            if utility.tag == NodeTag::T_FetchStmt {
-                let cursor = (*node.cast::<pg_sys::FetchStmt>()).portalname;
-                body(utility);
-                fetched(cursor);
-            } else if nests(node) {
-                nested(utility, || body(utility));
-            } else {
-                body(utility);
-            }
+        if utility.tag == NodeTag::T_FetchStmt {
+            let fetch = utility.node().cast::<pg_sys::FetchStmt>();
+            let cursor = fetch.string(|fetch| &fetch.portalname);
+            body(utility);
+            fetched(cursor);
+        } else if nests(utility) {
+            nested(utility, || body(utility));
+        } else {
+            body(utility);
         }
     }
 }
@@ -88,44 +84,32 @@ struct Recorded {
 static PLANS: BackendLocal<RefCell<Vec<Recorded>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
 /// Runs `body`, a utility statement, one nesting level deeper, and records it if it runs other statements.
-///
-/// # Safety
-/// The frames of the caller and of `body` must be plain, because an error crosses them.
-unsafe fn nested(utility: &Utility, body: impl FnOnce()) {
-    // SAFETY: the frames are plain by the caller's promise, and the statement and its text are live, as
-    // `Utility` promises.
-    unsafe {
-        let (planned, source) = (utility.statement, utility.source);
-        let queryid = unnamed::utility_queryid(planned, source);
-        let running = begin(planned, queryid, source);
-        nesting::enter();
-        let outer = enter_utility(queryid);
-        let leave = || {
-            leave_utility(outer);
-            nesting::leave();
-        };
-        let record = |outcome, completion| {
-            if let Some(running) = &running {
-                end(running, outcome, completion);
-            }
-        };
-        pg_try(body, leave, |outcome| record(outcome, std::ptr::null()));
-        leave();
-        record(Outcome::Completed, utility.completion);
-    }
+fn nested(utility: &Utility, body: impl FnOnce()) {
+    let queryid = unnamed::utility_queryid(utility);
+    let running = begin(utility, queryid);
+    nesting::enter();
+    let outer = enter_utility(queryid);
+    let leave = || {
+        leave_utility(outer);
+        nesting::leave();
+    };
+    let record = |outcome, completion| {
+        if let Some(running) = &running {
+            end(running, outcome, completion);
+        }
+    };
+    // SAFETY: the frames are plain, as `Utility` promises.
+    unsafe { pg_try(body, leave, |outcome| record(outcome, None)) };
+    leave();
+    record(Outcome::Completed, utility.completion());
 }
 
 /// Notes that a utility statement begins. Returns `None` if it is not recorded. Raises nothing.
-///
-/// # Safety
-/// `statement` must be a live utility statement with this queryid, and `source` its text.
-unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_char) -> Option<Running> {
-    // SAFETY: the statement is live by the caller's promise.
-    let kind = unsafe { tag((*statement).utilityStmt) };
+fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
+    let kind = utility.tag;
     let is_always_recorded = match kind {
         NodeTag::T_CallStmt | NodeTag::T_DoStmt => true,
-        // SAFETY: the cast follows the tag.
-        NodeTag::T_TransactionStmt => unsafe { commits((*statement).utilityStmt.cast()) },
+        NodeTag::T_TransactionStmt => commits(utility.node().cast()),
         _ => false,
     };
     let may_run_others = !unmeasured::concerns_session(kind) || kind == NodeTag::T_ConstraintsSetStmt;
@@ -137,15 +121,11 @@ unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_ch
     if !toplevel && own::script_runs() {
         return None;
     }
-    // SAFETY: the statement and its text are live by the caller's promise.
-    let setting = unsafe { setting(statement, source)? };
+    let setting = setting(utility)?;
     if memory::is_short() {
         return None;
     }
-    // SAFETY: the caller promises what the function requires.
-    let found = server::attempt("measure a statement", || unsafe {
-        find(statement, queryid, source, toplevel)
-    });
+    let found = server::attempt("measure a statement", || find(utility, queryid, toplevel));
     let place = keep(found.flatten()?)?;
     Some(Running {
         setting,
@@ -169,64 +149,49 @@ unsafe fn begin(statement: *const PlannedStmt, queryid: i64, source: *const c_ch
 
 /// Returns whether a statement ends its transaction so that the session waits for the disk, or for standbys.
 /// A COMMIT after an error is a ROLLBACK.
-///
-/// # Safety
-/// The statement must be live.
-unsafe fn commits(statement: *const pg_sys::TransactionStmt) -> bool {
+fn commits(statement: Handle<pg_sys::TransactionStmt>) -> bool {
     use pg_sys::TransactionStmtKind::*;
-    // SAFETY: the statement is live by the caller's promise. The function has no preconditions.
-    let (kind, has_failed) = unsafe { ((*statement).kind, unguarded::IsAbortedTransactionBlockState()) };
+    // SAFETY: the function has no preconditions.
+    let has_failed = unsafe { unguarded::IsAbortedTransactionBlockState() };
     let kinds = [
         TRANS_STMT_COMMIT,
         TRANS_STMT_PREPARE,
         TRANS_STMT_COMMIT_PREPARED,
         TRANS_STMT_ROLLBACK_PREPARED,
     ];
-    kinds.contains(&kind) && !has_failed
+    kinds.contains(&statement.kind) && !has_failed
 }
 
 /// Returns how a utility statement is to be measured. Returns `None` if it is not to be: a client did not
 /// send it and `track` is not `all`, or the statistics level is `basic` and it has no hint.
-///
-/// # Safety
-/// `statement` must be a live utility statement, and `source` its text or null.
-pub unsafe fn setting(statement: *const PlannedStmt, source: *const c_char) -> Option<InstrumentationPlan> {
+pub fn setting(utility: &Utility) -> Option<InstrumentationPlan> {
     if !(guc::track_all() || nesting::depth() == 0 && server::portal_or_background()) {
         return None;
     }
-    // SAFETY: the statement and its text are live by the caller's promise.
-    InstrumentationPlan::from_settings(|| hint::present(unsafe { server::commented_text(source, statement) }))
+    InstrumentationPlan::from_settings(|| hint::present(utility.text().commented()))
 }
 
 /// Returns whether queries that a utility statement runs count as nested in it. A query that is part of the
 /// statement's own text does not.
-///
-/// # Safety
-/// `utility` must point to a live utility statement, whose tag tells its type.
-unsafe fn nests(utility: *mut pg_sys::Node) -> bool {
-    // SAFETY: the utility statement is live by the caller's promise, and the cast follows its tag.
-    unsafe {
-        match tag(utility) {
-            NodeTag::T_ExecuteStmt
-            | NodeTag::T_PrepareStmt
-            | NodeTag::T_DeallocateStmt
-            | NodeTag::T_ExplainStmt
-            | NodeTag::T_CreateTableAsStmt
-            | NodeTag::T_RefreshMatViewStmt
-            | NodeTag::T_DeclareCursorStmt
-            | NodeTag::T_FetchStmt
-            | NodeTag::T_ClosePortalStmt => false,
-            NodeTag::T_CopyStmt => (*utility.cast::<pg_sys::CopyStmt>()).query.is_null(),
-            _ => true,
-        }
+fn nests(utility: &Utility) -> bool {
+    match utility.tag {
+        NodeTag::T_ExecuteStmt
+        | NodeTag::T_PrepareStmt
+        | NodeTag::T_DeallocateStmt
+        | NodeTag::T_ExplainStmt
+        | NodeTag::T_CreateTableAsStmt
+        | NodeTag::T_RefreshMatViewStmt
+        | NodeTag::T_DeclareCursorStmt
+        | NodeTag::T_FetchStmt
+        | NodeTag::T_ClosePortalStmt => false,
+        NodeTag::T_CopyStmt => utility.node().cast::<pg_sys::CopyStmt>().query.is_null(),
+        _ => true,
     }
 }
 
 /// Notes that a client's FETCH has read a cursor. Its statistics are not known before it is closed.
-///
-/// # Safety
-/// `cursor` must be null or a C string.
-unsafe fn fetched(cursor: *const c_char) {
+fn fetched(cursor: Option<&CStr>) {
+    let cursor = cursor.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: the function accepts any name, and null. A portal's query is null or live.
     unsafe {
         let portal = unguarded::GetPortalByName(cursor).as_ref();
@@ -237,24 +202,16 @@ unsafe fn fetched(cursor: *const c_char) {
             return;
         };
         if nesting::depth() == 0 && find_statement(query).is_some() {
-            unmeasured::cursor_read(query);
+            unmeasured::cursor_read(Handle::new(query));
         }
     }
 }
 
 /// Finds the plan of a utility statement, and describes it if it is new. Returns `None` if there is no
 /// memory.
-///
-/// # Safety
-/// `statement` must be a live utility statement with this queryid, and `source` its text. May raise.
-unsafe fn find(
-    statement: *const PlannedStmt,
-    queryid: i64,
-    source: *const c_char,
-    toplevel: bool,
-) -> Option<Recorded> {
-    // SAFETY: the statement is live by the caller's promise.
-    let (command, kind) = unsafe { (command((*statement).utilityStmt), tag((*statement).utilityStmt)) };
+/// May raise.
+fn find(utility: &Utility, queryid: i64, toplevel: bool) -> Option<Recorded> {
+    let (command, kind) = (command(utility), utility.tag);
     let mut number = StableHasher::new();
     number.bytes(command.bytes());
     let key = PlanKey::new(
@@ -276,9 +233,7 @@ unsafe fn find(
             });
         }
     }
-    // SAFETY: the statement and its text are live by the caller's promise.
-    let (bytes, start) =
-        unsafe { server::statement_text(source, (*statement).stmt_location, (*statement).stmt_len) };
+    let (bytes, start) = utility.text().statement();
     let text = StatementText {
         bytes: bytes.into(),
         location: Some(start),
@@ -301,14 +256,11 @@ unsafe fn find(
 }
 
 /// Returns what PostgreSQL calls a utility statement: `CALL`, for example.
-///
-/// # Safety
-/// `utility` must point to a live utility statement.
-unsafe fn command(utility: *mut pg_sys::Node) -> String {
-    // SAFETY: the statement is live by the caller's promise. The name of a tag is a C string that lives for
+fn command(utility: &Utility) -> String {
+    // SAFETY: the function accepts each utility statement. The name of a tag is a C string that lives for
     // ever.
     unsafe {
-        let tag = unguarded::CreateCommandTag(utility);
+        let tag = unguarded::CreateCommandTag(utility.node().as_ptr());
         CStr::from_ptr(pg_sys::GetCommandTagName(tag))
             .to_string_lossy()
             .into_owned()
@@ -345,12 +297,8 @@ fn note_innermost(plans: &[Recorded]) {
 }
 
 /// Records a utility statement that has ended. Raises nothing.
-///
-/// # Safety
-/// `completion` must be null or live.
-unsafe fn end(running: &Running, outcome: Outcome, completion: *const pg_sys::QueryCompletion) {
-    // SAFETY: it is null or live by the caller's promise.
-    let copied = unsafe { completion.as_ref() }.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
+fn end(running: &Running, outcome: Outcome, completion: Option<&pg_sys::QueryCompletion>) {
+    let copied = completion.filter(|done| done.commandTag == CommandTag::CMDTAG_COPY);
     let rows = copied.map_or(0, |done| done.nprocessed);
     server::attempt("record a statement", || {
         let recorded = take(running.place);

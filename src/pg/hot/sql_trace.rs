@@ -6,7 +6,7 @@
 //! lines are lost instead. All other lines are written between the phases of statements (`pg::sql_trace`).
 
 use super::wait_object;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::clock::system;

@@ -4,8 +4,8 @@
 
 use super::account::Usage;
 use super::node::Account;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use pgrx::pg_sys;
 use rand_core::RngCore;
 use rand_xoshiro::Xoroshiro128PlusPlus;

@@ -1,7 +1,7 @@
 //! Lists the calls of a statement's nodes for `rowsource_call_trace()`. Only a node of that statement gets
 //! this wrapper, on top of the one that it has. So no other statement pays for it.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::call_trace::CallList;
 use rowsource_core::waits::Event;

@@ -9,8 +9,8 @@
 pub use super::account::Usage;
 use super::node::Account;
 use super::state::{HOT, OUTSIDE};
+use crate::pg::border::unguarded;
 use crate::pg::compat;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{BufferUsage, WalUsage};
 use rowsource_core::beat::SCOPES;
 use rowsource_core::results::Used;

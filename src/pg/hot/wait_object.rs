@@ -5,7 +5,7 @@
 //! for a heavyweight lock notes the lock before the wait, because another process clears it when it hands
 //! over the lock.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use libc::c_int;
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;

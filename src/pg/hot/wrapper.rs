@@ -10,8 +10,8 @@
 use super::node::{Account, Node};
 use super::state::{HOT, Random};
 use super::{beats, called, timing, usage};
+use crate::pg::border::unguarded;
 use crate::pg::compat;
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, PlanState, TupleTableSlot};
 use rowsource_core::clock::tsc;
 use rowsource_core::sampler::{EveryCall, NodeTimer};

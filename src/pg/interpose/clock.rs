@@ -1,6 +1,6 @@
 //! The clock that calls of the replaced functions are timed with.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use rowsource_core::clock::{self, Source};
 use std::cell::Cell;
 

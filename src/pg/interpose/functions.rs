@@ -8,7 +8,7 @@
 //! read count as requests of zero bytes.
 
 use super::clock::{now, ns_since};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::switch;
 use crate::pg::tempfile::requests;
 use crate::pg::waits::counting;

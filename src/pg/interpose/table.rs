@@ -2,7 +2,7 @@
 
 use super::got::{self, Memory, Slot};
 use super::{clock, functions, waiting};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, switch};
 use crate::pg::tempfile::requests;
 use crate::pg::waits::counting;

@@ -5,7 +5,7 @@
 //! after one or two branches.
 
 use super::clock::{now, ns_since};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::waits::counting;
 use libc::{c_char, c_int, c_long, c_uint, c_void, off_t, size_t, ssize_t};
 use std::cell::Cell;

@@ -9,10 +9,10 @@ use super::alias;
 use super::block::{self, Block};
 use super::cut::{CUTS, Cut};
 use super::header::Header;
-use crate::pg::border::shared::load;
 use crate::pg::compat::{self, MIN_PAGE};
 use crate::pg::hot::state::{HOT, Hot};
 use crate::pg::server;
+use crate::pg::server::processes::{Process, Processes};
 use crate::pg::store::LiveMemory;
 use pgrx::pg_sys;
 use rowsource_core::beat::Beats;
@@ -64,29 +64,22 @@ fn before() -> usize {
 /// Takes an area that no session has, or makes one.
 ///
 /// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory cannot
-/// be mapped.
+/// No reference to the hot state may be in use. Raises if memory cannot be mapped.
 pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
     let pid = server::pid();
     let mut found = None;
-    // SAFETY: the caller promises what the functions require.
-    unsafe {
-        each(memory, |address, area| {
-            if let Some(guard) = area.inherit(memory, pid) {
-                // It is the owner until it has ended.
-                std::mem::forget(guard);
-                found = Some((address, area));
-            }
-            found.is_some()
-        });
-    }
+    each(memory, |address, area| {
+        if let Some(guard) = area.inherit(memory, pid) {
+            // It is the owner until it has ended.
+            std::mem::forget(guard);
+            found = Some((address, area));
+        }
+        found.is_some()
+    });
     if found.is_none() {
-        // SAFETY: the caller promises what the function requires. There is room for the area behind the
-        // pages, and zero bytes are a valid one.
-        let (address, area) = unsafe {
-            let (address, place) = memory.first_part()?;
-            (address, &*place.add(before()).cast::<Area>())
-        };
+        let (address, place) = memory.first_part()?;
+        // SAFETY: there is room for the area behind the pages, and zero bytes are a valid one.
+        let area = unsafe { &*place.add(before()).cast::<Area>() };
         std::mem::forget(area.owner.try_hold(pid)?);
         // Until it is complete, another session can take it over if this one ends.
         area.is_leaving.store(true, Relaxed);
@@ -129,18 +122,15 @@ pub unsafe fn take(memory: &LiveMemory) -> Option<&'static Area> {
 
 impl Area {
     /// Becomes the owner if no session has the area, and gives back the blocks that the one before held.
-    /// Keeps the area until the guard is dropped.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-    pub unsafe fn inherit(&self, memory: &LiveMemory, pid: i32) -> Option<OwnerGuard<'_>> {
+    /// Keeps the area until the guard is dropped. Raises if memory cannot be mapped.
+    pub fn inherit(&self, memory: &LiveMemory, pid: i32) -> Option<OwnerGuard<'_>> {
         if self.pid().is_some() {
             return None;
         }
         let is_in_use = |holder| !self.is_leaving.load(Acquire) || server::is_alive(holder);
         let guard = self.owner.hold_or_inherit(pid, is_in_use)?;
         for slot in &self.slots {
-            // SAFETY: the block is in a slot, and the caller promises the rest.
+            // SAFETY: the block is in a slot.
             slot.inherit(|block| unsafe { Block::at(memory, block).header.end() });
         }
         Some(guard)
@@ -168,8 +158,10 @@ impl Area {
 
     /// Returns the place that lies so many bytes before the area, in its pages.
     fn back(&self, bytes: usize) -> *mut u8 {
-        // SAFETY: callers pass distances to places in the pages.
-        unsafe { std::ptr::from_ref(self).cast_mut().cast::<u8>().sub(bytes) }
+        std::ptr::from_ref(self)
+            .cast_mut()
+            .cast::<u8>()
+            .wrapping_sub(bytes)
     }
 
     /// Makes the hot state and PostgreSQL's counters visible to others, if the system allows it.
@@ -186,9 +178,12 @@ impl Area {
         let may_lie = |hot_back: usize| alias::may_map(hot.addr(), self.back(hot_back));
         let may_both =
             |places: &[usize; 2]| may_lie(places[0]) && alias::may_map(first, self.back(places[1]));
-        let orders = [[before(), bytes], [page, before()]];
-        let found = orders.into_iter().find(may_both);
-        let places = found.unwrap_or(orders[usize::from(!may_lie(before()))]);
+        let (hot_first, counters_first) = ([before(), bytes], [page, before()]);
+        let both = [hot_first, counters_first].into_iter().find(may_both);
+        let places = both.unwrap_or(match may_lie(hot_first[0]) {
+            true => hot_first,
+            false => counters_first,
+        });
         // SAFETY: the hot state lies in one page. Where pages are larger, other variables of this library are
         // there too. The area's pages are this process's, and never freed. A backend has one thread. The
         // other pages are of PostgreSQL's own variables, which are used as before: they keep their addresses
@@ -263,27 +258,15 @@ impl Area {
 
     /// Returns the wait event of the session; 0 if it does not wait.
     pub fn wait_event(&self) -> u32 {
-        let number = self.number.load(Relaxed) as usize;
-        // SAFETY: the list of processes has a place with this number, and stays mapped. The event is read as
-        // one word.
-        unsafe {
-            let process = (*pg_sys::ProcGlobal).allProcs.add(number);
-            let is_same = self.owner.pid() == load(&raw const (*process).pid);
-            if is_same {
-                load(&raw const (*process).wait_event_info)
-            } else {
-                0
-            }
-        }
+        let process = Processes::all().get(self.number.load(Relaxed) as usize);
+        let process = process.filter(|process| process.pid() == self.owner.pid());
+        process.map_or(0, Process::wait_event)
     }
 }
 
 /// Visits the areas of all sessions, until `visit` returns true. It gets the address of the area in the
-/// store's memory, too.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
-pub unsafe fn each(memory: &LiveMemory, mut visit: impl FnMut(u64, &'static Area) -> bool) {
+/// store's memory, too. Raises if memory cannot be mapped.
+pub fn each(memory: &LiveMemory, mut visit: impl FnMut(u64, &'static Area) -> bool) {
     let mut address = memory.newest().load(Acquire);
     while address != 0 {
         // SAFETY: the list contains only addresses of first parts, which are never freed. An area follows its

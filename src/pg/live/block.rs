@@ -110,7 +110,7 @@ impl Block {
     /// A slot must have had the block. The caller must be outside of any FFI boundary, and hold no lock.
     pub unsafe fn get(memory: &LiveMemory, block: BlockId) -> Option<&'static Block> {
         // SAFETY: blocks are never freed, and all fields are atomics. `contained` catches errors.
-        unsafe { contained(Unlocked::promised(), || Block::at(memory, block)) }.ok()
+        unsafe { contained(&mut Unlocked::promised(), |_| Block::at(memory, block)) }.ok()
     }
 
     /// Returns a block, as this process sees it.

@@ -3,8 +3,8 @@
 use super::block::Need;
 use super::header::{Header, Setup};
 use super::own::{self, OwnBlock, OwnCut};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::node::Node;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::model::LazyDescription;
 use rowsource_core::zeroed::ZeroedMemory;
 use std::rc::Rc;

@@ -9,9 +9,9 @@ use super::area::{self, Area, FIRST_SLOT, SLOTS};
 use super::block::{self, Block, Need};
 use super::cut::CUTS;
 use super::header::{Header, Setup};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::node::Node;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::{self, LiveMemory};
 use pgrx::{pg_guard, pg_sys};
@@ -86,7 +86,7 @@ fn own(memory: &LiveMemory) -> Option<&'static Area> {
         }
         // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
         // `contained` catches errors.
-        let Some(area) = unsafe { contained(Unlocked::promised(), || area::take(memory)) }
+        let Some(area) = unsafe { contained(&mut Unlocked::promised(), |_| area::take(memory)) }
             .ok()
             .flatten()
         else {
@@ -284,8 +284,8 @@ fn found(memory: &LiveMemory, area: &Area, kind: usize) -> Option<(usize, BlockI
 #[cold]
 fn made(memory: &LiveMemory, kind: usize) -> Option<BlockId> {
     // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
-    let address =
-        unsafe { contained(Unlocked::promised(), || memory.allocate(kind, block::size(kind))) }.ok()??;
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let address = contained(unlocked, |_| memory.allocate(kind, block::size(kind))).ok()??;
     BlockId::new(address, kind)
 }
 
@@ -299,39 +299,29 @@ fn claimed(memory: &LiveMemory, own: &Area, kind: usize, fits: &dyn Fn(BlockId) 
     let claim = |is_wanted: &dyn Fn(BlockId) -> bool| {
         let mut claimed = None;
         // SAFETY: a statement is being set up, so the process holds no lock and is outside of any boundary.
-        // `contained` catches errors.
-        let found = unsafe {
-            contained(Unlocked::promised(), || {
-                area::each(memory, |_, area| {
-                    if !std::ptr::eq(area, own) {
-                        claimed = claimed_from(memory, area, is_wanted);
-                    }
-                    claimed.is_some()
-                });
-            })
-        };
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        let found = contained(unlocked, |_| {
+            area::each(memory, |_, area| {
+                if !std::ptr::eq(area, own) {
+                    claimed = claimed_from(memory, area, is_wanted);
+                }
+                claimed.is_some()
+            });
+        });
         found.ok().and(claimed)
     };
     claim(&|id| id.kind() == kind && fits(id)).or_else(|| claim(&|id| id.kind() > kind && fits(id)))
 }
 
-/// Claims such a block from a session, if it has one.
-///
-/// # Safety
-/// The caller must be in `contained`, outside of any FFI boundary. Raises if memory cannot be mapped.
-unsafe fn claimed_from(
-    memory: &LiveMemory,
-    area: &Area,
-    is_wanted: &dyn Fn(BlockId) -> bool,
-) -> Option<BlockId> {
-    // SAFETY: the caller promises what the function requires.
-    drop(unsafe { area.inherit(memory, server::pid()) });
+/// Claims such a block from a session, if it has one. Raises if memory cannot be mapped.
+fn claimed_from(memory: &LiveMemory, area: &Area, is_wanted: &dyn Fn(BlockId) -> bool) -> Option<BlockId> {
+    drop(area.inherit(memory, server::pid()));
     let has_session = area.pid().is_some();
     area.slots[FIRST_SLOT + 1..].iter().find_map(|slot| {
         let found = slot
             .found()
             .filter(|found| !found.is_held && is_wanted(found.block))?;
-        // SAFETY: the block is in a slot, and the caller promises the rest.
+        // SAFETY: the block is in a slot.
         let block = unsafe { Block::at(memory, found.block) };
         let is_idle = !has_session || block.header.idle_ns() >= IDLE_NS;
         (is_idle && slot.claim(found.block)).then_some(found.block)

@@ -76,13 +76,10 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
         return false;
     };
     let mut areas = memory::with_room(1_000);
-    // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
-    unsafe {
-        area::each(&memory, |_, area| {
-            areas.push(area);
-            false
-        });
-    }
+    area::each(&memory, |_, area| {
+        areas.push(area);
+        false
+    });
     for area in areas {
         server::check_for_interrupts();
         for running in of_session(&memory, area) {
@@ -101,13 +98,10 @@ pub fn each_running(mut visit: impl FnMut(Running)) -> bool {
 pub fn copy_of(pid: i32) -> Option<(Running, Scratch)> {
     let memory = store::live_memory()?;
     let mut found = None;
-    // SAFETY: the caller is outside of any boundary, and holds no lock.
-    unsafe {
-        area::each(&memory, |_, area| {
-            found = (area.pid() == Some(pid)).then_some(area);
-            found.is_some()
-        });
-    }
+    area::each(&memory, |_, area| {
+        found = (area.pid() == Some(pid)).then_some(area);
+        found.is_some()
+    });
     let mut outermost = of_session(&memory, found?).into_iter().next()?;
     if outermost.state.depth > 0 || outermost.is_private {
         return None;
@@ -124,13 +118,10 @@ pub fn copy_of(pid: i32) -> Option<(Running, Scratch)> {
 pub fn private_pids() -> Vec<i32> {
     let mut pids = memory::with_room(1_000);
     if let Some(memory) = store::live_memory() {
-        // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
-        unsafe {
-            area::each(&memory, |_, area| {
-                pids.extend(area.pid().filter(|_| area.private.state().is_running));
-                false
-            });
-        }
+        area::each(&memory, |_, area| {
+            pids.extend(area.pid().filter(|_| area.private.state().is_running));
+            false
+        });
     }
     pids
 }
@@ -141,17 +132,14 @@ pub fn sessions_without_beats() -> (usize, Option<String>) {
     let (mut count, mut reason) = (0, None);
     if let Some(memory) = store::live_memory() {
         let has_heart = wish::has_heart();
-        // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
-        unsafe {
-            area::each(&memory, |_, area| {
-                let has_beats = has_heart && area.hot().is_some();
-                if area.pid().is_some() && !has_beats {
-                    count += 1;
-                    reason.get_or_insert_with(|| why_no_beats(area, has_heart));
-                }
-                false
-            });
-        }
+        area::each(&memory, |_, area| {
+            let has_beats = has_heart && area.hot().is_some();
+            if area.pid().is_some() && !has_beats {
+                count += 1;
+                reason.get_or_insert_with(|| why_no_beats(area, has_heart));
+            }
+            false
+        });
     }
     (count, reason)
 }

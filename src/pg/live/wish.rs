@@ -2,11 +2,11 @@
 //! it sleeps.
 
 use super::own;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::state::HOT;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server;
+use crate::pg::server::processes::Processes;
 use crate::pg::store::{self, SharedHistory};
-use pgrx::pg_sys;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -48,11 +48,8 @@ fn note_need() {
 #[inline(never)]
 fn wake(history: &SharedHistory) {
     let number = history.number.load(Relaxed) as usize;
-    // SAFETY: the list of processes stays mapped, and has a place with the number that the worker stored. If
-    // another process has that place now, it wakes up once for nothing, which PostgreSQL's processes expect.
-    // The function raises no error.
-    unsafe {
-        let process = (*pg_sys::ProcGlobal).allProcs.add(number);
-        unguarded::SetLatch(&raw mut (*process).procLatch);
+    // If another process has that place now, it wakes up once for nothing.
+    if let Some(process) = Processes::all().get(number) {
+        process.wake();
     }
 }

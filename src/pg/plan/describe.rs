@@ -33,12 +33,12 @@ pub mod unended;
 use super::reading;
 use super::tree::{self, Found};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::handles::StartedQuery;
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::{self, memory};
-use explained::{Scratch, explained};
-use pgrx::pg_sys::QueryDesc;
+use explained::{explained, in_scratch};
 use rowsource_core::clock::system;
 use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey};
 use rowsource_core::normalise::{Constants, Place, Text, block, fingerprint, replaced};
@@ -169,27 +169,28 @@ impl StatementText<'_> {
 /// session had heard of when its names were last compared. Returns `None` if there is no memory for it.
 ///
 /// # Safety
-/// `query` must be started, `text` must return its text, and `found` must be the nodes of its plan.
+/// As for [`describe`].
 #[inline(never)]
-pub unsafe fn description<'a>(
-    query: *mut QueryDesc,
+pub unsafe fn description<'a, 'q>(
+    query: StartedQuery<'q>,
     key: &PlanKey,
     text: impl FnOnce() -> StatementText<'a>,
     known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<LazyDescription>,
     before: impl FnOnce(i64) -> Option<LazyDescription>,
-    found: &[Found],
+    found: &[Found<'q>],
 ) -> Option<(Rc<LazyDescription>, bool)> {
     let has_memory = || memory::has_headroom(found.len());
     if let Some((known, compared_at)) = known {
         if is_of_all(known) {
-            // SAFETY: `found` are the nodes of a started query, by the caller's promise.
-            let is_right = unsafe { has_current_names(known, compared_at, found) };
-            if is_right || !Budget::allows(system::monotonic()) || !has_memory() {
+            if has_current_names(known, compared_at, found)
+                || !Budget::allows(system::monotonic())
+                || !has_memory()
+            {
                 return Some((known.clone(), false));
             }
             let heard = server::catalog_changes();
-            // SAFETY: the caller promises what the function requires.
+            // SAFETY: the caller promises the same.
             let description = unsafe { describe(query, key, &text(), before, found) }?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
@@ -198,14 +199,13 @@ pub unsafe fn description<'a>(
         // setting changed.
         if guc::keep_constants() {
             let text = text();
-            // SAFETY: `query` is started by the caller's promise.
-            if unsafe { is_of(known, query, &text) } {
+            if is_of(known, query, &text) {
                 return Some((known.clone(), false));
             }
             if !Budget::allows(system::monotonic()) || !has_memory() {
                 return Some((known.clone(), true));
             }
-            // SAFETY: the caller promises what the function requires.
+            // SAFETY: the caller promises the same.
             return unsafe { describe(query, key, &text, before, found) }
                 .map(|description| (Rc::new(description), false));
         }
@@ -215,14 +215,13 @@ pub unsafe fn description<'a>(
         _ => None,
     };
     let text = text();
-    // SAFETY: `found` are the nodes of a started query, by the caller's promise.
-    if let Some(usable) = stored.and_then(|stored| unsafe { usable(stored, &text, found) }) {
+    if let Some(usable) = stored.and_then(|stored| usable(stored, &text, found)) {
         return Some((Rc::new(usable), false));
     }
     if !has_memory() {
         return None;
     }
-    // SAFETY: the caller promises what the function requires.
+    // SAFETY: the caller promises the same.
     let description = unsafe { describe(query, key, &text, before, found)? };
     Some((Rc::new(description), false))
 }
@@ -235,30 +234,17 @@ pub fn is_of_all(description: &LazyDescription) -> bool {
 
 /// Returns whether a description has the names that relations and columns have today. `compared_at` is how
 /// many changes of catalogs the session had heard of when they were last compared.
-///
-/// # Safety
-/// `found` must be the nodes of a started query.
 #[inline(always)]
-pub unsafe fn has_current_names(
-    description: &LazyDescription,
-    compared_at: &Cell<u64>,
-    found: &[Found],
-) -> bool {
-    // SAFETY: the caller promises what the function requires.
-    compared_at.get() == server::catalog_changes()
-        || unsafe { compare_names(description, compared_at, found) }
+pub fn has_current_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
+    compared_at.get() == server::catalog_changes() || compare_names(description, compared_at, found)
 }
 
 /// Compares the names of a description with those of today.
-///
-/// # Safety
-/// The same as for [`has_current_names`].
 #[cold]
 #[inline(never)]
-unsafe fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
+fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
     let heard = server::catalog_changes();
-    // SAFETY: the nodes of a started query are initialised, and their relations are open.
-    let names = unsafe { relations::names(found) };
+    let names = relations::names(found);
     let is_same = names.is_some_and(|names| description.has_names(names));
     if is_same {
         compared_at.set(heard);
@@ -267,52 +253,41 @@ unsafe fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, 
 }
 
 /// Returns whether a plan's description is right for an execution, including the literals.
-///
-/// # Safety
-/// `query` must be valid.
-pub unsafe fn is_of(description: &LazyDescription, query: *mut QueryDesc, text: &StatementText) -> bool {
+pub fn is_of(description: &LazyDescription, query: StartedQuery, text: &StatementText) -> bool {
     if !guc::keep_constants() {
         return false;
     }
-    // SAFETY: `query` is valid by the caller's promise.
-    let has_parameters = unsafe { !(*query).params.is_null() };
     let description = description.decoded();
-    (!has_parameters || description.generic) && description.is_of(&text.bytes)
+    (query.params.is_null() || description.generic) && description.is_of(&text.bytes)
 }
 
 /// Returns a description that the store has of this plan, with what is known of its nodes today. Returns
 /// `None` if its relations or columns have other names now, or if the text has other words: names that were
 /// changed, aliases, or another statement around the query.
-///
-/// # Safety
-/// `found` must be the nodes of a started query's plan.
-unsafe fn usable(stored: LazyDescription, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
+fn usable(stored: LazyDescription, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
     let hidden = usize::from(found[0].hidden);
-    // SAFETY: the nodes of a started query are initialised, and their relations are open.
-    unsafe {
-        if stored.nodes() + hidden != found.len()
-            || !stored.has_names(relations::names(found)?)
-            || !text.is_described_by(&stored)
-        {
-            return None;
-        }
-        let costs = found[hidden..].iter().map(|place| tree::costs(place.plan_state));
-        Some(stored.planned(costs, relations::extents(found)))
+    if stored.nodes() + hidden != found.len()
+        || !stored.has_names(relations::names(found)?)
+        || !text.is_described_by(&stored)
+    {
+        return None;
     }
+    let costs = found[hidden..].iter().map(|place| tree::costs(place.plan_state));
+    Some(stored.planned(costs, relations::extents(found)))
 }
 
 /// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
 ///
 /// # Safety
-/// * `query` must be started, `text` be its text, and `found` must be the nodes of its plan.
 /// * The caller must allow errors: those that must reach the user are raised again.
+/// * No reference to any part of the query may be in use.
 #[inline(never)]
-unsafe fn describe(
-    query: *mut QueryDesc,
+unsafe fn describe<'q>(
+    query: StartedQuery<'q>,
     key: &PlanKey,
     text: &StatementText,
     before: impl FnOnce(i64) -> Option<LazyDescription>,
-    found: &[Found],
+    found: &[Found<'q>],
 ) -> Option<LazyDescription> {
     let start = system::monotonic();
     let constants = if guc::keep_constants() {
@@ -330,30 +305,26 @@ unsafe fn describe(
     let hash = FxBuildHasher.hash_one(key);
     let is_unended = unended::contains(hash);
     let in_progress = InProgress(hash);
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise.
-    let mut plan = unsafe {
-        let printed = match is_unended {
-            true => None,
-            false => explained(query, found, symbols),
-        };
-        match printed {
-            Some(plan) => ExplainedPlan {
-                names: relations::names(found),
-                ..plan
-            },
-            None => named::plan(query, found),
-        }
+    let printed = match is_unended {
+        true => None,
+        // SAFETY: the caller promises the same.
+        false => unsafe { explained(query, found, symbols) },
     };
-    // SAFETY: as above. It reads catalogs.
-    unsafe {
-        contained_or_cancelled(|| {
-            relations::add(found, &mut plan.nodes);
-            Some(())
-        })
+    let mut plan = match printed {
+        Some(plan) => ExplainedPlan {
+            names: relations::names(found),
+            ..plan
+        },
+        None => named::plan(found),
     };
+    // SAFETY: a statement is set up, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    contained_or_cancelled(unlocked, || {
+        relations::add(found, &mut plan.nodes);
+        Some(())
+    });
     let hidden = usize::from(found[0].hidden);
-    // SAFETY: as above.
-    let stopped_early = unsafe { reading::stopped_early(found) };
+    let stopped_early = reading::stopped_early(found);
     for (node, (may_stop_early, stops_with_reader)) in
         plan.nodes.iter_mut().zip(stopped_early.into_iter().skip(hidden))
     {
@@ -365,17 +336,14 @@ unsafe fn describe(
         let kept = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
         (kept, constants)
     });
-    // SAFETY: as above.
-    let extents = unsafe { relations::extents(found) };
-    // SAFETY: as above.
-    let ids = unsafe { ids(query, key, text, found) };
+    let extents = relations::extents(found);
+    let ids = ids(unlocked, query, key, text, found);
     let mut description = described(text, kept, plan, ids);
     if let Some(before) = before(ids.planid) {
         let before = before.decoded();
         description.gone_indexes = match before.ids.planid == ids.planid {
             true => before.gone_indexes.clone(),
-            // SAFETY: as above. It reads catalogs.
-            false => unsafe { contained_or_cancelled(|| Some(relations::gone_indexes(&before.nodes))) }
+            false => contained_or_cancelled(unlocked, || Some(relations::gone_indexes(&before.nodes)))
                 .unwrap_or_default(),
         };
     }
@@ -386,32 +354,30 @@ unsafe fn describe(
 
 /// Returns the numbers of a plan and of its statement. If a catalog cannot be read, the planid is the number
 /// that sessions know the plan by.
-///
-/// # Safety
-/// The same as for [`describe`].
-unsafe fn ids(query: *mut QueryDesc, key: &PlanKey, text: &StatementText, found: &[Found]) -> PlanIds {
-    // SAFETY: the caller promises what the functions require. A query has its plan.
-    unsafe {
-        let _memory = Scratch::enter();
-        let planid = contained_or_cancelled(|| Some(planid::planid(query, found)));
-        PlanIds {
-            planid: planid.unwrap_or(key.planid),
-            by_oids: key.planid,
-            textid: fingerprint(text.as_text()),
-            assigned: compat::plan_id(&*(*query).plannedstmt),
-        }
+fn ids(
+    unlocked: &mut Unlocked,
+    query: StartedQuery,
+    key: &PlanKey,
+    text: &StatementText,
+    found: &[Found],
+) -> PlanIds {
+    let planid = in_scratch(|| contained_or_cancelled(unlocked, || Some(planid::planid(query, found))));
+    PlanIds {
+        planid: planid.unwrap_or(key.planid),
+        by_oids: key.planid,
+        textid: fingerprint(text.as_text()),
+        assigned: compat::plan_id(&query.plan()),
     }
 }
 
 /// Returns the nodes of a started statement's plan, as they are described.
 ///
 /// # Safety
-/// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: those that must reach the user are raised again.
-pub unsafe fn nodes(query: *mut QueryDesc, found: &[Found]) -> Vec<PlanNode> {
-    // SAFETY: the caller promises what both functions require.
-    let plan = unsafe { explained(query, found, None).unwrap_or_else(|| named::plan(query, found)) };
-    plan.nodes
+/// As for [`describe`].
+pub unsafe fn nodes<'q>(query: StartedQuery<'q>, found: &[Found<'q>]) -> Vec<PlanNode> {
+    // SAFETY: the caller promises the same.
+    let plan = unsafe { explained(query, found, None) };
+    plan.unwrap_or_else(|| named::plan(found)).nodes
 }
 
 /// Describes a utility statement, as one node with this name. Returns `None` if there is no memory.

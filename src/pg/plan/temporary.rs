@@ -4,8 +4,9 @@
 //! Otherwise each CREATE TEMPORARY TABLE would make new plans, because a new table has a new OID, and before
 //! PostgreSQL 18 also new queryids.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::handles::{Handle, RelationRef, name};
 use pgrx::pg_sys;
 use rowsource_core::normalise::{Text, fingerprint};
 use rowsource_core::stable_hash::StableHasher;
@@ -24,41 +25,25 @@ pub fn session_has_tables() -> bool {
 }
 
 /// Returns a number for the name and the columns of a temporary relation or index. Returns `None` for others.
-///
-/// # Safety
-/// `relation` must be null, or point to a live relation.
-pub unsafe fn number(relation: *const pg_sys::RelationData) -> Option<i64> {
-    // SAFETY: the relation is live by the caller's promise, and so are its row of pg_class and its row type.
-    unsafe {
-        let relation = relation.as_ref()?;
-        let class = &*relation.rd_rel;
-        if class.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP {
-            return None;
-        }
-        let mut hasher = StableHasher::new();
-        hasher.bytes(*b"pg_temp");
-        hasher.bytes(name(&class.relname));
-        let columns = (*relation.rd_att).natts.max(0) as usize;
-        hasher.number(columns as u32);
-        for column in 0..columns.min(MAX_COLUMNS) {
-            let attribute = &*compat::attribute(relation.rd_att, column);
-            // REFRESH CONCURRENTLY makes a column of the row type of another temporary table. Values of row
-            // types are aligned to doubles.
-            if attribute.attlen == -1 && attribute.attalign == b'd' as std::ffi::c_char {
-                hasher.bytes(name(&attribute.attname));
-            } else {
-                hasher.number(attribute.atttypid.to_u32());
-            }
-            hasher.number(attribute.atttypmod as u32);
-        }
-        Some(hasher.finish())
+pub fn number(relation: RelationRef) -> Option<i64> {
+    if !relation.is_temporary() {
+        return None;
     }
-}
-
-/// Returns the bytes of a name.
-fn name(name: &pg_sys::NameData) -> impl Iterator<Item = u8> {
-    let bytes = name.data.iter().map(|character| *character as u8);
-    bytes.take_while(|byte| *byte != 0)
+    let mut hasher = StableHasher::new();
+    hasher.bytes(*b"pg_temp");
+    hasher.bytes(relation.name().to_bytes().iter().copied());
+    hasher.number(relation.columns() as u32);
+    for column in (0..relation.columns().min(MAX_COLUMNS)).filter_map(|at| compat::column(relation, at)) {
+        // REFRESH CONCURRENTLY makes a column of the row type of another temporary table. Values of row types
+        // are aligned to doubles.
+        if column.attlen == -1 && column.attalign == b'd' as std::ffi::c_char {
+            hasher.bytes(name(&column.attname).to_bytes().iter().copied());
+        } else {
+            hasher.number(column.atttypid.to_u32());
+        }
+        hasher.number(column.atttypmod as u32);
+    }
+    Some(hasher.finish())
 }
 
 /// PostgreSQL's queryid of a statement on temporary tables, and the one that replaces it.
@@ -77,19 +62,14 @@ static REPLACED: BackendLocal<[Cell<Replaced>; REMEMBERED]> =
 /// Returns the queryid of a statement, in a session that has temporary tables. For a statement on such
 /// tables, it is made from the statement's text, if there is one, unless PostgreSQL's own queryid `by_core`
 /// does not depend on the tables' OIDs.
-///
-/// # Safety
-/// `estate` must be the live executor state of the statement.
 #[cold]
 #[inline(never)]
-pub unsafe fn query_id<'a>(
-    estate: *const pg_sys::EState,
+pub fn query_id<'a>(
+    estate: Handle<pg_sys::EState>,
     by_core: i64,
     text: impl FnOnce() -> Option<Cow<'a, [u8]>>,
 ) -> i64 {
-    // SAFETY: the executor state is live by the caller's promise.
-    let replace = compat::QUERY_IDS_CONTAIN_OIDS && by_core != 0 && unsafe { uses_temporary_tables(estate) };
-    if !replace {
+    if !compat::QUERY_IDS_CONTAIN_OIDS || by_core == 0 || !uses_temporary_tables(estate) {
         return by_core;
     }
     let place = &REPLACED.inner()[by_core as usize % REMEMBERED];
@@ -108,21 +88,7 @@ pub unsafe fn query_id<'a>(
 }
 
 /// Returns whether a statement has opened a temporary table.
-///
-/// # Safety
-/// `estate` must point to a live executor state.
-unsafe fn uses_temporary_tables(estate: *const pg_sys::EState) -> bool {
-    // SAFETY: the executor state is live by the caller's promise. Its array of relations has this size. It
-    // has null for relations that are not open.
-    unsafe {
-        if (*estate).es_relations.is_null() {
-            return false;
-        }
-        let relations =
-            std::slice::from_raw_parts((*estate).es_relations, (*estate).es_range_table_size as usize);
-        let is_temporary =
-            |class: &pg_sys::FormData_pg_class| class.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP;
-        let open = relations.iter().filter_map(|relation| relation.as_ref());
-        open.into_iter().any(|relation| is_temporary(&*relation.rd_rel))
-    }
+fn uses_temporary_tables(estate: Handle<pg_sys::EState>) -> bool {
+    let mut open = estate.relations().iter().flatten();
+    open.any(|relation| relation.is_temporary())
 }

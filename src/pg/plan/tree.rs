@@ -3,16 +3,19 @@
 //! Core's planstate_tree_walker visits the same nodes, but does not tell how a child is linked to its parent.
 //! This link decides whether the parent's time and buffers include the child's.
 
-use crate::pg::server::unguarded;
-use pgrx::pg_sys::{self, List, NodeTag, PlanState};
+use crate::pg::border::unguarded;
+use crate::pg::handles::{Handle, PlanStateRef};
+use pgrx::pg_sys::{self, List, NodeTag, SubPlanState};
 use rowsource_core::plan::Costs;
 use rowsource_core::reconcile::Edge;
 use smallvec::SmallVec;
 
+pub use crate::pg::handles::tag;
+
 /// A node of the tree and its place in it.
 #[derive(Clone, Copy)]
-pub struct Found {
-    pub plan_state: *mut PlanState,
+pub struct Found<'q> {
+    pub plan_state: PlanStateRef<'q>,
     /// Index of the parent in the walk; -1 at the root.
     pub parent: i32,
     pub depth: u16,
@@ -23,51 +26,9 @@ pub struct Found {
     pub hidden: bool,
 }
 
-/// Returns the type of a node.
-///
-/// # Safety
-/// `node` must point to a live PostgreSQL node, which begins with its tag.
-pub unsafe fn tag<T>(node: *const T) -> NodeTag {
-    // SAFETY: the node is live by the caller's promise, and every PostgreSQL node begins with its tag.
-    unsafe { *node.cast::<NodeTag>() }
-}
-
-/// Returns the id of a node's plan.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-#[inline(always)]
-pub unsafe fn plan_node_id(ps: *const PlanState) -> i32 {
-    // SAFETY: an initialised plan state has its plan.
-    unsafe { (*(*ps).plan).plan_node_id }
-}
-
-/// Returns how many rows per start the planner expects of a node.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-#[inline(always)]
-pub unsafe fn plan_rows(ps: *const PlanState) -> f64 {
-    // SAFETY: an initialised plan state has its plan.
-    unsafe { (*(*ps).plan).plan_rows }
-}
-
-/// Returns the planner's estimate of what a node costs, with all nodes below it.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-pub unsafe fn total_cost(ps: *const PlanState) -> f64 {
-    // SAFETY: an initialised plan state has its plan.
-    unsafe { (*(*ps).plan).total_cost }
-}
-
 /// Returns what the planner expects of a node.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-pub unsafe fn costs(ps: *const PlanState) -> Costs {
-    // SAFETY: an initialised plan state has its plan.
-    let plan = unsafe { &*(*ps).plan };
+pub fn costs(ps: PlanStateRef) -> Costs {
+    let plan = ps.plan();
     Costs {
         startup_cost: plan.startup_cost,
         total_cost: plan.total_cost,
@@ -77,37 +38,22 @@ pub unsafe fn costs(ps: *const PlanState) -> Costs {
 }
 
 /// Returns whether a node returns rows. The executor counts none for nodes that combine bitmaps.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-pub unsafe fn returns_rows(ps: *const PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
-    let kind = unsafe { tag(ps) };
-    !matches!(kind, NodeTag::T_BitmapAndState | NodeTag::T_BitmapOrState)
+pub fn returns_rows(ps: PlanStateRef) -> bool {
+    !matches!(ps.tag(), NodeTag::T_BitmapAndState | NodeTag::T_BitmapOrState)
 }
 
-/// Returns whether a node runs its children in parallel workers.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-pub unsafe fn is_gather(ps: *const PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
-    let kind = unsafe { tag(ps) };
+/// Returns whether a node of this type runs its children in parallel workers.
+#[inline(always)]
+pub fn is_gather(kind: NodeTag) -> bool {
     matches!(kind, NodeTag::T_GatherState | NodeTag::T_GatherMergeState)
 }
 
 /// Returns how many workers the planner wants for a Gather; 0 for all other nodes.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state, whose plan must be live.
-pub unsafe fn planned_workers(ps: *const PlanState) -> usize {
-    // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the tag.
-    let workers = unsafe {
-        match tag(ps) {
-            NodeTag::T_GatherState => (*(*ps).plan.cast::<pg_sys::Gather>()).num_workers,
-            NodeTag::T_GatherMergeState => (*(*ps).plan.cast::<pg_sys::GatherMerge>()).num_workers,
-            _ => 0,
-        }
+pub fn planned_workers(ps: PlanStateRef) -> usize {
+    let workers = match ps.tag() {
+        NodeTag::T_GatherState => ps.plan().cast::<pg_sys::Gather>().num_workers,
+        NodeTag::T_GatherMergeState => ps.plan().cast::<pg_sys::GatherMerge>().num_workers,
+        _ => 0,
     };
     usize::try_from(workers).unwrap_or(0)
 }
@@ -129,11 +75,11 @@ pub unsafe fn list<T>(list: *const List) -> impl Iterator<Item = *mut T> {
 }
 
 /// The nodes of a tree. Those of short plans need no memory of their own.
-pub type Nodes = SmallVec<[Found; 4]>;
+pub type Nodes<'q> = SmallVec<[Found<'q>; 4]>;
 
 /// The state of a walk.
-struct Walk<'a> {
-    found: &'a mut Nodes,
+struct Walk<'a, 'q> {
+    found: &'a mut Nodes<'q>,
     /// A bit per plan id, set if that subplan was visited. Several expressions may share a subplan.
     subplans: SmallVec<[u64; 1]>,
     /// The tree is so deep that the stack is nearly used up, or so large that there is not enough memory for
@@ -144,11 +90,8 @@ struct Walk<'a> {
 /// Adds all nodes to `found`, which must be empty. They are in pre-order, each once, even if several
 /// expressions share a subplan. Adds no nodes if the tree is too deep for the stack, or if there is no
 /// memory.
-///
-/// # Safety
-/// `root` must be null or an initialised plan state tree.
 #[inline(always)]
-pub unsafe fn walk(root: *mut PlanState, found: &mut Nodes) {
+pub fn walk<'q>(root: PlanStateRef<'q>, found: &mut Nodes<'q>) {
     let place = Found {
         plan_state: root,
         parent: -1,
@@ -158,32 +101,22 @@ pub unsafe fn walk(root: *mut PlanState, found: &mut Nodes) {
         under_gather: false,
         hidden: false,
     };
-    if root.is_null() {
-        return;
-    }
-    // SAFETY: `root` is an initialised plan state tree, by the caller's promise.
-    unsafe {
-        if is_simple_leaf(root) {
-            push_inline(place, found);
-        } else {
-            walk_inputs(place, found);
-        }
+    if is_simple_leaf(root) {
+        push(place, found);
+    } else {
+        walk_inputs(place, found);
     }
 }
 
 /// Walks a tree whose root has inputs.
-///
-/// # Safety
-/// `root` must have an initialised plan state tree.
 #[inline(never)]
-unsafe fn walk_inputs(root: Found, found: &mut Nodes) {
+fn walk_inputs<'q>(root: Found<'q>, found: &mut Nodes<'q>) {
     let mut walk = Walk {
         found,
         subplans: SmallVec::new(),
         given_up: false,
     };
-    // SAFETY: the caller promises the same.
-    unsafe { visit_with_inputs(root, &mut walk) };
+    visit_with_inputs(root, &mut walk);
     if walk.given_up {
         walk.found.clear();
     }
@@ -191,78 +124,49 @@ unsafe fn walk_inputs(root: Found, found: &mut Nodes) {
 
 /// Adds a node, and all nodes below it. Most short plans are a scan, or a few scans below a join: these need
 /// no walk.
-///
-/// # Safety
-/// `place` must have an initialised plan state tree.
 #[inline(always)]
-unsafe fn visit(place: Found, walk: &mut Walk<'_>) {
-    // SAFETY: the plan state is initialised by the caller's promise.
-    let is_leaf = unsafe { is_simple_leaf(place.plan_state) };
-    if is_leaf && walk.found.len() < walk.found.inline_size() && !walk.given_up {
-        // SAFETY: there is room for one more.
-        unsafe { push_inline(place, walk.found) };
-    } else {
-        // SAFETY: the caller promises the same.
-        unsafe { visit_with_inputs(place, walk) };
+fn visit<'q>(place: Found<'q>, walk: &mut Walk<'_, 'q>) {
+    if walk.given_up || !is_simple_leaf(place.plan_state) || !push(place, walk.found) {
+        visit_with_inputs(place, walk);
     }
 }
 
-/// Returns whether a plan state is an Append some of whose scans run asynchronously.
-///
-/// # Safety
-/// The plan state must be initialised.
-pub unsafe fn runs_asynchronous_scans(plan_state: *mut PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and the cast follows its tag.
-    unsafe {
-        (*plan_state).type_ == NodeTag::T_AppendState
-            && (*plan_state.cast::<pg_sys::AppendState>()).as_nasyncplans > 0
-    }
-}
-
-/// Adds a node without asking whether there is room for it.
-///
-/// # Safety
-/// There must be room for one more node.
+/// Adds a node if no memory is needed for that. Returns whether it did.
 #[inline(always)]
-unsafe fn push_inline(place: Found, found: &mut Nodes) {
+fn push<'q>(place: Found<'q>, found: &mut Nodes<'q>) -> bool {
     let length = found.len();
-    // SAFETY: there is room by the caller's promise, and the node is written before it counts.
-    unsafe {
-        found.as_mut_ptr().add(length).write(place);
-        found.set_len(length + 1);
+    let has_room = length < found.inline_size();
+    if has_room {
+        // SAFETY: there is room for so many, and the node is written before it counts.
+        unsafe {
+            found.as_mut_ptr().add(length).write(place);
+            found.set_len(length + 1);
+        }
     }
+    has_room
 }
 
 /// Returns whether a plan state is one of the frequent scans, and has nothing below it.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
 #[inline(always)]
-unsafe fn is_simple_leaf(ps: *const PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise.
-    unsafe {
-        matches!(
-            tag(ps),
-            NodeTag::T_SeqScanState
-                | NodeTag::T_IndexScanState
-                | NodeTag::T_IndexOnlyScanState
-                | NodeTag::T_ResultState
-        ) && (*ps).initPlan.is_null()
-            && (*ps).subPlan.is_null()
-            && (*ps).lefttree.is_null()
-            && (*ps).righttree.is_null()
-    }
+fn is_simple_leaf(ps: PlanStateRef) -> bool {
+    matches!(
+        ps.tag(),
+        NodeTag::T_SeqScanState
+            | NodeTag::T_IndexScanState
+            | NodeTag::T_IndexOnlyScanState
+            | NodeTag::T_ResultState
+    ) && ps.initPlan.is_null()
+        && ps.subPlan.is_null()
+        && ps.lefttree.is_null()
+        && ps.righttree.is_null()
 }
 
 /// The stack is checked at every this many levels.
 const LEVELS_PER_CHECK: u16 = 64;
 
 /// Adds a node, and all nodes below it.
-///
-/// # Safety
-/// `place` must have an initialised plan state tree.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
+fn visit_with_inputs<'q>(mut place: Found<'q>, walk: &mut Walk<'_, 'q>) {
     let ps = place.plan_state;
     // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack
     // per level.
@@ -273,19 +177,16 @@ unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
     if walk.given_up {
         return;
     }
-    // SAFETY: `ps` is initialised by the caller's promise.
-    let (kind, gather) = unsafe { (tag(ps), is_gather(ps)) };
-    // SAFETY: the plan of a Gather's state is a Gather.
-    place.hidden = kind == NodeTag::T_GatherState
-        && place.parent < 0
-        && unsafe { (*(*ps).plan.cast::<pg_sys::Gather>()).invisible };
+    let kind = ps.tag();
+    place.hidden =
+        kind == NodeTag::T_GatherState && place.parent < 0 && ps.plan().cast::<pg_sys::Gather>().invisible;
     let child = Found {
-        plan_state: std::ptr::null_mut(),
+        plan_state: ps,
         parent: walk.found.len() as i32,
         depth: place.depth + 1,
         edge: Edge::Sequential,
         by_expression: false,
-        under_gather: place.under_gather || gather,
+        under_gather: place.under_gather || is_gather(kind),
         hidden: false,
     };
     // Only the leader runs the InitPlans of a Gather.
@@ -299,82 +200,48 @@ unsafe fn visit_with_inputs(mut place: Found, walk: &mut Walk<'_>) {
         return;
     }
     walk.found.push(place);
-    // SAFETY: all nodes below `ps` are initialised by the caller's promise, and its lists do not change
-    // meanwhile.
-    unsafe {
-        for sub in list::<pg_sys::SubPlanState>((*ps).initPlan) {
-            visit_init_plan(sub, init_plan, walk);
-        }
-        for plan_state in [(*ps).lefttree, (*ps).righttree] {
-            if !plan_state.is_null() {
-                visit(Found { plan_state, ..child }, walk);
-            }
-        }
+    for sub in ps.init_plans().iter() {
+        visit_init_plan(sub, init_plan, walk);
     }
-    // SAFETY: `ps` is initialised, and of this kind. The array has `count` members, which are initialised.
-    unsafe {
-        let (members, count) = members(ps, kind);
-        for i in 0..count {
-            let plan_state = *members.add(i);
+    let inputs = [ps.follow(|ps| &ps.lefttree), ps.follow(|ps| &ps.righttree)];
+    for plan_state in inputs.into_iter().flatten() {
+        visit(Found { plan_state, ..child }, walk);
+    }
+    for &plan_state in ps.members() {
+        visit_with_inputs(Found { plan_state, ..child }, walk);
+    }
+    if kind == NodeTag::T_CustomScanState {
+        let scan = ps.cast::<pg_sys::CustomScanState>();
+        for plan_state in scan.list(|scan| &scan.custom_ps).iter() {
             visit_with_inputs(Found { plan_state, ..child }, walk);
         }
     }
-    if kind == NodeTag::T_CustomScanState {
-        // SAFETY: the tag says that this is a custom scan. The inputs in its list are initialised.
-        unsafe {
-            for plan_state in list((*ps.cast::<pg_sys::CustomScanState>()).custom_ps) {
-                visit_with_inputs(Found { plan_state, ..child }, walk);
-            }
-        }
-    }
-    // SAFETY: the subplans of an initialised plan state are initialised.
-    unsafe {
-        for sub in list::<pg_sys::SubPlanState>((*ps).subPlan) {
-            let place = Found {
-                plan_state: (*sub).planstate,
-                by_expression: true,
-                ..child
-            };
-            visit_subplan(sub, place, walk);
-        }
+    for sub in ps.subplans().iter() {
+        let place = Found {
+            by_expression: true,
+            ..child
+        };
+        visit_subplan(sub, place, walk);
     }
 }
 
 /// Visits an InitPlan. That of a modifying CTE runs outside of its parent.
-///
-/// # Safety
-/// `sub` must point to an initialised subplan state.
 #[inline]
-unsafe fn visit_init_plan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk<'_>) {
-    // SAFETY: the subplan's state is initialised by the caller's promise, so its plan state is initialised or
-    // null.
-    unsafe {
-        let plan_state = (*sub).planstate;
-        let outside = !plan_state.is_null() && tag(plan_state) == NodeTag::T_ModifyTableState;
-        let edge = if outside { Edge::Outside } else { Edge::Nested };
-        visit_subplan(
-            sub,
-            Found {
-                plan_state,
-                edge,
-                ..place
-            },
-            walk,
-        );
-    }
+fn visit_init_plan<'q>(sub: Handle<'q, SubPlanState>, place: Found<'q>, walk: &mut Walk<'_, 'q>) {
+    let outside = sub
+        .root()
+        .is_some_and(|root| root.tag() == NodeTag::T_ModifyTableState);
+    let edge = if outside { Edge::Outside } else { Edge::Nested };
+    visit_subplan(sub, Found { edge, ..place }, walk);
 }
 
-/// Visits a subplan unless it was visited before. EXPLAIN shows it only once too.
-///
-/// # Safety
-/// `sub` must point to an initialised subplan state, and `place` must have its plan state or null.
-unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut Walk<'_>) {
-    if place.plan_state.is_null() {
+/// Visits the root of a subplan unless it was visited before. EXPLAIN shows it only once too.
+fn visit_subplan<'q>(sub: Handle<'q, SubPlanState>, place: Found<'q>, walk: &mut Walk<'_, 'q>) {
+    let Some(plan_state) = sub.root() else {
         return;
-    }
-    // SAFETY: the subplan's state is initialised by the caller's promise, so it has its expression. Plan ids
-    // count from 1.
-    let id = unsafe { (*(*sub).subplan).plan_id }.max(0) as usize;
+    };
+    // Plan ids count from 1.
+    let id = sub.expression().plan_id.max(0) as usize;
     let (word, bit) = (id / 64, 1 << (id % 64));
     if word >= walk.subplans.len() {
         let more = word + 1 - walk.subplans.len();
@@ -386,39 +253,6 @@ unsafe fn visit_subplan(sub: *mut pg_sys::SubPlanState, place: Found, walk: &mut
     }
     if walk.subplans[word] & bit == 0 {
         walk.subplans[word] |= bit;
-        // SAFETY: the subplan's plan state tree is initialised by the caller's promise.
-        unsafe { visit_with_inputs(place, walk) }
-    }
-}
-
-/// Returns the inputs of a node that has them in an array: the address of the first, and their number.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state of this `kind`.
-unsafe fn members(ps: *mut PlanState, kind: NodeTag) -> (*mut *mut PlanState, usize) {
-    // SAFETY: the plan state is initialised and of this kind, by the caller's promise. The count field of
-    // each array is its length.
-    unsafe {
-        let (members, count) = match kind {
-            NodeTag::T_AppendState => {
-                let append = ps.cast::<pg_sys::AppendState>();
-                ((*append).appendplans, (*append).as_nplans)
-            }
-            NodeTag::T_MergeAppendState => {
-                let append = ps.cast::<pg_sys::MergeAppendState>();
-                ((*append).mergeplans, (*append).ms_nplans)
-            }
-            NodeTag::T_BitmapAndState => {
-                let and = ps.cast::<pg_sys::BitmapAndState>();
-                ((*and).bitmapplans, (*and).nplans)
-            }
-            NodeTag::T_BitmapOrState => {
-                let or = ps.cast::<pg_sys::BitmapOrState>();
-                ((*or).bitmapplans, (*or).nplans)
-            }
-            NodeTag::T_SubqueryScanState => (&raw mut (*ps.cast::<pg_sys::SubqueryScanState>()).subplan, 1),
-            _ => (std::ptr::null_mut(), 0),
-        };
-        (members, count.max(0) as usize)
+        visit_with_inputs(Found { plan_state, ..place }, walk);
     }
 }

@@ -3,10 +3,10 @@
 use super::facts;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::Channel;
-use crate::pg::compat;
+use crate::pg::compat::{self, NodeInstrumentation};
+use crate::pg::handles::{Bare, Handle, PlanStateRef};
 use crate::pg::hot::wrapper::{self, Timed};
-use crate::pg::plan::tree;
-use pgrx::pg_sys::{self, NodeTag};
+use pgrx::pg_sys::{self, NodeTag, PlanState};
 use rowsource_core::model::facts::SimpleFacts;
 use rowsource_core::model::{Called, NodeFacts, Wal};
 use rowsource_core::results::{
@@ -14,6 +14,7 @@ use rowsource_core::results::{
     parallel_divisor,
 };
 use std::cell::Cell;
+use std::ops::Deref;
 
 /// The nodes of a statement that has ended.
 pub struct Collector<'a> {
@@ -46,6 +47,15 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Returns a node.
+    #[inline(always)]
+    pub(super) fn node(&self, i: usize) -> LiveNode<'a> {
+        LiveNode {
+            node: self.nodes.get(i),
+            core_alive: self.core_alive,
+        }
+    }
+
     /// Returns what the wrapper counted of a node's calls.
     #[inline(always)]
     fn calls(&self, node: NodeRef) -> Calls {
@@ -66,6 +76,45 @@ impl<'a> Collector<'a> {
     }
 }
 
+/// A node of a collector, whose plan state is live.
+#[derive(Clone, Copy)]
+pub(super) struct LiveNode<'a> {
+    node: NodeRef<'a>,
+    core_alive: bool,
+}
+
+impl<'a> Deref for LiveNode<'a> {
+    type Target = NodeRef<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &NodeRef<'a> {
+        &self.node
+    }
+}
+
+impl<'a> LiveNode<'a> {
+    /// Returns the plan state.
+    #[inline(always)]
+    fn state(self) -> Bare<'a, PlanState> {
+        // SAFETY: it is live, because `Collector::new` requires that. Nobody uses a reference to it.
+        unsafe { Bare::new(self.plan_state()) }
+    }
+
+    /// Returns the plan state, if all that it leads to is live.
+    #[inline(always)]
+    pub(super) fn whole(self) -> Option<PlanStateRef<'a>> {
+        // SAFETY: all of it is live with `core_alive`, because `Collector::new` requires that.
+        self.core_alive.then(|| unsafe { Handle::new(self.plan_state()) })
+    }
+
+    /// Returns what core has counted.
+    #[inline(always)]
+    fn instrument(self) -> Option<&'a NodeInstrumentation> {
+        // SAFETY: it is null, or as live as the plan state. No other reference to it is in use.
+        unsafe { self.state().instrument.as_ref() }
+    }
+}
+
 impl Nodes for Collector<'_> {
     #[inline(always)]
     fn count(&self) -> usize {
@@ -79,11 +128,8 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn sample(&self, i: usize) -> NodeSample {
-        let node = self.nodes.get(i);
-        let plan_state = node.plan_state();
-        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new`
-        // requires that. Its instrumentation is null or lives as long as it.
-        let (instr, processes) = unsafe { ((*plan_state).instrument.as_ref(), processes(plan_state)) };
+        let node = self.node(i);
+        let instr = node.instrument();
         let usage = node.usage();
         let (mut buffers, mut wal) = (compat::buffers(&usage.buffers), compat::wal(&usage.wal));
         if let Some((of_called, wal_of_called)) = node.called() {
@@ -94,7 +140,7 @@ impl Nodes for Collector<'_> {
             place: node.place(),
             is_instrumented: instr.is_some(),
             by_core: node.by_core(),
-            processes,
+            processes: processes(node.state(), node.whole()),
             loops: instr.map_or(0.0, |instr| instr.nloops),
             is_running: instr.is_some_and(|instr| instr.running),
             rows: node.rows(),
@@ -106,7 +152,7 @@ impl Nodes for Collector<'_> {
             // SAFETY: slots are as live as the plan states, because they are in the same memory context.
             is_last_row: node.counts_calls() && unsafe { wrapper::is_row(node.last()) },
             interrupted: node.interrupted(),
-            calls: self.calls(node),
+            calls: self.calls(*node),
             used: usage.used,
             buffers,
             wal,
@@ -126,13 +172,12 @@ impl Nodes for Collector<'_> {
         let Caller::Node(append) = caller else {
             return caller;
         };
-        // SAFETY: the plan state is live, because `new` requires that.
-        if !unsafe { tree::runs_asynchronous_scans(self.nodes.get(append).plan_state()) } {
+        let state = self.node(append).state();
+        if state.tag() != NodeTag::T_AppendState || state.cast::<pg_sys::AppendState>().as_nasyncplans <= 0 {
             return caller;
         }
         let is_below = |node: NodeRef| usize::try_from(node.parent()) == Ok(append) && !node.by_expression();
-        // SAFETY: as above.
-        let is_async = |i: &usize| unsafe { (*self.nodes.get(*i).plan_state()).async_capable };
+        let is_async = |i: &usize| self.node(*i).state().async_capable;
         let mut below = (append + 1..self.nodes.iter().len()).filter(|i| is_below(self.nodes.get(*i)));
         below.find(is_async).map_or(caller, Caller::Node)
     }
@@ -155,16 +200,13 @@ impl Nodes for Collector<'_> {
     }
 
     fn may_have_run(&self, i: usize) -> bool {
-        // SAFETY: the plan state is live, because `new` requires that.
-        !unsafe { is_unopened(self.nodes.get(i).plan_state()) }
+        !is_unopened(self.node(i).state())
     }
 
     #[inline(always)]
     fn simple(&self, i: usize) -> Option<SimpleSample> {
-        let node = self.nodes.get(i);
-        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives
-        // as long as it.
-        let instr = unsafe { (*node.plan_state()).instrument.as_ref()? };
+        let node = self.node(i);
+        let instr = node.instrument()?;
         let used = node.used();
         if node.by_core() || node.interrupted().is_some() || used.has_more {
             return None;
@@ -191,7 +233,7 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn changes(&self, i: usize) -> (i64, Wal) {
-        let node = self.nodes.get(i);
+        let node = self.node(i);
         let usage = node.usage();
         let (mut shared_dirtied, mut wal) = (usage.buffers.shared_blks_dirtied, compat::wal(&usage.wal));
         if let Some((buffers, wal_of_called)) = node.called() {
@@ -203,27 +245,22 @@ impl Nodes for Collector<'_> {
 
     #[inline(always)]
     fn facts(&self, i: usize) -> NodeFacts {
-        let plan_state = self.nodes.get(i).plan_state();
-        // SAFETY: the plan state is live, and with `core_alive` so are its memory contexts, because `new`
-        // requires that. Its instrumentation is null or lives as long as it.
-        unsafe { facts::read(plan_state, (*plan_state).instrument.as_ref(), self.core_alive) }
+        let node = self.node(i);
+        facts::read(node.state(), node.whole(), node.instrument())
     }
 
     #[inline(always)]
     fn simple_facts(&self, i: usize) -> Option<SimpleFacts> {
-        let plan_state = self.nodes.get(i).plan_state();
-        // SAFETY: as above.
-        unsafe { facts::read_simple(plan_state, (*plan_state).instrument.as_ref()?, self.core_alive) }
+        let node = self.node(i);
+        facts::read_simple(node.state(), node.whole(), node.instrument()?)
     }
 
     // Inlined, so that a caller which needs a part of it computes no more.
     #[inline(always)]
     fn core(&self, i: usize) -> CoreSample {
-        let node = self.nodes.get(i);
-        let plan_state = node.plan_state();
-        // SAFETY: the plan state is live, because `new` requires that. Its instrumentation is null or lives
-        // as long as it, and this is the only reference to it.
-        let Some(instr) = (unsafe { (*plan_state).instrument.as_mut() }) else {
+        let node = self.node(i);
+        // SAFETY: it is null, or as live as the plan state, and this is the only reference to it.
+        let Some(instr) = (unsafe { node.state().instrument.as_mut() }) else {
             return CoreSample::default();
         };
         let interrupted_ns = compat::core_interrupted_ns(instr);
@@ -246,8 +283,7 @@ impl Nodes for Collector<'_> {
             startup_ns: compat::core_startup_ns(instr),
             buffers: buffers.into(),
             wal: wal.into(),
-            // SAFETY: the plan state is live, because `new` requires that.
-            worker_loops: unsafe { worker_loops(plan_state) },
+            worker_loops: worker_loops(node.state()),
             workers: self
                 .channel
                 .get()
@@ -258,82 +294,61 @@ impl Nodes for Collector<'_> {
 }
 
 /// Returns what a node has to do with the sharing of rows among processes.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state, whose plan must be live.
-pub(super) unsafe fn sharing(ps: *mut pg_sys::PlanState) -> Sharing {
-    // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the tag.
-    unsafe {
-        let plan = (*ps).plan;
-        let workers = match tree::tag(ps) {
-            NodeTag::T_GatherState => (*plan.cast::<pg_sys::Gather>()).num_workers,
-            NodeTag::T_GatherMergeState => (*plan.cast::<pg_sys::GatherMerge>()).num_workers,
-            NodeTag::T_AggState | NodeTag::T_GroupState | NodeTag::T_UniqueState => return Sharing::Grouping,
-            NodeTag::T_AppendState if (*plan).parallel_aware => return Sharing::SharedAppend,
-            NodeTag::T_AppendState => return Sharing::Append,
-            _ if (*plan).parallel_aware => return Sharing::Shared,
-            _ => return Sharing::Plain,
-        };
-        Sharing::Gather(parallel_divisor(workers, pg_sys::parallel_leader_participation))
-    }
+pub(super) fn sharing(ps: PlanStateRef) -> Sharing {
+    let plan = ps.plan();
+    let workers = match ps.tag() {
+        NodeTag::T_GatherState => plan.cast::<pg_sys::Gather>().num_workers,
+        NodeTag::T_GatherMergeState => plan.cast::<pg_sys::GatherMerge>().num_workers,
+        NodeTag::T_AggState | NodeTag::T_GroupState | NodeTag::T_UniqueState => return Sharing::Grouping,
+        NodeTag::T_AppendState if plan.parallel_aware => return Sharing::SharedAppend,
+        NodeTag::T_AppendState => return Sharing::Append,
+        _ if plan.parallel_aware => return Sharing::Shared,
+        _ => return Sharing::Plain,
+    };
+    Sharing::Gather(parallel_divisor(workers, leader_participates()))
+}
+
+/// Returns whether the leader of parallel workers runs their part of the plan, too.
+fn leader_participates() -> bool {
+    // SAFETY: this is a global of a plain type, which is valid at all times.
+    unsafe { pg_sys::parallel_leader_participation }
 }
 
 /// Returns whether a node is a scan that has not begun. These scans open their table or index for the first
 /// row, and keep it open until the statement ends. Others may begin in another way, or forget it when they
 /// begin again.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-unsafe fn is_unopened(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
-    unsafe {
-        match tree::tag(ps) {
-            NodeTag::T_SeqScanState
-            | NodeTag::T_SampleScanState
-            | NodeTag::T_TidScanState
-            | NodeTag::T_TidRangeScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentScanDesc.is_null(),
-            NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_ScanDesc.is_null(),
-            NodeTag::T_IndexOnlyScanState => {
-                (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_ScanDesc.is_null()
-            }
-            _ => false,
-        }
+fn is_unopened(ps: Bare<PlanState>) -> bool {
+    match ps.tag() {
+        NodeTag::T_SeqScanState
+        | NodeTag::T_SampleScanState
+        | NodeTag::T_TidScanState
+        | NodeTag::T_TidRangeScanState => ps.cast::<pg_sys::ScanState>().ss_currentScanDesc.is_null(),
+        NodeTag::T_IndexScanState => ps.cast::<pg_sys::IndexScanState>().iss_ScanDesc.is_null(),
+        NodeTag::T_IndexOnlyScanState => ps.cast::<pg_sys::IndexOnlyScanState>().ioss_ScanDesc.is_null(),
+        _ => false,
     }
 }
 
-/// Returns how many processes run the inputs of a node.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
+/// Returns how many processes run the inputs of a node. `whole` is the same node, if all of it is live.
 #[inline(always)]
-unsafe fn processes(ps: *mut pg_sys::PlanState) -> f64 {
-    // SAFETY: the plan state is initialised by the caller's promise, and of the type that its tag says.
-    let (workers, is_single) = unsafe {
-        match tree::tag(ps) {
-            NodeTag::T_GatherState => {
-                let single = (*(*ps).plan.cast::<pg_sys::Gather>()).single_copy;
-                ((*ps.cast::<pg_sys::GatherState>()).nworkers_launched, single)
-            }
-            NodeTag::T_GatherMergeState => {
-                ((*ps.cast::<pg_sys::GatherMergeState>()).nworkers_launched, false)
-            }
-            _ => return 1.0,
+fn processes(ps: Bare<PlanState>, whole: Option<PlanStateRef>) -> f64 {
+    let (workers, is_single) = match ps.tag() {
+        NodeTag::T_GatherState => {
+            let single = whole.is_some_and(|whole| whole.plan().cast::<pg_sys::Gather>().single_copy);
+            (ps.cast::<pg_sys::GatherState>().nworkers_launched, single)
         }
+        NodeTag::T_GatherMergeState => (ps.cast::<pg_sys::GatherMergeState>().nworkers_launched, false),
+        _ => return 1.0,
     };
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    let leader_helps = unsafe { pg_sys::parallel_leader_participation } && !is_single;
+    let leader_helps = leader_participates() && !is_single;
     f64::from(workers + i32::from(leader_helps || workers == 0))
 }
 
 /// Returns how many finished loops the workers reported for a node.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-unsafe fn worker_loops(ps: *mut pg_sys::PlanState) -> f64 {
-    // SAFETY: the plan state is initialised by the caller's promise. The workers' array, if there is one,
-    // lives as long as it and has `num_workers` entries.
+fn worker_loops(ps: Bare<PlanState>) -> f64 {
+    // SAFETY: the workers' array is null, or lives as long as the plan state and has `num_workers` entries.
     unsafe {
-        let Some(workers) = (*ps).worker_instrument.as_ref() else {
+        let Some(workers) = ps.worker_instrument.as_ref() else {
             return 0.0;
         };
         workers

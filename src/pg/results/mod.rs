@@ -37,8 +37,8 @@ pub mod workers;
 
 pub use collect::Collector;
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use node_table::NodeTable;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Wal};
@@ -94,11 +94,10 @@ fn scale_shared_estimates(collector: &Collector, scratch: &mut Scratch) -> Optio
     }
     let mut shares: Vec<Share> = Vec::new();
     shares.try_reserve_exact(nodes.count()).ok()?;
-    shares.extend(nodes.iter().map(|node| Share {
+    let states = (0..nodes.count()).filter_map(|i| collector.node(i).whole());
+    shares.extend(nodes.iter().zip(states).map(|(node, state)| Share {
         input_of: node.place().input_of(),
-        // SAFETY: the plan states are live, because `Collector::new` requires that. With `core_alive`, so are
-        // their plans.
-        sharing: unsafe { collect::sharing(node.plan_state()) },
+        sharing: collect::sharing(state),
     }));
     results::scale_shared_estimates(&shares, &mut scratch.stats)
 }

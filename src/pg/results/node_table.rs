@@ -5,13 +5,14 @@
 
 use super::node::Node;
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
+use crate::pg::handles::PlanStateRef;
 use crate::pg::hot::account::{EARLIER, Earlier};
 use crate::pg::hot::called;
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
 use crate::pg::live::memory::NodeMemory;
 use crate::pg::live::{Header, Need};
-use pgrx::pg_sys::{ExecProcNodeMtd, PlanState, TupleTableSlot};
+use pgrx::pg_sys::{ExecProcNodeMtd, NodeTag, PlanState, TupleTableSlot};
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{Buffers, Estimate, Wal};
 use rowsource_core::reconcile::Edge;
@@ -156,16 +157,17 @@ impl NodeRef<'_> {
     }
 }
 
-/// Defines functions that copy a field out of a node.
+/// Defines functions that copy a field out of a node, or a field of a field.
 macro_rules! getters {
-    ($($field:ident: $type:ty;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $($field:ident).+: $type:ty;)+) => {
         impl NodeRef<'_> {
             $(
+                $(#[$doc])*
                 #[inline(always)]
-                pub fn $field(self) -> $type {
+                pub fn $name(self) -> $type {
                     // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to
                     // it, and no mutable reference to it exists during this call.
-                    unsafe { (*self.node).$field }
+                    unsafe { (*self.node).$($field).+ }
                 }
             )+
         }
@@ -190,36 +192,41 @@ macro_rules! setters {
 }
 
 getters! {
-    plan_state: *mut PlanState;
-    plan_node_id: i32;
-    ran_in: *mut Node;
-    estimate: Estimate;
-    parent: i32;
-    depth: u16;
-    edge: Edge;
-    by_expression: bool;
-    under_gather: bool;
-    hidden: bool;
-    by_core: bool;
-    by_others: bool;
-    method: ExecProcNodeMtd;
-    installed: ExecProcNodeMtd;
-    fused_scan: *mut Node;
-    is_fused_scan: bool;
-    counts_calls: bool;
-    last: *mut TupleTableSlot;
-    notes_no_reading: bool;
-    rows: u64;
-    before: u64;
-    waited_ns: u64;
-    interrupted: Option<u64>;
-    timer: NodeTimer;
-    every_call: EveryCall;
-    usage: Usage;
+    plan_state = plan_state: *mut PlanState;
+    plan_node_id = plan_node_id: i32;
+    ran_in = ran_in: *mut Node;
+    estimate = estimate: Estimate;
+    parent = parent: i32;
+    depth = depth: u16;
+    edge = edge: Edge;
+    by_expression = by_expression: bool;
+    under_gather = under_gather: bool;
+    hidden = hidden: bool;
+    by_core = by_core: bool;
+    by_others = by_others: bool;
+    method = method: ExecProcNodeMtd;
+    installed = installed: ExecProcNodeMtd;
+    fused_scan = fused_scan: *mut Node;
+    is_fused_scan = is_fused_scan: bool;
+    counts_calls = counts_calls: bool;
+    last = last: *mut TupleTableSlot;
+    notes_no_reading = notes_no_reading: bool;
+    rows = rows: u64;
+    before = before: u64;
+    waited_ns = waited_ns: u64;
+    interrupted = interrupted: Option<u64>;
+    timer = timer: NodeTimer;
+    every_call = every_call: EveryCall;
+    usage = usage: Usage;
+    /// Returns what may have been charged to it.
+    used = usage.used: Used;
+    /// Returns how many shared buffers it has found in memory.
+    shared_hit = usage.buffers.shared_blks_hit: i64;
+    /// Returns which subplans ran in it before another node called them.
+    earlier = called.earlier: [Earlier; EARLIER];
 }
 
 setters! {
-    set_plan_state: plan_state => *mut PlanState;
     set_plan_node_id: plan_node_id => i32;
     set_estimate: estimate => Estimate;
     set_parent: parent => i32;
@@ -248,6 +255,37 @@ impl<'a> NodeRef<'a> {
         self.node
     }
 
+    /// Gives the node its plan state.
+    ///
+    /// # Safety
+    /// The plan state must stay live until the node gets another one, or nobody asks for more than its
+    /// address.
+    #[inline(always)]
+    pub unsafe fn set_plan_state(self, state: PlanStateRef) {
+        // SAFETY: the node is live as long as its table is borrowed, and no reference to this field exists.
+        unsafe { (*self.node).plan_state = state.as_ptr() }
+    }
+
+    /// Returns the type of its plan state.
+    #[inline(always)]
+    pub fn kind(self) -> NodeTag {
+        // SAFETY: the plan state is live, as who has set it promised, and begins with its tag.
+        unsafe { *self.plan_state().cast::<NodeTag>() }
+    }
+
+    /// Returns which function the executor calls for the node.
+    pub fn called_now(self) -> ExecProcNodeMtd {
+        // SAFETY: the plan state is live, as who has set it promised.
+        unsafe { (*self.plan_state()).ExecProcNode }
+    }
+
+    /// Has the executor call this function for the node.
+    #[inline(always)]
+    pub fn set_called(self, method: ExecProcNodeMtd) {
+        // SAFETY: the plan state is live, as who has set it promised. No reference to it is in use.
+        unsafe { (*self.plan_state()).ExecProcNode = method }
+    }
+
     /// Returns what the InitPlans and subplans used that it called; `None` if that is nothing.
     #[inline(always)]
     pub fn called(self) -> Option<(Buffers, Wal)> {
@@ -263,12 +301,6 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the node and its caller's account are live as long as the table is borrowed, and only this
         // thread uses them. No reference to them exists.
         unsafe { called::charge_caller(self.node) }
-    }
-
-    /// Returns which subplans ran in it before another node called them.
-    pub fn earlier(self) -> [Earlier; EARLIER] {
-        // SAFETY: the same.
-        unsafe { (*self.node).called.earlier }
     }
 
     /// Returns the address of its instrumentation.
@@ -326,20 +358,6 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no
         // mutable reference to it exists during this call.
         TimedCalls::of(unsafe { &(*self.node).timer })
-    }
-
-    /// Returns what may have been charged to it.
-    #[inline(always)]
-    pub fn used(self) -> Used {
-        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
-        unsafe { (*self.node).usage.used }
-    }
-
-    /// Returns how many shared buffers it has found in memory.
-    #[inline(always)]
-    pub fn shared_hit(self) -> i64 {
-        // SAFETY: the same.
-        unsafe { (*self.node).usage.buffers.shared_blks_hit }
     }
 
     /// Adds the parallel workers' histogram to its own.

@@ -9,10 +9,11 @@
 
 use super::node_table::NodeTable;
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::processes::Process;
 use pgrx::pg_sys;
 use rowsource_core::gate::Gate;
 use rowsource_core::histogram::{BUCKETS, Histogram, SharedCounts};
@@ -21,6 +22,7 @@ use rowsource_core::results::WorkerReport;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0004;
@@ -90,9 +92,9 @@ impl Part {
     }
 }
 
-/// A channel that this process has mapped.
+/// A channel that this process has mapped for `'m`, or longer.
 #[derive(Clone, Copy)]
-struct Mapped(*mut Header);
+struct Mapped<'m>(*mut Header, PhantomData<&'m Header>);
 
 /// The leader's end. The segment belongs to the resource owner of the run that made it. An abort, also of a
 /// subtransaction, unmaps it, although the statement may still be live. So each segment has a number, which
@@ -101,13 +103,13 @@ struct Mapped(*mut Header);
 pub struct Channel {
     number: u64,
     segment: *mut pg_sys::dsm_segment,
-    mapped: Mapped,
+    header: *mut Header,
     /// The channel of the statement that is running its workers, if the current run is nested in it.
     outer: Option<u32>,
 }
 
 /// A worker's end. The segment stays mapped until the worker ends.
-static JOINED: BackendLocal<Cell<Option<Mapped>>> = BackendLocal::new(Cell::new(None));
+static JOINED: BackendLocal<Cell<Option<Mapped<'static>>>> = BackendLocal::new(Cell::new(None));
 
 /// The numbers of the channels that are mapped.
 static MAPPED: BackendLocal<RefCell<Vec<u64>>> = BackendLocal::new(RefCell::new(Vec::new()));
@@ -122,37 +124,43 @@ unsafe extern "C-unwind" fn on_unmapped(_segment: *mut pg_sys::dsm_segment, numb
         .retain(|&known| known != number.value() as u64);
 }
 
-impl Mapped {
+impl<'m> Mapped<'m> {
+    /// Describes a channel.
+    ///
+    /// # Safety
+    /// The header must be that of a channel, which stays mapped for `'m`.
+    const unsafe fn new(header: *mut Header) -> Mapped<'m> {
+        Mapped(header, PhantomData)
+    }
+
+    /// Returns its header.
+    fn header(self) -> &'m Header {
+        // SAFETY: it is mapped, as who made this has promised. Others change only what is atomic.
+        unsafe { &*self.0 }
+    }
+
     /// Returns the bytes of a channel.
     fn size(count: usize, workers: usize) -> usize {
         size_of::<Header>() + count * (size_of::<Slot>() + workers * size_of::<Part>())
     }
 
     /// Returns the slot of a plan node id.
-    ///
-    /// # Safety
-    /// The segment must be mapped as long as the reference is used.
-    unsafe fn slot<'a>(self, plan_node_id: i32) -> Option<&'a Slot> {
-        // SAFETY: the segment is mapped by the caller's promise, and has so many slots behind its header.
-        unsafe {
-            let id = usize::try_from(plan_node_id).ok();
-            let id = id.filter(|id| *id < (*self.0).slots as usize)?;
-            Some(&*self.0.add(1).cast::<Slot>().add(id))
-        }
+    fn slot(self, plan_node_id: i32) -> Option<&'m Slot> {
+        let id = usize::try_from(plan_node_id).ok();
+        let id = id.filter(|id| *id < self.header().slots as usize)?;
+        // SAFETY: the segment is mapped, and has so many slots behind its header.
+        Some(unsafe { &*self.0.add(1).cast::<Slot>().add(id) })
     }
 
     /// Returns the part of a worker for a plan node id.
-    ///
-    /// # Safety
-    /// The segment must be mapped.
-    unsafe fn part(self, worker: usize, plan_node_id: i32) -> Option<*mut Part> {
-        // SAFETY: the segment is mapped by the caller's promise, and has so many parts behind its slots.
-        unsafe {
-            let (slots, workers) = ((*self.0).slots as usize, (*self.0).workers as usize);
-            let id = usize::try_from(plan_node_id).ok().filter(|id| *id < slots)?;
+    fn part(self, worker: usize, plan_node_id: i32) -> Option<*mut Part> {
+        let (slots, workers) = (self.header().slots as usize, self.header().workers as usize);
+        let id = usize::try_from(plan_node_id).ok().filter(|id| *id < slots)?;
+        // SAFETY: the segment is mapped, and has so many parts behind its slots.
+        (worker < workers).then(|| unsafe {
             let parts = self.0.add(1).cast::<Slot>().add(slots).cast::<Part>();
-            (worker < workers).then(|| parts.add(worker * slots + id))
-        }
+            parts.add(worker * slots + id)
+        })
     }
 }
 
@@ -162,21 +170,17 @@ impl Channel {
         Channel {
             number: 0,
             segment: std::ptr::null_mut(),
-            mapped: Mapped(std::ptr::null_mut()),
+            header: std::ptr::null_mut(),
             outer: None,
         }
     }
 
     /// Opens the channel for a plan with `count` nodes and so many workers of each Gather, and tells future
     /// workers of it. If there is no shared memory, or the plan is very large, the workers' sampling counts
-    /// are missing, and what they did if it fails.
-    ///
-    /// # Safety
-    /// The caller must be in ExecutorRun, and the plan must not have started its workers yet.
-    pub unsafe fn announce(&mut self, key: PlanKey, count: usize, workers: usize) {
+    /// are missing, and what they did if it fails. The plan must not have started its workers yet.
+    pub fn announce(&mut self, unlocked: &mut Unlocked, key: PlanKey, count: usize, workers: usize) {
         self.outer = server::is_parallel_mode().then(guc::worker_channel);
-        // SAFETY: the caller makes the same promise.
-        let handle = unsafe { self.open(key, count, workers) };
+        let handle = self.open(unlocked, key, count, workers);
         guc::announce_worker_channel(handle.unwrap_or(0));
     }
 
@@ -189,20 +193,20 @@ impl Channel {
     }
 
     /// Opens the channel. Returns its handle.
-    ///
-    /// # Safety
-    /// The same as for [`Channel::announce`].
-    unsafe fn open(&mut self, key: PlanKey, count: usize, workers: usize) -> Option<u32> {
+    fn open(&mut self, unlocked: &mut Unlocked, key: PlanKey, count: usize, workers: usize) -> Option<u32> {
         if count > MAX_SLOTS {
             return None;
         }
         let workers = if count * workers > MAX_PARTS { 0 } else { workers };
-        // SAFETY: the caller is in ExecutorRun, where PostgreSQL's functions may be called. The new segment
-        // has at least the requested size, and no other process knows it yet.
+        // SAFETY: the new segment has at least the requested size, and no other process knows it yet. It
+        // belongs to a resource owner, if there is one.
         unsafe {
+            if pg_sys::CurrentResourceOwner.is_null() {
+                return None;
+            }
             if !self.is_mapped() {
                 let size = Mapped::size(count, workers);
-                let segment = contained(Unlocked::promised(), || {
+                let segment = contained(unlocked, |_| {
                     let segment = pg_sys::dsm_create(size, pg_sys::DSM_CREATE_NULL_IF_MAXSEGMENTS as i32);
                     if !segment.is_null() {
                         pg_sys::dsm_pin_mapping(segment);
@@ -231,7 +235,7 @@ impl Channel {
                 MAPPED.borrow_mut().push(self.number);
                 pg_sys::on_dsm_detach(segment, Some(on_unmapped), pg_sys::Datum::from(self.number));
                 self.segment = segment;
-                self.mapped = Mapped(base.cast());
+                self.header = base.cast();
             }
             Some(pg_sys::dsm_segment_handle(self.segment))
         }
@@ -273,20 +277,14 @@ impl Channel {
 
     /// Visits the workers' waits. Their nodes are plan node ids.
     pub fn each_wait(&self, visit: impl FnMut(EventWaits)) {
-        if self.is_mapped() {
-            // SAFETY: the segment is mapped, and begins with its header.
-            let header = unsafe { &*self.mapped.0 };
-            header.waits.waits().for_each(visit);
+        if let Some(mapped) = self.mapped() {
+            mapped.header().waits.waits().for_each(visit);
         }
     }
 
     /// Returns the part of a worker for a plan node id, while the segment is mapped.
     pub fn part(&self, worker: usize, plan_node_id: i32) -> Option<*mut Part> {
-        if !self.is_mapped() {
-            return None;
-        }
-        // SAFETY: the segment is mapped.
-        unsafe { self.mapped.part(worker, plan_node_id) }
+        self.mapped()?.part(worker, plan_node_id)
     }
 
     /// Adds the statistics of one node of a worker, as the worker itself would.
@@ -298,11 +296,13 @@ impl Channel {
 
     /// Returns the slot of a plan node id.
     fn slot(&self, plan_node_id: i32) -> Option<&Slot> {
-        if !self.is_mapped() {
-            return None;
-        }
+        self.mapped()?.slot(plan_node_id)
+    }
+
+    /// Returns the segment, if it is mapped.
+    fn mapped(&self) -> Option<Mapped<'_>> {
         // SAFETY: the segment is mapped, and the statement that owns it unmaps it at its end.
-        unsafe { self.mapped.slot(plan_node_id) }
+        self.is_mapped().then(|| unsafe { Mapped::new(self.header) })
     }
 
     /// Returns whether its segment is mapped.
@@ -320,27 +320,20 @@ impl Channel {
     }
 }
 
-/// Finds the leader's channel. Returns the leader's plan.
-///
-/// # Safety
-/// This process must be a parallel worker, in ExecutorStart.
-pub unsafe fn find_leader() -> Option<PlanKey> {
-    // SAFETY: the caller makes the same promise.
-    JOINED.set(unsafe { leaders_channel() });
-    // SAFETY: the segment stays mapped until the worker ends.
-    JOINED.get().map(|joined| unsafe { (*joined.0).key })
+/// Finds the leader's channel, in a parallel worker. Returns the leader's plan.
+pub fn find_leader(unlocked: &mut Unlocked) -> Option<PlanKey> {
+    JOINED.set(leaders_channel(unlocked));
+    JOINED.get().map(|joined| joined.header().key)
 }
 
 /// Maps the leader's channel, if it has one.
-///
-/// # Safety
-/// This process must be a parallel worker, in ExecutorStart.
-unsafe fn leaders_channel() -> Option<Mapped> {
+fn leaders_channel(unlocked: &mut Unlocked) -> Option<Mapped<'static>> {
     let handle = Some(guc::worker_channel()).filter(|handle| *handle != 0)?;
-    // SAFETY: this is a parallel worker by the caller's promise, so `MyProc` is valid. Before anything else
-    // is used, the segment is checked to be the leader's channel, and large enough.
+    let leader = Process::own()?.leader()?;
+    // SAFETY: before anything else is used, the segment is checked to be the leader's channel, and large
+    // enough. It stays mapped until the worker ends.
     unsafe {
-        let attached = contained(Unlocked::promised(), || {
+        let attached = contained(unlocked, |_| {
             let segment = match pg_sys::dsm_find_mapping(handle) {
                 segment if segment.is_null() => pg_sys::dsm_attach(handle),
                 segment => segment,
@@ -354,13 +347,11 @@ unsafe fn leaders_channel() -> Option<Mapped> {
         let base: *mut u8 = pg_sys::dsm_segment_address(segment).cast();
         let length = pg_sys::dsm_segment_map_length(segment) as usize;
         let header = base.cast::<Header>();
-        let leader = (*pg_sys::MyProc).lockGroupLeader;
         let is_leaders = length >= size_of::<Header>()
             && (*header).magic == MAGIC
-            && !leader.is_null()
-            && (*header).leader == (*leader).pid
+            && (*header).leader == leader.pid()
             && length >= Mapped::size((*header).slots as usize, (*header).workers as usize);
-        is_leaders.then_some(Mapped(header))
+        is_leaders.then(|| Mapped::new(header))
     }
 }
 
@@ -415,7 +406,7 @@ pub unsafe fn report(
                 .filter(|node| *node < nodes.count())
                 .map(|node| nodes.get(node).plan_node_id());
             let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
-            (*joined.0).waits.add(&EventWaits { node, ..waits });
+            joined.header().waits.add(&EventWaits { node, ..waits });
         }
         for ((stats, histogram), node) in stats.iter().zip(histograms).zip(nodes.iter()) {
             if let Some(slot) = joined.slot(node.plan_node_id()) {

@@ -9,12 +9,12 @@
 use super::export;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::{Channel, Part};
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use crate::pg::hot::usage;
 use crate::pg::live;
 use crate::pg::plan::tree;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::unguarded;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::gate::{Found, Gate};
 use rowsource_core::model::NodeStats;
@@ -142,12 +142,8 @@ unsafe fn info<'a>(node: NodeRef<'a>) -> Option<&'a pg_sys::ParallelExecutorInfo
 }
 
 /// Returns the innermost Gather above a node.
-///
-/// # Safety
-/// The plan states must be live.
-unsafe fn gather_of(nodes: &NodeTable, node: NodeRef) -> Option<usize> {
-    // SAFETY: the plan states are live by the caller's promise.
-    above(nodes, node).find(|above| unsafe { tree::is_gather(nodes.get(*above).plan_state()) })
+fn gather_of(nodes: &NodeTable, node: NodeRef) -> Option<usize> {
+    above(nodes, node).find(|above| tree::is_gather(nodes.get(*above).kind()))
 }
 
 /// Returns the nodes above a node.
@@ -170,8 +166,8 @@ fn settle(channel: &Channel, worker: usize, gate: &Gate, tries: &mut u32) -> boo
                 // SAFETY: an error has ended the statement, or the session exits. What code of PostgreSQL
                 // held when it raised is of no use any more, and the abort of the transaction releases it
                 // too.
-                let unlocked = unsafe { Unlocked::promised() };
-                let copied = contained(unlocked, || live::copy_of(pid)).ok().flatten();
+                let unlocked = &mut unsafe { Unlocked::promised() };
+                let copied = contained(unlocked, |_| live::copy_of(pid)).ok().flatten();
                 if let Some((running, scratch)) = copied
                     && gate.close(pid)
                 {

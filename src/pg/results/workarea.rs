@@ -1,7 +1,8 @@
 //! Returns what sorts, hashes, aggregates and memoize nodes did with their memory, as far as PostgreSQL knows
 //! it. Memory is the largest peak of any process, disk is the sum over all processes; both in kB.
 
-use pgrx::pg_sys;
+use crate::pg::handles::{Bare, Handle, PlanStateRef};
+use pgrx::pg_sys::{self, PlanState};
 use rowsource_core::model::facts::{PEAKS, SUMS};
 use rowsource_core::model::{NodeFacts, NodeKind};
 
@@ -86,10 +87,7 @@ impl Whose {
 }
 
 /// Returns the facts of a sort. Those of the leader are unknown before the sort has ended.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFacts {
+pub(super) fn sort(state: Handle<pg_sys::SortState>, whose: Whose) -> NodeFacts {
     let mut all = Participants::default();
     let mut methods = 0;
     let mut add = |stats: &pg_sys::TuplesortInstrumentation| {
@@ -104,19 +102,15 @@ pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFa
             all.memory(kb);
         }
     };
-    // SAFETY: the state is live by the caller's promise. With sort_Done, tuplesortstate is null or a live
-    // sort. shared_info has num_workers entries.
+    // SAFETY: with sort_Done, tuplesortstate is null or a live sort. shared_info is null or live, and has
+    // num_workers entries.
     unsafe {
-        if whose.has_leader() && (*state).sort_Done && !(*state).tuplesortstate.is_null() {
+        if whose.has_leader() && state.sort_Done && !state.tuplesortstate.is_null() {
             let mut stats = pg_sys::TuplesortInstrumentation::default();
-            pg_sys::tuplesort_get_stats((*state).tuplesortstate.cast(), &mut stats);
+            pg_sys::tuplesort_get_stats(state.tuplesortstate.cast(), &mut stats);
             add(&stats);
         }
-        whose.each_worker(
-            (*state).shared_info,
-            |all| (&all.sinstrument, all.num_workers),
-            add,
-        );
+        whose.each_worker(state.shared_info, |all| (&all.sinstrument, all.num_workers), add);
     }
     NodeFacts {
         methods,
@@ -125,15 +119,8 @@ pub(super) unsafe fn sort(state: *mut pg_sys::SortState, whose: Whose) -> NodeFa
 }
 
 /// Returns the facts of an incremental sort.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
-/// live.
-pub(super) unsafe fn incremental_sort(
-    state: *mut pg_sys::IncrementalSortState,
-    core_alive: bool,
-    whose: Whose,
-) -> NodeFacts {
+pub(super) fn incremental_sort(ps: Bare<PlanState>, whole: Option<PlanStateRef>, whose: Whose) -> NodeFacts {
+    let state = ps.cast::<pg_sys::IncrementalSortState>();
     let mut all = Participants::default();
     let (mut sums, mut peaks, mut methods) = ([0; SUMS], [0; PEAKS], 0);
     let mut add = |info: &pg_sys::IncrementalSortInfo| {
@@ -157,14 +144,13 @@ pub(super) unsafe fn incremental_sort(
             methods |= group.sortMethods << (8 * which);
         }
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
-    // num_workers entries.
+    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
     unsafe {
         if whose.has_leader() {
-            add(&(*state).incsort_info);
+            add(&state.incsort_info);
         }
-        if core_alive {
-            whose.each_worker((*state).shared_info, |all| (&all.sinfo, all.num_workers), add);
+        if whole.is_some() {
+            whose.each_worker(state.shared_info, |all| (&all.sinfo, all.num_workers), add);
         }
     }
     NodeFacts {
@@ -176,10 +162,7 @@ pub(super) unsafe fn incremental_sort(
 }
 
 /// Returns the facts of a hash table.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type, whose memory contexts are live.
-pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
+pub(super) fn hash(state: Handle<pg_sys::HashState>) -> NodeFacts {
     let mut all = Participants::default();
     let mut peaks = [0; PEAKS];
     let mut add = |numbers: [i32; PEAKS], space_peak: usize| {
@@ -199,13 +182,12 @@ pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
             hash.nbatch_original,
         ]
     };
-    // SAFETY: the state is live by the caller's promise. hinstrument and hashtable are null or valid.
-    // shared_info has num_workers entries.
+    // SAFETY: hinstrument, hashtable and shared_info are null or live, and the last has num_workers entries.
     unsafe {
-        if let Some(own) = (*state).hinstrument.as_ref() {
+        if let Some(own) = state.hinstrument.as_ref() {
             add(of(own), own.space_peak);
         }
-        if let Some(table) = (*state).hashtable.as_ref() {
+        if let Some(table) = state.hashtable.as_ref() {
             let numbers = [
                 table.nbuckets,
                 table.nbuckets_original,
@@ -215,7 +197,7 @@ pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
             add(numbers, table.spacePeak);
         }
         Whose::All.each_worker(
-            (*state).shared_info,
+            state.shared_info,
             |all| (&all.hinstrument, all.num_workers),
             |worker| add(of(worker), worker.space_peak),
         );
@@ -227,16 +209,13 @@ pub(super) unsafe fn hash(state: *mut pg_sys::HashState) -> NodeFacts {
 }
 
 /// Returns the facts of an aggregate. `filter` are those of one that does not hash.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
-/// live.
-pub(super) unsafe fn aggregate(
-    state: *mut pg_sys::AggState,
+pub(super) fn aggregate(
+    ps: Bare<PlanState>,
+    whole: Option<PlanStateRef>,
     filter: NodeFacts,
-    core_alive: bool,
     whose: Whose,
 ) -> NodeFacts {
+    let state = ps.cast::<pg_sys::AggState>();
     let mut all = Participants::default();
     let mut peaks = [0; PEAKS];
     let mut add = |peak: usize, disk_kb: u64, batches: i32| {
@@ -248,25 +227,20 @@ pub(super) unsafe fn aggregate(
         }
         peaks[1] = peaks[1].max(u32::try_from(batches).unwrap_or(0));
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
-    // num_workers entries.
+    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
     unsafe {
         if !matches!(
-            (*state).aggstrategy,
+            state.aggstrategy,
             pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_MIXED
         ) {
             return filter;
         }
         if whose.has_leader() {
-            add(
-                (*state).hash_mem_peak,
-                (*state).hash_disk_used,
-                (*state).hash_batches_used,
-            );
+            add(state.hash_mem_peak, state.hash_disk_used, state.hash_batches_used);
         }
-        if core_alive {
+        if whole.is_some() {
             whose.each_worker(
-                (*state).shared_info,
+                state.shared_info,
                 |all| (&all.sinstrument, all.num_workers),
                 |worker| {
                     add(
@@ -277,7 +251,7 @@ pub(super) unsafe fn aggregate(
                 },
             );
         }
-        peaks[0] = u32::try_from((*state).hash_planned_partitions).unwrap_or(0);
+        peaks[0] = u32::try_from(state.hash_planned_partitions).unwrap_or(0);
     }
     NodeFacts {
         sums: filter.sums,
@@ -287,11 +261,8 @@ pub(super) unsafe fn aggregate(
 }
 
 /// Returns the facts of a cache.
-///
-/// # Safety
-/// `state` must point to an initialised plan state of this type. If `core_alive`, its memory contexts must be
-/// live.
-pub(super) unsafe fn memoize(state: *mut pg_sys::MemoizeState, core_alive: bool, whose: Whose) -> NodeFacts {
+pub(super) fn memoize(ps: Bare<PlanState>, whole: Option<PlanStateRef>, whose: Whose) -> NodeFacts {
+    let state = ps.cast::<pg_sys::MemoizeState>();
     let mut all = Participants::default();
     let mut sums = [0; SUMS];
     let mut add = |stats: &pg_sys::MemoizeInstrumentation, mem_peak: u64| {
@@ -307,18 +278,17 @@ pub(super) unsafe fn memoize(state: *mut pg_sys::MemoizeState, core_alive: bool,
         ];
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     };
-    // SAFETY: the state is live by the caller's promise. With `core_alive`, shared_info is null or has
-    // num_workers entries.
+    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
     unsafe {
-        let stats = &(*state).stats;
+        let stats = &state.stats;
         // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the
         // peak.
         if whose.has_leader() {
-            add(stats, stats.mem_peak.max((*state).mem_used));
+            add(stats, stats.mem_peak.max(state.mem_used));
         }
-        if core_alive {
+        if whole.is_some() {
             whose.each_worker(
-                (*state).shared_info,
+                state.shared_info,
                 |all| (&all.sinstrument, all.num_workers),
                 |worker| add(worker, worker.mem_peak),
             );

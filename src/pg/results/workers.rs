@@ -1,52 +1,44 @@
 //! Reads what each process of a parallel plan did, when a statement has ended.
 
 use super::facts;
-use super::node_table::{NodeRef, NodeTable};
 use super::workarea::Whose;
 use crate::pg::compat;
+use crate::pg::handles::PlanStateRef;
 use pgrx::pg_sys;
 use rowsource_core::model::{Jit, NodeStats, Time, WorkerPart, Workers};
 
 /// Returns what each process did of the nodes that EXPLAIN shows. `read_jit` returns what a worker compiled.
-/// Returns `None` if no workers may have run any node, or if that is too much to keep.
-///
-/// # Safety
-/// The plan states of the nodes and their memory contexts must be live.
+/// `states` are those of the nodes that are shown. Returns `None` if no workers may have run any node, or if
+/// that is too much to keep.
 #[cold]
 #[inline(never)]
-pub unsafe fn read(
-    nodes: &NodeTable,
+pub fn read<'q>(
+    states: impl Iterator<Item = PlanStateRef<'q>>,
     read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
 ) -> Option<Box<Workers>> {
     let mut workers = Workers::default();
-    for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
-        // SAFETY: the caller promises what the function requires.
-        unsafe { add_node(&mut workers, i, node, &read_jit)? };
+    for (i, state) in states.enumerate() {
+        add_node(&mut workers, i, state, &read_jit)?;
     }
     (!workers.is_empty()).then(|| Box::new(workers))
 }
 
 /// Adds a node, if workers may have run it. Returns `None` if that is too much to keep.
-///
-/// # Safety
-/// The plan state of the node and its memory contexts must be live.
-unsafe fn add_node(
+fn add_node(
     workers: &mut Workers,
     i: usize,
-    node: NodeRef,
+    ps: PlanStateRef,
     read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
 ) -> Option<()> {
-    let ps = node.plan_state();
-    // SAFETY: the plan state is live by the caller's promise. The workers' arrays are null or live as long,
-    // and have as many entries as they say.
+    // SAFETY: the workers' arrays are null, or as live as the node, and have as many entries as they say.
     unsafe {
-        let Some(all) = (*ps).worker_instrument.as_ref() else {
+        let Some(all) = ps.worker_instrument.as_ref() else {
             return Some(());
         };
         workers
             .add_node(i, facts::of_process(ps, Whose::Leader))
             .then_some(())?;
-        let jit = (*ps).worker_jit_instrument.as_ref();
+        let jit = ps.worker_jit_instrument.as_ref();
         let jit = jit.map_or(&[][..], |jit| {
             jit.jit_instr.as_slice(jit.num_workers.max(0) as usize)
         });

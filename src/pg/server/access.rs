@@ -1,30 +1,60 @@
 //! Returns users and databases, and checks privileges.
 
+use super::catalog;
 use super::encoding::{from_database, to_database};
-use crate::pg::border::shared::load;
+use super::processes::Process;
 use crate::pg::border::unguarded;
+use crate::pg::handles::name;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
+/// What has a name in a catalog.
+enum Named {
+    Constraint,
+    Database,
+    Relation,
+    Role,
+    Schema,
+    /// Its identity, with that of its table.
+    Trigger,
+}
+
+/// Returns a name; `None` if there is no such object any more.
+fn name_of(what: Named, oid: pg_sys::Oid) -> Option<String> {
+    // SAFETY: the functions accept any number. They return null or a C string, which the current memory
+    // context frees.
+    unsafe {
+        owned(match what {
+            Named::Constraint => pg_sys::get_constraint_name(oid),
+            Named::Database => pg_sys::get_database_name(oid),
+            Named::Relation => pg_sys::get_rel_name(oid),
+            Named::Role => pg_sys::GetUserNameFromId(oid, true),
+            Named::Schema => pg_sys::get_namespace_name(oid),
+            Named::Trigger => {
+                let address = pg_sys::ObjectAddress {
+                    classId: pg_sys::TriggerRelationId,
+                    objectId: oid,
+                    objectSubId: 0,
+                };
+                pg_sys::getObjectIdentity(&address, true)
+            }
+        })
+    }
+}
+
 /// Returns whether a database with this OID exists.
 pub fn database_exists(oid: u32) -> bool {
-    // SAFETY: the function accepts any number. The name is allocated in the current memory context, which
-    // frees it.
-    unsafe { !pg_sys::get_database_name(pg_sys::Oid::from(oid)).is_null() }
+    database_name(oid).is_some()
 }
 
 /// Returns the name of a database; `None` if it does not exist any more.
 pub fn database_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
-    // context frees.
-    unsafe { owned(pg_sys::get_database_name(pg_sys::Oid::from(oid))) }
+    name_of(Named::Database, pg_sys::Oid::from(oid))
 }
 
 /// Returns the name of a role; `None` if it does not exist any more.
 pub fn user_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
-    // context frees.
-    unsafe { owned(pg_sys::GetUserNameFromId(pg_sys::Oid::from(oid), true)) }
+    name_of(Named::Role, pg_sys::Oid::from(oid))
 }
 
 /// Returns the OID of a role; `None` if there is none of this name.
@@ -44,30 +74,19 @@ pub fn database_oid(name: &str) -> Option<u32> {
 }
 
 /// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is
-/// none. Reads the whole catalog: a process that is connected to no database may have no index of it, and no
-/// cache.
-///
-/// # Safety
-/// The caller must be in a transaction.
-pub unsafe fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
-    let lock = pg_sys::AccessShareLock as i32;
-    // SAFETY: the caller is in a transaction. The rows of the catalog begin with these two columns, and a row
-    // stays until the next is read.
-    unsafe {
-        let catalog = pg_sys::table_open(pg_sys::DatabaseRelationId, lock);
-        let (none, null) = (pg_sys::InvalidOid, std::ptr::null_mut());
-        let scan = pg_sys::systable_beginscan(catalog, none, false, null, 0, std::ptr::null_mut());
-        let rows = std::iter::from_fn(|| {
-            let tuple = pg_sys::systable_getnext(scan);
-            (!tuple.is_null()).then(|| pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_database>())
-        });
-        let mut rows = rows.map(|row| ((*row).oid.to_u32(), CStr::from_ptr((*row).datname.data.as_ptr())));
-        let found = rows.find(|(oid, name)| is_wanted(*oid, name)).map(|(oid, _)| oid);
-        drop(rows);
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(catalog, lock);
-        found
-    }
+/// none. Reads the whole catalog: a process that is connected to no database may have no cache.
+pub fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
+    catalog::find(&[], |row: &pg_sys::FormData_pg_database| {
+        let oid = row.oid.to_u32();
+        is_wanted(oid, name(&row.datname)).then_some(oid)
+    })
+}
+
+/// Returns the OID of the role with this name, as [`find_database`] does.
+pub fn find_role(wanted: &[u8]) -> Option<u32> {
+    catalog::find(&[], |row: &pg_sys::FormData_pg_authid| {
+        (name(&row.rolname).to_bytes() == wanted).then(|| row.oid.to_u32())
+    })
 }
 
 /// Returns a copy of a name.
@@ -81,9 +100,7 @@ pub(super) unsafe fn owned(name: *const c_char) -> Option<String> {
 
 /// Returns the name of a schema; `None` if it does not exist any more.
 pub fn schema_name(oid: u32) -> Option<String> {
-    // SAFETY: the function accepts any number. It returns null or a C string, which the current memory
-    // context frees.
-    unsafe { owned(pg_sys::get_namespace_name(pg_sys::Oid::from(oid))) }
+    name_of(Named::Schema, pg_sys::Oid::from(oid))
 }
 
 /// Returns the schemas in which the session finds relations by their name alone.
@@ -148,26 +165,14 @@ pub fn may_see_running(pid: i32, userid: u32) -> bool {
 
 /// Returns the role that a process's session logged in as; `None` if there is no such process.
 fn role_of_process(pid: i32) -> Option<u32> {
-    // SAFETY: only SQL functions call this. They hold no lock, and the function takes and releases one. The
-    // result is null or an entry of the list of processes, which stays mapped. Its process may end meanwhile,
-    // so the field is read as one word.
-    unsafe {
-        let process = pg_sys::BackendPidGetProc(pid).cast_const();
-        (!process.is_null()).then(|| load(&raw const (*process).roleId).to_u32())
-    }
+    // Only SQL functions call this. They hold no lock.
+    Process::with_pid(pid).map(|process| process.role().to_u32())
 }
 
 /// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only
 /// an SQL function may call this.
 pub fn trigger_name(oid: u32) -> Option<String> {
-    let address = pg_sys::ObjectAddress {
-        classId: pg_sys::TriggerRelationId,
-        objectId: pg_sys::Oid::from(oid),
-        objectSubId: 0,
-    };
-    // SAFETY: SQL functions may read the catalogue. The result is null or a C string, which the current
-    // memory context frees.
-    unsafe { owned(pg_sys::getObjectIdentity(&address, true)) }
+    name_of(Named::Trigger, pg_sys::Oid::from(oid))
 }
 
 /// A trigger of this database.
@@ -183,40 +188,14 @@ pub struct TriggerNames {
 /// Returns the names of a trigger of this database; `None` if it was dropped. Only an SQL function may call
 /// this.
 pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
-    let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: SQL functions may read the catalogue. The scan returns null or a row of pg_trigger, which stays
-    // valid until the scan ends. The names are copied before that.
-    unsafe {
-        pg_sys::ScanKeyInit(
-            &mut key,
-            pg_sys::Anum_pg_trigger_oid as pg_sys::AttrNumber,
-            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-            pg_sys::Oid::from(pg_sys::F_OIDEQ).to_u32().into(),
-            pg_sys::Datum::from(pg_sys::Oid::from(oid)),
-        );
-        let catalog = pg_sys::table_open(pg_sys::TriggerRelationId, pg_sys::AccessShareLock as i32);
-        let scan = pg_sys::systable_beginscan(
-            catalog,
-            pg_sys::Oid::from(pg_sys::TriggerOidIndexId),
-            true,
-            std::ptr::null_mut(),
-            1,
-            &mut key,
-        );
-        let tuple = pg_sys::systable_getnext(scan);
-        let names = (!tuple.is_null()).then(|| {
-            let row = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_trigger>();
-            let constraint = (*row).tgconstraint;
-            TriggerNames {
-                name: owned((&raw const (*row).tgname.data).cast()).unwrap_or_default(),
-                constraint: owned(pg_sys::get_constraint_name(constraint)),
-                relation: owned(pg_sys::get_rel_name((*row).tgrelid)),
-            }
-        });
-        pg_sys::systable_endscan(scan);
-        pg_sys::table_close(catalog, pg_sys::AccessShareLock as i32);
-        names
-    }
+    let column = (pg_sys::Anum_pg_trigger_oid, pg_sys::Oid::from(oid));
+    catalog::find(&[column], |row: &pg_sys::FormData_pg_trigger| {
+        Some(TriggerNames {
+            name: from_database(name(&row.tgname).to_bytes()),
+            constraint: name_of(Named::Constraint, row.tgconstraint),
+            relation: name_of(Named::Relation, row.tgrelid),
+        })
+    })
 }
 
 /// Returns an identifier with quotes if SQL needs them.
@@ -233,16 +212,10 @@ pub fn quoted_identifier(name: &str) -> String {
 /// Returns the name of a relation of this database, with its schema; `None` if there is none.
 pub fn relation_name(oid: u32) -> Option<String> {
     let oid = pg_sys::Oid::from(oid);
-    // SAFETY: the functions take numbers, and return null or C strings in the current memory context.
-    let (schema, name) = unsafe {
-        let name = owned(pg_sys::get_rel_name(oid))?;
-        (
-            owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(oid))),
-            name,
-        )
-    };
-    let name = quoted_identifier(&name);
-    Some(match schema {
+    let name = quoted_identifier(&name_of(Named::Relation, oid)?);
+    // SAFETY: the function accepts any number.
+    let schema = unsafe { pg_sys::get_rel_namespace(oid) };
+    Some(match name_of(Named::Schema, schema) {
         Some(schema) => format!("{}.{name}", quoted_identifier(&schema)),
         None => name,
     })

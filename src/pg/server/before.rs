@@ -1,7 +1,8 @@
 //! What an error may leave behind if it is caught and no transaction is aborted, and how that becomes as it
 //! was before.
 
-use super::HeldInterrupts;
+use super::error::HeldInterrupts;
+use super::process;
 use crate::pg::border::unguarded;
 use crate::pg::compat;
 use pgrx::pg_sys;
@@ -32,18 +33,13 @@ struct Others {
 impl Before {
     /// Copies the current state. `runs_others` says that the body may run functions that are not PostgreSQL's
     /// own.
-    ///
-    /// # Safety
-    /// A transaction must be in progress.
-    pub unsafe fn now(runs_others: bool) -> Before {
-        // SAFETY: the function only reads, and a transaction is in progress by the caller's promise.
-        unsafe {
-            Before {
-                context: pg_sys::CurrentMemoryContext,
-                held: HeldInterrupts::now(),
-                nest_level: unguarded::GetCurrentTransactionNestLevel(),
-                others: runs_others.then(|| Others::now()),
-            }
+    pub fn now(runs_others: bool) -> Before {
+        Before {
+            // SAFETY: this is a global of a plain type, which is valid at all times.
+            context: unsafe { pg_sys::CurrentMemoryContext },
+            held: HeldInterrupts::now(),
+            nest_level: nest_level(),
+            others: runs_others.then(Others::now),
         }
     }
 
@@ -54,8 +50,7 @@ impl Before {
 
     /// Returns whether subtransactions are open that were not.
     pub fn has_open_subtransactions(&self) -> bool {
-        // SAFETY: the function has no preconditions.
-        unsafe { unguarded::GetCurrentTransactionNestLevel() > self.nest_level }
+        nest_level() > self.nest_level
     }
 
     /// Rolls back the subtransactions that were not open. The caller must set the current resource owner
@@ -90,13 +85,19 @@ impl Before {
             pg_sys::ConditionVariableCancelSleep();
             pg_sys::LockErrorCleanup();
             pg_sys::pgstat_report_wait_end();
-            let is_possible = unguarded::GetCurrentTransactionNestLevel() == self.nest_level
-                && self.others.as_ref().is_none_or(|others| others.restore());
+            let is_possible =
+                nest_level() == self.nest_level && self.others.as_ref().is_none_or(|others| others.restore());
             pg_sys::CurrentMemoryContext = self.context;
             self.held.restore();
             is_possible
         }
     }
+}
+
+/// Returns how many transactions are in progress, each inside of the one before.
+fn nest_level() -> c_int {
+    // SAFETY: the function has no preconditions.
+    unsafe { unguarded::GetCurrentTransactionNestLevel() }
 }
 
 /// What tells whether the transaction has written something.
@@ -111,11 +112,8 @@ struct Written {
 
 impl Written {
     /// Reads it.
-    ///
-    /// # Safety
-    /// A transaction must be in progress.
-    unsafe fn now() -> Written {
-        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
+    fn now() -> Written {
+        // SAFETY: the functions only read what there is without a transaction, too.
         unsafe {
             let transaction = pg_sys::GetTopTransactionIdIfAny();
             Written {
@@ -129,23 +127,18 @@ impl Written {
 
 impl Others {
     /// Copies the current state.
-    ///
-    /// # Safety
-    /// A transaction must be in progress.
-    unsafe fn now() -> Others {
+    fn now() -> Others {
         let (mut user, mut security_context) = (pg_sys::InvalidOid, 0);
-        // SAFETY: the functions only read, and a transaction is in progress by the caller's promise.
-        unsafe {
-            unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut security_context);
-            Others {
-                snapshot: active_snapshot(),
-                connections: connections(),
-                portals: portals(),
-                written: Written::now(),
-                is_parallel: pg_sys::IsInParallelMode(),
-                user,
-                security_context,
-            }
+        // SAFETY: the function writes both values.
+        unsafe { unguarded::GetUserIdAndSecContext(&raw mut user, &raw mut security_context) };
+        Others {
+            snapshot: active_snapshot(),
+            connections: connections(),
+            portals: portals(),
+            written: Written::now(),
+            is_parallel: process::is_parallel_mode(),
+            user,
+            security_context,
         }
     }
 
@@ -154,41 +147,30 @@ impl Others {
     /// # Safety
     /// The code that changed it must not run any more.
     unsafe fn restore(&self) -> bool {
-        // SAFETY: the caller makes the same promise.
-        unsafe {
-            pg_sys::SetUserIdAndSecContext(self.user, self.security_context);
-            portals() == self.portals
-                && connections() == self.connections
-                && Written::now() == self.written
-                && pg_sys::IsInParallelMode() == self.is_parallel
-                && self.pop_snapshots()
+        // SAFETY: the user is the one that was the current one.
+        unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.security_context) };
+        let is_possible = portals() == self.portals
+            && connections() == self.connections
+            && Written::now() == self.written
+            && process::is_parallel_mode() == self.is_parallel;
+        if !is_possible {
+            return false;
         }
-    }
-
-    /// Removes the active snapshots that were added. Returns false if the earlier one is not among them.
-    ///
-    /// # Safety
-    /// The code that added them must not run any more.
-    unsafe fn pop_snapshots(&self) -> bool {
-        // SAFETY: the caller makes the same promise.
-        unsafe {
-            loop {
-                match active_snapshot() {
-                    now if now == self.snapshot => return true,
-                    None => return false,
-                    Some(_) => pg_sys::PopActiveSnapshot(),
-                }
+        // The active snapshots that were added are removed, if the earlier one is among them.
+        loop {
+            match active_snapshot() {
+                now if now == self.snapshot => return true,
+                None => return false,
+                // SAFETY: it is active, and the code that made it so does not run any more.
+                Some(_) => unsafe { pg_sys::PopActiveSnapshot() },
             }
         }
     }
 }
 
 /// Returns the newest active snapshot, and how often it is active.
-///
-/// # Safety
-/// A transaction must be in progress.
 #[allow(ffi_unwind_calls, reason = "it raises nothing as it is called here")]
-unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
+fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
     // SAFETY: an active snapshot is live.
     unsafe {
         unguarded::ActiveSnapshotSet().then(|| {
@@ -199,40 +181,26 @@ unsafe fn active_snapshot() -> Option<(pg_sys::Snapshot, u32)> {
 }
 
 /// Returns the number of SPI's connections. SPI does not tell it, but each has a memory context.
-///
-/// # Safety
-/// A transaction must be in progress.
-unsafe fn connections() -> usize {
-    // SAFETY: the contexts are null or live.
+fn connections() -> usize {
+    // SAFETY: the contexts are null or live, and nobody adds children meanwhile.
     unsafe {
         [pg_sys::TopTransactionContext, pg_sys::PortalContext]
             .into_iter()
-            .map(|parent| children(parent, c"SPI Proc"))
+            .map(|parent| named(parent, c"SPI Proc").count())
             .sum()
     }
 }
 
 /// Returns the number of portals: each has a memory context, also if no portal runs, as when deferred
 /// triggers fire.
-///
-/// # Safety
-/// The server process must have been set up.
-unsafe fn portals() -> usize {
-    // SAFETY: the contexts of portals have the same parent, which lives as long as the process.
+fn portals() -> usize {
+    // SAFETY: the contexts of portals have the same parent, which lives as long as the process. Nobody adds
+    // children meanwhile.
     unsafe {
         named(pg_sys::TopMemoryContext, c"TopPortalContext")
-            .map(|parent| children(parent, c"PortalContext"))
+            .map(|parent| named(parent, c"PortalContext").count())
             .sum()
     }
-}
-
-/// Returns the number of a memory context's children that have this name.
-///
-/// # Safety
-/// `parent` must be null or live.
-unsafe fn children(parent: pg_sys::MemoryContext, name: &CStr) -> usize {
-    // SAFETY: the caller makes the same promise.
-    unsafe { named(parent, name).count() }
 }
 
 /// Returns a memory context's children that have this name.

@@ -7,8 +7,7 @@
 
 use super::before::Before;
 use super::pg_try::is_request;
-use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::border::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -21,7 +20,7 @@ static REUSABLE_OWNER: BackendLocal<Cell<pg_sys::ResourceOwner>> =
     BackendLocal::new(Cell::new(std::ptr::null_mut()));
 
 /// The promise that this process holds no lightweight lock, and that its code is outside of any FFI boundary.
-#[derive(Clone, Copy)]
+/// It is lent to a body that takes a lock, so what runs under the lock has none.
 pub struct Unlocked(());
 
 impl Unlocked {
@@ -39,7 +38,23 @@ impl Unlocked {
 /// which are those of the body, and all of its resources, and returns the error's message.
 ///
 /// The body must leave no resources with its owner: it must pin shared memory that stays mapped.
-pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> {
+pub fn contained<T>(unlocked: &mut Unlocked, body: impl FnOnce(&mut Unlocked) -> T) -> Result<T, String> {
+    caught_and_released(unlocked, body).map_err(|error| server::message(&*error))
+}
+
+/// Does what [`contained`] does for work that must not fail the user's statement. An error is noted
+/// ([`server::note_error`]). `what` is what could not be done then.
+pub fn attempt<T>(unlocked: &mut Unlocked, what: &str, body: impl FnOnce(&mut Unlocked) -> T) -> Option<T> {
+    caught_and_released(unlocked, body)
+        .map_err(|error| server::note_error(what, &*error))
+        .ok()
+}
+
+/// Does what [`contained`] does. Returns the error itself.
+fn caught_and_released<T>(
+    unlocked: &mut Unlocked,
+    body: impl FnOnce(&mut Unlocked) -> T,
+) -> Result<T, Box<dyn Any + Send>> {
     // SAFETY: only this body uses the owner, because a nested `contained` takes another one. The outer owner
     // is current again before this one is released, whether the body succeeds or fails.
     unsafe {
@@ -51,7 +66,7 @@ pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> 
                 owner = pg_sys::ResourceOwnerCreate(std::ptr::null_mut(), c"pg_rowsource".as_ptr());
             }
             pg_sys::CurrentResourceOwner = owner;
-            body()
+            body(unlocked)
         });
         pg_sys::CurrentResourceOwner = outer;
         match result {
@@ -68,7 +83,7 @@ pub fn contained<T>(_: Unlocked, body: impl FnOnce() -> T) -> Result<T, String> 
                 if !owner.is_null() {
                     release(owner, false, true);
                 }
-                Err(server::message(&*error))
+                Err(error)
             }
         }
     }
@@ -108,13 +123,10 @@ pub unsafe fn guarded<T: Copy>(body: impl FnOnce() -> T) -> T {
 
 /// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs.
 /// Returns `None` if it fails. After that, all is as before. A cancel or shutdown request of this session is
-/// raised again as [`Raised`], because it must reach the user.
-///
-/// # Safety
-/// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
-pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises.
-    unsafe { contained_from(&Before::now(false), body) }
+/// raised again as [`Raised`], because it must reach the user: the caller must allow that. Outside of a
+/// transaction, the body does not run.
+pub fn contained_or_cancelled<T>(unlocked: &mut Unlocked, body: impl FnOnce() -> Option<T>) -> Option<T> {
+    contained_from(unlocked, &Before::now(false), body)
 }
 
 /// Runs a body that may also call functions of other extensions, those of types and foreign data wrappers, if
@@ -123,15 +135,16 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// An error is raised again also if the body left something that only the abort of a transaction takes away,
 /// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
 /// reported as committed.
-///
-/// # Safety
-/// The same as for [`contained_or_cancelled`].
-pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises. The level of settings ends here.
+pub fn contained_with_others<T>(
+    unlocked: &mut Unlocked,
+    runs_others: bool,
+    body: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    // SAFETY: the level of settings ends here.
     unsafe {
         // A function of others that fails may leave settings changed.
         let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
-        let result = contained_from(&Before::now(runs_others), body);
+        let result = contained_from(unlocked, &Before::now(runs_others), body);
         if let Some(settings) = settings {
             unguarded::AtEOXact_GUC(result.is_some(), settings);
         }
@@ -156,16 +169,17 @@ pub fn rolled_back<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
-///
-/// # Safety
-/// The same as for [`contained_or_cancelled`]. `before` must be the current state.
-unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
+/// Runs a body. If it fails, all becomes as `before`, which is the current state, or the error is raised
+/// again.
+fn contained_from<T>(_: &mut Unlocked, before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its
     // release. If the body succeeds, its locks pass to the outer owner. If it fails, everything is released
     // that the abort of a subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
+        if outer.is_null() {
+            return None;
+        }
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
         let result = catch_unwind(AssertUnwindSafe(body)).or_else(|error| {

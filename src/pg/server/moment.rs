@@ -64,7 +64,7 @@ fn read(input: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum, text: &str)
     .map(Some);
     // SAFETY: the input functions of these types read a C string, an OID that they ignore, and a modifier.
     unsafe {
-        contained(Unlocked::promised(), || {
+        contained(&mut Unlocked::promised(), |_| {
             direct_function_call_as_datum(input, &arguments)
         })
     }

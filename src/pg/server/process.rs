@@ -1,5 +1,6 @@
 //! Returns facts about this process and its state.
 
+use super::processes::{Process, Processes};
 use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -115,12 +116,7 @@ pub fn is_alive(pid: i32) -> bool {
 
 /// Returns the place of this process in PostgreSQL's list of processes.
 pub fn process_number() -> u32 {
-    // SAFETY: these are globals of this process. A process that has attached to shared memory has its place
-    // in the list, which is an array.
-    unsafe {
-        let (me, first) = (pg_sys::MyProc, (*pg_sys::ProcGlobal).allProcs);
-        ((me.addr() - first.addr()) / size_of::<pg_sys::PGPROC>()) as u32
-    }
+    Process::own().map_or(0, |own| Processes::all().number(own) as u32)
 }
 
 /// Returns whether this process is a child of a postmaster.

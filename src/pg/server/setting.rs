@@ -93,11 +93,7 @@ pub fn define_checked_int<C>(
 ) where
     C: Check<i32>,
 {
-    let _ = check;
-    // SAFETY: the hook is guarded, and it is an instance for this setting's type.
-    unsafe {
-        define_int(setting, about, range, Some(check_hook::<i32, C, false>), None);
-    }
+    define_assigned_int(setting, about, range, check, |_, _| ());
 }
 
 /// Defines an integer setting as [`define_checked_int`] does. `assign` is called when PostgreSQL assigns a
@@ -116,12 +112,18 @@ pub fn define_assigned_int<C, A>(
     // SAFETY: the hooks are guarded. Both are instances for this setting's type, and `assign_hook` gets the
     // extra data that `check_hook` stored.
     unsafe {
-        define_int(
+        GucRegistry::define_int_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
             setting,
-            about,
-            range,
+            *range.start(),
+            *range.end(),
+            about.context,
+            about.flags,
             Some(check_hook::<i32, C, true>),
             Some(assign_hook::<i32, A>),
+            None,
         );
     }
 }
@@ -144,35 +146,6 @@ where
             about.flags,
             None,
             Some(assign_bool_hook::<A>),
-            None,
-        );
-    }
-}
-
-/// Defines an integer setting with these hooks.
-///
-/// # Safety
-/// The hooks must be guarded, and accept the values of this setting.
-unsafe fn define_int(
-    setting: &'static GucSetting<i32>,
-    about: About,
-    range: RangeInclusive<i32>,
-    check: pg_sys::GucIntCheckHook,
-    assign: pg_sys::GucIntAssignHook,
-) {
-    // SAFETY: the hooks are guarded and fit the setting, by the caller's promise.
-    unsafe {
-        GucRegistry::define_int_guc_with_hooks(
-            about.name,
-            about.summary,
-            about.details,
-            setting,
-            *range.start(),
-            *range.end(),
-            about.context,
-            about.flags,
-            check,
-            assign,
             None,
         );
     }
@@ -228,6 +201,29 @@ where
     }
 }
 
+/// Defines a setting whose value is a text. `check` may refuse it; it must be a function, or a closure
+/// that captures nothing.
+pub fn define_checked_text<C>(setting: &'static GucSetting<Option<CString>>, about: About, check: C)
+where
+    C: Check<Option<CString>>,
+{
+    let _ = check;
+    // SAFETY: the hook is guarded, and it is an instance for this setting's type.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            about.name,
+            about.summary,
+            about.details,
+            setting,
+            about.context,
+            about.flags,
+            Some(check_hook::<Option<CString>, C, false>),
+            None,
+            None,
+        );
+    }
+}
+
 /// A check of a setting's values.
 pub trait Check<T>: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static {}
 impl<T, C: Fn(T, Origin) -> Result<(), Refusal> + Copy + 'static> Check<T> for C {}
@@ -250,12 +246,12 @@ unsafe fn instance<F: Copy + 'static>() -> F {
 /// * Only PostgreSQL may call this, as the check hook of a setting of type `T`.
 /// * A value of the type `C` must have existed before.
 unsafe extern "C-unwind" fn check_hook<T, C, const STORE_ORIGIN: bool>(
-    new: *mut c_int,
+    new: *mut T::Raw,
     extra: *mut *mut c_void,
     source: pg_sys::GucSource::Type,
 ) -> bool
 where
-    T: GucValue<Raw = i32>,
+    T: GucValue,
     C: Check<T>,
 {
     // SAFETY: PostgreSQL passes the address of a new value of the setting, and room for the address of the
@@ -352,23 +348,30 @@ pub fn set_in_session(name: &CStr, value: &CStr) {
     }
 }
 
+/// Sets a setting that any user may set, until the current level of settings ends.
+pub fn set_on_level(name: &CStr, value: &CStr) {
+    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
 /// Runs `body` with other values of settings that any user may set.
 pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
-    // SAFETY: the strings are terminated, and PostgreSQL copies the values. The level ends here, or after
-    // an error with the transaction.
+    // SAFETY: the level ends here, or after an error with the transaction.
     unsafe {
         let level = unguarded::NewGUCNestLevel();
         for (name, value) in settings {
-            pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_SAVE,
-                true,
-                0,
-                false,
-            );
+            set_on_level(name, value);
         }
         let result = body();
         unguarded::AtEOXact_GUC(true, level);

@@ -2,11 +2,12 @@
 
 use super::encoding::{first_bytes, from_database};
 use crate::pg::compat::jumble;
-use pgrx::pg_sys;
+use crate::pg::handles::{QueryRef, ToPlan};
 use rowsource_core::hint;
 use rowsource_core::model::PlanDescription;
 use rowsource_core::normalise::{Text, trimmed};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
 
 /// The maximal bytes of a statement's text that are read. A prepared statement may have 100 MB and run
 /// thousands of times a second.
@@ -15,46 +16,102 @@ const MAX_TEXT: usize = 64 * 1024;
 /// Longer statement texts are cut, because a plan's statistics must not hold megabytes.
 pub const MAX_SHOWN_TEXT: usize = 16 * 1024;
 
-/// Returns the text of one statement in its query string, in the server's encoding, without spaces at its
-/// ends, and where it begins. At most [`MAX_TEXT`] bytes are read. From 18 on, PostgreSQL leaves out the
-/// comments before it. `location` and `length` are those that PostgreSQL gave the statement.
-///
-/// # Safety
-/// `source` must be null or a valid C string, and the location and length those of a statement in it.
-pub unsafe fn statement_text<'a>(source: *const c_char, location: i32, length: i32) -> (&'a [u8], usize) {
-    // SAFETY: the caller promises what the function requires.
-    unsafe { text_up_to(source, location, length, MAX_TEXT) }
-}
-
-/// Returns what [`statement_text`] does, but at most the first `max` bytes.
-///
-/// # Safety
-/// As for [`statement_text`].
-pub unsafe fn statement_beginning<'a>(
+/// Where the text of a statement is: in its query string, at the place that PostgreSQL gave the statement.
+#[derive(Clone, Copy)]
+pub struct SourceText<'q> {
     source: *const c_char,
     location: i32,
     length: i32,
-    max: usize,
-) -> &'a [u8] {
-    // SAFETY: the caller promises what the function requires.
-    unsafe { text_up_to(source, location, length, max).0 }
+    lives: PhantomData<&'q [u8]>,
 }
 
-/// Returns at most the first `max` bytes of a statement's text, and where it begins.
-///
-/// # Safety
-/// As for [`statement_text`].
-unsafe fn text_up_to<'a>(source: *const c_char, location: i32, length: i32, max: usize) -> (&'a [u8], usize) {
-    let (location, length) = place(source, location, length);
-    let start = source.wrapping_add(location);
-    // SAFETY: the text is valid by the caller's promise; `place` stays within the text.
-    let (text, spaces) = trimmed(unsafe { beginning(start, length.min(max)) });
-    if spaces == 0 {
-        return (text, location);
+impl<'q> SourceText<'q> {
+    /// Describes the place.
+    ///
+    /// # Safety
+    /// `source` must be null or a C string that lives for `'q`, and the place that of a statement in it.
+    #[inline(always)]
+    pub const unsafe fn new(source: *const c_char, location: i32, length: i32) -> SourceText<'q> {
+        SourceText {
+            source,
+            location,
+            length,
+            lives: PhantomData,
+        }
     }
-    // SAFETY: as above.
-    let (text, spaces) = unsafe { text_after_spaces(start, length, max) };
-    (text, location + spaces)
+
+    /// Returns that of a query.
+    #[inline(always)]
+    pub fn of(query: QueryRef<'q>) -> SourceText<'q> {
+        let plan = query.plan();
+        // SAFETY: the text of a query is null, or as live as it, and has its statement there.
+        unsafe { SourceText::new(query.sourceText, plan.stmt_location, plan.stmt_len) }
+    }
+
+    /// Returns that of a query which is not planned yet.
+    #[inline(always)]
+    pub fn of_parsed(query: &ToPlan<'q>) -> SourceText<'q> {
+        let parsed = query.query();
+        // SAFETY: the text of a query lives as long as it says, and has the query there.
+        unsafe { SourceText::new(query.source(), parsed.stmt_location, parsed.stmt_len) }
+    }
+
+    /// Returns the query string, if there is one.
+    pub fn string(self) -> Option<&'q CStr> {
+        // SAFETY: it is live, as who made this has promised.
+        (!self.source.is_null()).then(|| unsafe { CStr::from_ptr(self.source) })
+    }
+
+    /// Returns the query string; null if there is none.
+    #[inline(always)]
+    pub fn source(self) -> *const c_char {
+        self.source
+    }
+
+    /// Returns the text of the statement, in the server's encoding, without spaces at its ends, and where it
+    /// begins. At most [`MAX_TEXT`] bytes are read. From 18 on, PostgreSQL leaves out the comments before it.
+    pub fn statement(self) -> (&'q [u8], usize) {
+        self.up_to(MAX_TEXT)
+    }
+
+    /// Returns at most the first `max` bytes of the statement's text.
+    pub fn beginning(self, max: usize) -> &'q [u8] {
+        self.up_to(max).0
+    }
+
+    /// Returns at most the first `max` bytes of the statement's text, and where it begins.
+    fn up_to(self, max: usize) -> (&'q [u8], usize) {
+        let (location, length) = place(self.source, self.location, self.length);
+        let start = self.source.wrapping_add(location);
+        // SAFETY: the text is live, as who made this has promised, and `place` stays within it.
+        unsafe {
+            let (text, spaces) = trimmed(beginning(start, length.min(max)));
+            if spaces == 0 {
+                return (text, location);
+            }
+            let (text, spaces) = text_after_spaces(start, length, max);
+            (text, location + spaces)
+        }
+    }
+
+    /// Returns the text and the comments before it, as far as they are searched for a hint. Only comments and
+    /// spaces are between a statement and the previous one.
+    pub fn commented(self) -> &'q [u8] {
+        if self.source.is_null() {
+            return &[];
+        }
+        let (location, length) = place(self.source, self.location, self.length);
+        let looked_at = location.min(hint::LONGEST_COMMENTS);
+        // SAFETY: the text is live, as who made this has promised, and `place` stays within it. So the bytes
+        // before that place are part of it.
+        unsafe {
+            let start = self.source.add(location);
+            let before = std::slice::from_raw_parts(start.sub(looked_at).cast::<u8>(), looked_at);
+            let comments = looked_at - memchr::memrchr(b';', before).map_or(0, |end| end + 1);
+            let text = beginning(start, length.min(hint::LONGEST_SEARCH));
+            std::slice::from_raw_parts(start.sub(comments).cast(), comments + text.len())
+        }
+    }
 }
 
 /// Returns at most the first `max` bytes of a text that begins with spaces, and how many spaces there are.
@@ -73,28 +130,6 @@ unsafe fn text_after_spaces<'a>(start: *const c_char, length: usize, max: usize)
         let (_, spaces) = trimmed(beginning(start, length.min(MAX_TEXT)));
         let text = beginning(start.add(spaces), (length - spaces).min(max));
         (trimmed(text).0, spaces)
-    }
-}
-
-/// Returns the text and the comments before it, as far as they are searched for a hint. Only comments and
-/// spaces are between a statement and the previous one.
-///
-/// # Safety
-/// `source` must be a valid C string, or null, and `statement` a valid planned statement made from it.
-pub unsafe fn commented_text<'a>(source: *const c_char, statement: *const pg_sys::PlannedStmt) -> &'a [u8] {
-    if source.is_null() {
-        return &[];
-    }
-    // SAFETY: the string and the statement are valid by the caller's promise. `location` is a place in the
-    // string, so the bytes before it are part of the string.
-    unsafe {
-        let (location, length) = place(source, (*statement).stmt_location, (*statement).stmt_len);
-        let start = source.add(location);
-        let looked_at = location.min(hint::LONGEST_COMMENTS);
-        let before = std::slice::from_raw_parts(start.sub(looked_at).cast::<u8>(), looked_at);
-        let comments = looked_at - memchr::memrchr(b';', before).map_or(0, |end| end + 1);
-        let text = beginning(start, length.min(hint::LONGEST_SEARCH));
-        std::slice::from_raw_parts(start.sub(comments).cast(), comments + text.len())
     }
 }
 

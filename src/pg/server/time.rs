@@ -1,7 +1,6 @@
 //! Returns times of day, in microseconds since 2000-01-01 UTC.
 
-use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::border::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use rowsource_core::clock::Source;
 use std::cell::Cell;
 use std::ffi::CStr;

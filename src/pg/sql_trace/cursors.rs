@@ -1,9 +1,9 @@
 //! The cursors of the session's trace file: which statements have a number in it, and whose nodes it
 //! describes.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::sql_trace::MAX_CURSORS;
 use rustc_hash::FxBuildHasher;
 use std::cell::{Cell, RefCell};

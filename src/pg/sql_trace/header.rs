@@ -1,7 +1,7 @@
 //! The first line of a file.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::sql_trace as hot;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::{self, from_database};
 use pgrx::pg_sys;
 use rowsource_core::sql_trace::VERSION;

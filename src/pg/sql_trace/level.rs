@@ -2,8 +2,8 @@
 //! sessions have set.
 
 use crate::guc::Trace;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::{sql_trace as hot, waits};
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::sql_trace::target::MAX_TARGETS;
 use std::cell::Cell;
 

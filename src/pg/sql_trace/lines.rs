@@ -4,8 +4,9 @@ use super::cursors;
 use super::level::{self, Level};
 use super::session::{self, LONGEST_LINE};
 use super::used::{self, Used};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::sql_trace as hot;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::SourceText;
 use crate::pg::server::{self, MAX_SHOWN_TEXT, first_bytes, from_database, switch};
 use rowsource_core::model::{Buffers, NodeStats};
 use rowsource_core::plan::PlanNode;
@@ -13,9 +14,8 @@ use rowsource_core::sql_trace::event::Phase;
 use rustc_hash::FxHasher;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::hash::Hasher;
-use std::marker::PhantomData;
 use std::rc::Rc;
 
 /// Whether a call has failed since the buffer was last written.
@@ -48,31 +48,21 @@ pub struct Began {
 #[derive(Clone, Copy)]
 pub struct Statement<'a> {
     queryid: i64,
-    /// The text that it is part of, and its place there.
-    source: *const c_char,
-    location: i32,
-    length: i32,
+    text: SourceText<'a>,
     /// Returns the text that was made for a query that has none.
     made: fn(i64) -> Option<Rc<[u8]>>,
     /// The client has not sent it: if it runs inside no call, it is nested in the end of the transaction.
     is_nested: bool,
-    lives: PhantomData<&'a [u8]>,
 }
 
-impl Statement<'_> {
+impl<'a> Statement<'a> {
     /// Returns the statement with this queryid. Its text is read only if the file does not have it.
-    ///
-    /// # Safety
-    /// `source` must be null or a C string that outlives the result, and the place that of a statement in it.
-    pub unsafe fn new(queryid: i64, source: *const c_char, location: i32, length: i32) -> Self {
+    pub fn new(queryid: i64, text: SourceText<'a>) -> Self {
         Statement {
             queryid,
-            source,
-            location,
-            length,
+            text,
             made: |_| None,
             is_nested: false,
-            lives: PhantomData,
         }
     }
 
@@ -99,10 +89,7 @@ impl Statement<'_> {
     /// Returns its text in the database's encoding. The end of a long text may be missing.
     fn text(&self) -> Cow<'_, [u8]> {
         // One more byte than is shown tells that it is cut.
-        // SAFETY: the text and the place are valid by the promise of the constructor's caller.
-        let text = unsafe {
-            server::statement_beginning(self.source, self.location, self.length, MAX_SHOWN_TEXT + 1)
-        };
+        let text = self.text.beginning(MAX_SHOWN_TEXT + 1);
         match (self.made)(self.queryid).filter(|_| text.is_empty()) {
             Some(made) => Cow::Owned(made.to_vec()),
             None => Cow::Borrowed(text),
@@ -540,7 +527,7 @@ pub fn error(sqlstate: i32, text: &CStr) {
 #[inline(never)]
 fn parse_error(code: [u8; 5], text: &CStr, before: &Used, used: &Used) {
     // SAFETY: a C string is valid as long as the reference to it, and the place is all of it.
-    let text = unsafe { server::statement_beginning(text.as_ptr(), -1, 0, MAX_SHOWN_TEXT) };
+    let text = unsafe { SourceText::new(text.as_ptr(), -1, 0) }.beginning(MAX_SHOWN_TEXT);
     let text = first_bytes(text, MAX_SHOWN_TEXT);
     // To convert it could fail.
     let text = std::str::from_utf8(text).unwrap_or("(the text is not in UTF-8)");

@@ -2,7 +2,7 @@
 //! client's statements. Such are those of triggers that fire when the transaction ends, and those in
 //! statements that a trace of a single statement leaves out.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::QueryDesc;
 use std::cell::RefCell;
 

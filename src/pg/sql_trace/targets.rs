@@ -8,9 +8,9 @@
 use super::level::{self, Level, OfTargets};
 use super::{lines, session};
 use crate::guc::Trace;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{self, unguarded};
+use crate::pg::server;
 use crate::pg::store::{self, SharedTargets};
 use pgrx::pg_sys;
 use rowsource_core::sql_trace::target::{Changing, Fit, MAX_TARGETS, NAME_BYTES, Name, Session, Target};

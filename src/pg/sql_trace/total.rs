@@ -7,8 +7,9 @@
 
 use super::files::{self, Listed};
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::sql_trace as hot;
-use crate::pg::server::{self, backend_local::BackendLocal};
+use crate::pg::server;
 use crate::pg::store::{self, SharedTrace};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;

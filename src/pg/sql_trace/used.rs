@@ -1,10 +1,10 @@
 //! What the process has used: elapsed and processor time, and blocks; and what it had used when the last call
 //! ended.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::sql_trace::writer::Line;
 use std::cell::Cell;
 

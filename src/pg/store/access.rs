@@ -1,20 +1,74 @@
 //! A backend's pointers to the store after it has attached, and the locks.
 
 use super::control::Control;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::unguarded;
+use super::evicted::Controlled;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::server::contained::Unlocked;
 use pgrx::pg_sys;
 use std::cell::Cell;
 
 /// This backend's pointers to the store. All of them stay valid until the process ends.
 #[derive(Clone, Copy)]
 pub(super) struct Store {
-    pub control: *mut Control,
-    /// The plans and their table.
-    pub plans: *mut pg_sys::dsa_area,
-    /// The sessions' buffers.
-    pub pending: *mut pg_sys::dsa_area,
-    pub table: *mut pg_sys::dshash_table,
+    control: &'static Control,
+    plans: *mut pg_sys::dsa_area,
+    pending: *mut pg_sys::dsa_area,
+    table: *mut pg_sys::dshash_table,
+}
+
+impl Store {
+    /// Returns the pointers.
+    ///
+    /// # Safety
+    /// They must be those of the store, to which this process has attached until it ends.
+    pub const unsafe fn new(
+        control: &'static Control,
+        plans: *mut pg_sys::dsa_area,
+        pending: *mut pg_sys::dsa_area,
+        table: *mut pg_sys::dshash_table,
+    ) -> Store {
+        Store {
+            control,
+            plans,
+            pending,
+            table,
+        }
+    }
+
+    /// Returns the control block.
+    #[inline(always)]
+    pub const fn control(&self) -> &'static Control {
+        self.control
+    }
+
+    /// Returns the area of the plans and their table.
+    #[inline(always)]
+    pub const fn plans(&self) -> *mut pg_sys::dsa_area {
+        self.plans
+    }
+
+    /// Returns the area of the sessions' buffers.
+    #[inline(always)]
+    pub const fn pending(&self) -> *mut pg_sys::dsa_area {
+        self.pending
+    }
+
+    /// Returns the table of the plans.
+    #[inline(always)]
+    pub const fn table(&self) -> *mut pg_sys::dshash_table {
+        self.table
+    }
+
+    /// Sets the limits of both areas to those of today, see [`Control::new_limits`].
+    pub fn apply_limit(&self) {
+        if let Some((plans, sessions)) = self.control.new_limits() {
+            // SAFETY: this process has attached to both areas.
+            unsafe {
+                pg_sys::dsa_set_size_limit(self.plans, plans);
+                pg_sys::dsa_set_size_limit(self.pending, sessions);
+            }
+        }
+    }
 }
 
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
@@ -78,20 +132,21 @@ pub(super) unsafe fn locked<T>(lock: *mut pg_sys::LWLock, exclusive: bool, body:
     }
 }
 
-/// Runs a body under the control lock, exclusively.
-///
-/// # Safety
-/// * This process must not hold the control lock, nor a lock that is taken after it.
-/// * The caller must be inside [`contained`](crate::pg::server::contained::contained), which releases the
-///   lock after an error.
-pub(super) unsafe fn locked_by_control<T>(store: &Store, body: impl FnOnce() -> T) -> T {
-    // SAFETY: the lock lies in the control block, which stays valid. The caller ensures that this process
-    // does not hold it. After an error of the body, `contained` releases it.
-    unsafe {
-        let lock = &raw mut (*store.control).lock;
+/// Runs a body under the control lock, exclusively. If the body raises, the lock is released by
+/// [`contained`](crate::pg::server::contained::contained), or by the abort of the transaction.
+pub(super) fn locked_by_control<T>(
+    store: &Store,
+    _: &mut Unlocked,
+    body: impl FnOnce(&Controlled) -> T,
+) -> T {
+    let lock = store.control.lock.get();
+    // SAFETY: the lock lies in the control block, which stays valid. This process holds none.
+    let held = unsafe {
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        let result = body();
-        pg_sys::LWLockRelease(lock);
-        result
-    }
+        Controlled::promised()
+    };
+    let result = body(&held);
+    // SAFETY: this process holds it.
+    unsafe { pg_sys::LWLockRelease(lock) };
+    result
 }

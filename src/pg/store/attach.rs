@@ -4,9 +4,9 @@ use super::access::{self, Store};
 use super::control::{self, Control};
 use super::entry::{Entry, NODE_SIZE};
 use super::{file, pending, reserve, room, saving};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::contained::{self, Unlocked, contained};
 use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::FILE_FORMAT;
@@ -58,8 +58,7 @@ pub(super) fn attach_worker(control: &Control) {
 /// Makes the store and loads the file of the last run, if there is one that nobody has needed yet. Only the
 /// background worker may call this.
 pub fn attach_for_file() {
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    let Some(control) = (unsafe { control::preloaded().as_ref() }) else {
+    let Some(control) = control::preloaded() else {
         return;
     };
     // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
@@ -84,13 +83,15 @@ fn attach_as(is_worker: bool) {
         return;
     }
     let began = Instant::now();
+    // SAFETY: callers hold no lock, and are outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
     loop {
-        // SAFETY: callers hold no lock, and `contained` catches errors. PostgreSQL's own data about the
-        // mapped memory goes to `TopMemoryContext`, so it stays valid as long as the mapping.
+        // SAFETY: `contained` catches errors. PostgreSQL's own data about the mapped memory goes to
+        // `TopMemoryContext`, so it stays valid as long as the mapping.
         let attached = unsafe {
             let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-            let attached = contained(Unlocked::promised(), || {
-                make_or_attach(control::find_or_make(&registered_name()))
+            let attached = contained(unlocked, |unlocked| {
+                make_or_attach(control::find_or_make(&registered_name()), unlocked)
             });
             pg_sys::MemoryContextSwitchTo(context);
             attached
@@ -98,8 +99,7 @@ fn attach_as(is_worker: bool) {
         match attached {
             Ok(Some(store)) => {
                 access::set_attached(store);
-                // SAFETY: callers hold no lock, and this code is outside of `contained`.
-                return unsafe { load_and_take_buffer(&store, is_worker) };
+                return load_and_take_buffer(&store, unlocked, is_worker);
             }
             Ok(None) if began.elapsed() < MAX_WAIT => pause(),
             Ok(None) => return FAILED_AT.set(Some(server::now())),
@@ -112,83 +112,69 @@ fn attach_as(is_worker: bool) {
 }
 
 /// Makes the store, or attaches to it. Returns `None` while another backend makes it. Mappings and new areas
-/// are pinned last: an error before that releases them.
+/// are pinned last: an error before that releases them, in `contained`. Raises if there is no memory.
 ///
 /// # Safety
-/// * `control` must point to the store's control block.
-/// * The caller must be inside `contained`, outside of any FFI boundary, and hold no lock. Raises if there is
-///   no memory.
-unsafe fn make_or_attach(control: *mut Control) -> Option<Store> {
-    // SAFETY: the caller ensures that `control` is valid. Only the maker, one process at a time, writes the
-    // handles, and only before it sets `made`. Other processes read them only after they see `made`.
+/// The current memory context must live as long as the process.
+unsafe fn make_or_attach(control: &'static Control, unlocked: &mut Unlocked) -> Option<Store> {
+    // SAFETY: only the maker, one process at a time, writes the handles, and only before it sets `made`.
+    // Other processes read them only after they see `made`. PostgreSQL's own data about the mapped memory
+    // lives as long as the process, by the caller's promise.
     unsafe {
-        compat::register_tranche((*control).tranche, control::TRANCHE);
-        let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), (*control).tranche);
+        compat::register_tranche(control.tranche, control::TRANCHE);
+        let parameters = compat::dshash_parameters(Entry::KEY_SIZE, size_of::<Entry>(), control.tranche);
         let none = std::ptr::null_mut();
-        let store = if (*control).made.load(Acquire) {
-            let plans = pg_sys::dsa_attach((*control).plans_area);
+        let (plans, pending, table) = if control.made.load(Acquire) {
+            let plans = pg_sys::dsa_attach(control.plans_area.load(Relaxed));
             let alone = access::area_alone();
-            let pending = alone.unwrap_or_else(|| pg_sys::dsa_attach((*control).pending_area));
-            let table = pg_sys::dshash_attach(plans, &parameters, (*control).table, none);
-            Store {
-                control,
-                plans,
-                pending,
-                table,
-            }
+            let pending = alone.unwrap_or_else(|| pg_sys::dsa_attach(control.pending_area.load(Relaxed)));
+            let table = pg_sys::dshash_attach(plans, &parameters, control.table.load(Relaxed), none);
+            (plans, pending, table)
         } else {
-            let _maker = (*control).become_maker()?;
-            if (*control).made.load(Acquire) {
+            let _maker = control.become_maker()?;
+            if control.made.load(Acquire) {
                 return None;
             }
             let make = |limit| {
-                let area = compat::dsa_create((*control).tranche);
+                let area = compat::dsa_create(control.tranche);
                 pg_sys::dsa_set_size_limit(area, limit);
                 area
             };
             let limit = room::limit();
             let (plans, pending) = (make(limit), make(room::of_sessions(limit)));
-            reserve::make(&(*control).live, pending);
+            reserve::make(&control.live, pending, unlocked);
             let table = pg_sys::dshash_create(plans, &parameters, none);
-            (*control).note_limit(limit);
-            (*control).plans_area = pg_sys::dsa_get_handle(plans);
-            (*control).pending_area = pg_sys::dsa_get_handle(pending);
-            (*control).table = pg_sys::dshash_get_hash_table_handle(table);
+            control.note_limit(limit);
+            control.plans_area.store(pg_sys::dsa_get_handle(plans), Relaxed);
+            control
+                .pending_area
+                .store(pg_sys::dsa_get_handle(pending), Relaxed);
+            control
+                .table
+                .store(pg_sys::dshash_get_hash_table_handle(table), Relaxed);
             pg_sys::dsa_pin(plans);
             pg_sys::dsa_pin(pending);
-            (*control).made.store(true, Release);
-            Store {
-                control,
-                plans,
-                pending,
-                table,
-            }
+            control.made.store(true, Release);
+            (plans, pending, table)
         };
-        pg_sys::dsa_pin_mapping(store.plans);
+        pg_sys::dsa_pin_mapping(plans);
         // A process may attach to an area only once, and pin it once.
-        if access::area_alone() != Some(store.pending) {
-            pg_sys::dsa_pin_mapping(store.pending);
+        if access::area_alone() != Some(pending) {
+            pg_sys::dsa_pin_mapping(pending);
         }
-        Some(store)
+        Some(Store::new(control, plans, pending, table))
     }
 }
 
 /// Loads the file if no backend has done so. A session is counted before, and takes a buffer. The store also
 /// works without one.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock.
-unsafe fn load_and_take_buffer(store: &Store, is_worker: bool) {
-    // SAFETY: the caller is outside of any boundary and holds no lock. The control block stays mapped until
-    // the process ends. `contained` catches the error that `attach_backend` may raise.
-    unsafe {
-        if !is_worker {
-            saving::session_arrives(&*store.control);
-        }
-        file::load(store);
-        if !is_worker {
-            let _ = contained(Unlocked::promised(), || pending::attach_backend(store));
-        }
+fn load_and_take_buffer(store: &Store, unlocked: &mut Unlocked, is_worker: bool) {
+    if !is_worker {
+        saving::session_arrives(store.control());
+    }
+    file::load(store, unlocked);
+    if !is_worker {
+        contained::attempt(unlocked, "take a buffer", |_| pending::attach_backend(store));
     }
 }
 

@@ -4,8 +4,9 @@
 //! plan can reuse the free blocks of any other plan. With large objects of many sizes, fragmentation would
 //! waste the memory: PostgreSQL's allocator returns a segment to the system only when the segment is empty.
 
-use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::unguarded;
+use super::access::Store;
+use crate::pg::border::unguarded;
+use crate::pg::server::contained::{self, Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::model::NodeTotals;
 
@@ -38,35 +39,33 @@ impl Stored for u8 {}
 ///
 /// # Errors
 /// Returns an error if the store's limit is reached, or the system has no memory.
-///
-/// # Safety
-/// * `area` must be an area that this process has attached.
-/// * The caller must be outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn make<T: Stored>(
-    area: *mut pg_sys::dsa_area,
+pub(super) fn make<T: Stored>(
+    store: &Store,
+    unlocked: &mut Unlocked,
     values: &[T],
 ) -> Result<pg_sys::dsa_pointer, NoMemory> {
+    let area = store.plans();
     let mut first: pg_sys::dsa_pointer = 0;
     // From the last block to the first, so that each can point to the next.
     for values in values.chunks(T::MAX_VALUES).rev() {
         let size = HEADER + size_of_val(values);
         let flags = pg_sys::DSA_ALLOC_NO_OOM as i32;
-        // SAFETY: the caller ensures that `area` is attached and that no lock is held. A new block has `size`
-        // bytes, room for the header and the values, and nobody else knows it yet. `contained` catches
-        // errors. Then the blocks made so far are freed, and nobody else knows them.
+        // SAFETY: the area is attached. A new block has `size` bytes, room for the header and the values, and
+        // nobody else knows it yet. `contained` catches errors. Then the blocks made so far are freed, and
+        // nobody else knows them.
         unsafe {
-            let made = contained(Unlocked::promised(), || {
+            let made = contained(unlocked, |_| {
                 let made = pg_sys::dsa_allocate_extended(area, size, flags);
                 (made, pg_sys::dsa_get_address(area, made))
             });
             let (made, block) = match made {
                 Ok((made, block)) if made != 0 => (made, block.cast::<Header>()),
                 Ok(_) => {
-                    free(area, first);
+                    free(store, unlocked, first);
                     return Err(NoMemory::Limit);
                 }
                 Err(message) => {
-                    free(area, first);
+                    free(store, unlocked, first);
                     return Err(NoMemory::System(message));
                 }
             };
@@ -95,20 +94,20 @@ pub(super) enum NoMemory {
 /// Frees a chain. The rest of the chain is lost if a block cannot be mapped.
 ///
 /// # Safety
-/// * `first` must be 0 or the first block of a chain in `area`, and nobody else may know the chain any more.
-/// * The caller must be outside of any FFI boundary, and hold no LWLock: `contained` may release all of them.
-pub(super) unsafe fn free(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
+/// `first` must be 0 or the first block of a chain of the store, and nobody else may know the chain any more.
+pub(super) unsafe fn free(store: &Store, unlocked: &mut Unlocked, first: pg_sys::dsa_pointer) {
     if first != 0 {
-        // SAFETY: the caller ensures that nobody else knows the chain. `contained` catches errors.
-        let _ = unsafe { contained(Unlocked::promised(), || free_raising(area, first)) };
+        // SAFETY: the caller ensures that nobody else knows the chain.
+        contained::attempt(unlocked, "free memory", |_| unsafe {
+            free_raising(store.plans(), first);
+        });
     }
 }
 
 /// Frees a chain as [`free`] does. Raises if a block cannot be mapped.
 ///
 /// # Safety
-/// * `first` must be 0 or the first block of a chain in `area`, and nobody else may know the chain any more.
-/// * The caller must be outside of any FFI boundary.
+/// `first` must be 0 or the first block of a chain in `area`, and nobody else may know the chain any more.
 pub(super) unsafe fn free_raising(area: *mut pg_sys::dsa_area, first: pg_sys::dsa_pointer) {
     let mut at = first;
     while at != 0 {

@@ -6,7 +6,8 @@ use super::presence::Presence;
 use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::server::SettingUp;
 use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
@@ -15,14 +16,14 @@ use rowsource_core::blocks::Room;
 use rowsource_core::eviction::Limits;
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use rowsource_core::planids;
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The control block. It is made as zero bytes. Behind it, the table of planids begins ([`planids`]).
 #[repr(C, align(64))]
 pub(super) struct Control {
-    pub lock: pg_sys::LWLock,
+    pub lock: UnsafeCell<pg_sys::LWLock>,
     /// The store has been made: the handles below are valid.
     pub made: AtomicBool,
     /// The process that makes the store or loads the file.
@@ -31,9 +32,9 @@ pub(super) struct Control {
     pub loaded: AtomicBool,
     /// The lack of shared memory has been logged.
     logged: AtomicBool,
-    pub plans_area: pg_sys::dsa_handle,
-    pub pending_area: pg_sys::dsa_handle,
-    pub table: pg_sys::dshash_table_handle,
+    pub plans_area: AtomicU32,
+    pub pending_area: AtomicU32,
+    pub table: AtomicU64,
     pub tranche: i32,
     pub plans: AtomicU64,
     /// The bytes of the plans, without the sessions' buffers.
@@ -149,22 +150,18 @@ static IS_PRELOADED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(fals
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
 /// Finds or makes the control block of a preloaded library.
-///
-/// # Safety
-/// Only PostgreSQL's `shmem_startup_hook` may call this.
-pub(super) unsafe fn find_or_make_preloaded() {
-    // SAFETY: the caller is the hook in which PostgreSQL allows `ShmemInitStruct`. No other process can see a
-    // new block before the hook returns. A block that was found has been initialized.
-    unsafe {
-        let mut found = false;
-        let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size(), &mut found).cast();
-        CONTROL.set(control);
-        IS_PRELOADED.set(true);
-        if !found {
-            initialize(control);
-        }
-        lasting::share(&raw const (*control).event_names);
+pub(super) fn find_or_make_preloaded(shared: &SettingUp) {
+    let (place, is_new) = shared.find_or_make(TRANCHE, size());
+    let control = place.cast();
+    CONTROL.set(control);
+    IS_PRELOADED.set(true);
+    if is_new {
+        // SAFETY: no other process can see a new block before the hook returns.
+        unsafe { initialize(control) };
     }
+    known()
+        .into_iter()
+        .for_each(|control| lasting::share(&control.event_names));
 }
 
 /// Returns the size of a control block, with the table of planids behind it.
@@ -172,11 +169,12 @@ pub(super) fn size() -> usize {
     size_of::<Control>() + planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>()
 }
 
-/// Returns the table of planids.
-///
-/// # Safety
-/// `control` must point to the store's control block.
-pub(super) unsafe fn planids(control: *const Control) -> &'static [planids::Bucket] {
+/// Returns the table of planids. It is empty if this process knows no control block.
+pub(super) fn planids() -> &'static [planids::Bucket] {
+    let control = CONTROL.get().cast_const();
+    if control.is_null() {
+        return &[];
+    }
     // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which
     // were zeroed. It stays mapped until the process ends. The setting does not change while the server runs.
     unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
@@ -192,7 +190,7 @@ unsafe fn initialize(control: *mut Control) {
     unsafe {
         control.cast::<u8>().write_bytes(0, size());
         (*control).tranche = compat::new_tranche(TRANCHE);
-        pg_sys::LWLockInitialize(&raw mut (*control).lock, (*control).tranche);
+        pg_sys::LWLockInitialize((*control).lock.get(), (*control).tranche);
         (*control).flips.initialize((*control).tranche);
         (*control).targets.initialize((*control).tranche);
         (*control).reset_at.store(server::now(), Relaxed);
@@ -220,22 +218,20 @@ unsafe extern "C-unwind" fn initialize_registered(block: *mut std::ffi::c_void) 
     }
 }
 
-/// Returns the control block that this process knows, or null.
-pub(super) fn known() -> *mut Control {
-    CONTROL.get()
+/// Returns the control block, if this process knows it.
+pub(super) fn known() -> Option<&'static Control> {
+    // SAFETY: the pointer is null, or that of the control block, which stays mapped until the process ends.
+    unsafe { CONTROL.get().as_ref() }
 }
 
-/// Returns the control block if it is in main shared memory, or null. Only then the plans are saved.
-pub(super) fn preloaded() -> *mut Control {
-    match IS_PRELOADED.get() {
-        true => known(),
-        false => std::ptr::null_mut(),
-    }
+/// Returns the control block if it is in main shared memory. Only then the plans are saved.
+pub(super) fn preloaded() -> Option<&'static Control> {
+    known().filter(|_| IS_PRELOADED.get())
 }
 
 /// Returns whether there is a control block, or the registry can make one.
 pub fn may_exist() -> bool {
-    !known().is_null() || (compat::HAS_REGISTRY && server::is_under_postmaster())
+    known().is_some() || (compat::HAS_REGISTRY && server::is_under_postmaster())
 }
 
 /// Returns the control block. If the library was not preloaded, finds or makes it in PostgreSQL's registry
@@ -244,31 +240,25 @@ pub fn may_exist() -> bool {
 /// # Safety
 /// The caller must be in a backend, outside of any FFI boundary, with a current memory context that lives as
 /// long as the process. Raises if there is no shared memory.
-pub(super) unsafe fn find_or_make(name: &CStr) -> *mut Control {
+pub(super) unsafe fn find_or_make(name: &CStr) -> &'static Control {
     // SAFETY: the caller is in a backend and outside of any boundary, as the registry requires.
     // `initialize_registered` accepts a block of this size. Every process requests the same size, because the
-    // name contains it.
+    // name contains it. It stays mapped until the process ends.
     unsafe {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size(), initialize_registered);
             CONTROL.set(registered.cast());
-            lasting::share(&raw const (*CONTROL.get()).event_names);
+            lasting::share(&(*CONTROL.get()).event_names);
         }
-        CONTROL.get()
+        &*CONTROL.get()
     }
-}
-
-/// Returns the control block, if this process knows it.
-fn found() -> Option<&'static Control> {
-    // SAFETY: the pointer is null, or that of the control block, which stays mapped until the process exits.
-    unsafe { known().as_ref() }
 }
 
 /// Writes to the server's log that there is no more shared memory: once while the server runs.
 pub(super) fn log_no_memory(message: &str) {
     /// Used if there is no control block: once per session.
     static LOGGED: AtomicBool = AtomicBool::new(false);
-    let logged = found().map_or(&LOGGED, |control| &control.logged);
+    let logged = known().map_or(&LOGGED, |control| &control.logged);
     if !logged.swap(true, Relaxed) {
         server::log_alone(&format!(
             "pg_rowsource got no more shared memory: {message}; it keeps the plans that fit, and counts executions of other plans as refused in rowsource_info()"
@@ -279,14 +269,14 @@ pub(super) fn log_no_memory(message: &str) {
 /// Counts an error that no user sees, if this process knows the control block. That is unmapped when the
 /// process exits.
 pub(super) fn count_error() {
-    if let Some(control) = found().filter(|_| !server::is_exiting()) {
+    if let Some(control) = known().filter(|_| !server::is_exiting()) {
         control.errors.fetch_add(1, Relaxed);
     }
 }
 
 /// Returns whether another process is making the store, or loading its file.
 pub(super) fn is_being_made() -> bool {
-    found().is_some_and(|control| {
+    known().is_some_and(|control| {
         let maker = control.maker.pid();
         maker != 0 && maker != server::pid() && server::is_alive(maker)
     })
@@ -324,29 +314,21 @@ impl Control {
         self.highest_limit.fetch_max(limit as u64, Relaxed);
     }
 
-    /// Sets the limits of the plans' area and of the sessions' to those of today. For a minute after the
-    /// system had no memory, sets them to 0 instead, so that they do not grow: each failed request would make
-    /// and remove a file.
-    ///
-    /// # Safety
-    /// These must be the two areas, and this process must have attached to them.
-    pub unsafe fn apply_limit(&self, plans: *mut pg_sys::dsa_area, sessions: *mut pg_sys::dsa_area) {
+    /// Returns the limits of the plans' area and of the sessions' as of today, if they are not those that
+    /// were set last. For a minute after the system had no memory, they are 0, so that the areas do not grow:
+    /// each failed request would make and remove a file.
+    pub fn new_limits(&self) -> Option<(usize, usize)> {
         let exhausted = self.exhausted_until.load(Relaxed);
         let wanted = match exhausted != 0 && server::now() < exhausted {
             true => 0,
             false => room::limit() as u64,
         };
         self.highest_limit.fetch_max(wanted, Relaxed);
-        if self.limit.swap(wanted, Relaxed) != wanted {
+        (self.limit.swap(wanted, Relaxed) != wanted).then(|| {
             let limit = wanted as usize;
             let of_sessions = if limit == 0 { 0 } else { room::of_sessions(limit) };
-            // SAFETY: the caller ensures that these are the two areas and that this process has attached to
-            // them.
-            unsafe {
-                pg_sys::dsa_set_size_limit(plans, limit);
-                pg_sys::dsa_set_size_limit(sessions, of_sessions);
-            }
-        }
+            (limit, of_sessions)
+        })
     }
 
     /// Returns the maximum number of bytes that a process needs to map the store.

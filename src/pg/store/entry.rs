@@ -7,9 +7,11 @@ pub(super) mod exemplars;
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
+use super::evicted::Controlled;
+use crate::pg::border::unguarded;
 use crate::pg::compat;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{memory, unguarded};
+use crate::pg::server::memory;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::{self, Candidate};
@@ -125,69 +127,62 @@ impl Memory {
     };
 
     /// Allocates the memory of a plan.
-    ///
-    /// # Safety
-    /// The caller must be outside of any FFI boundary, and hold no LWLock.
-    unsafe fn make(
+    fn make(
         store: &Store,
+        unlocked: &mut Unlocked,
         nodes: &[NodeTotals],
         description: &[u8],
         truncated: bool,
     ) -> Result<Memory, NoMemory> {
-        // SAFETY: the caller holds no LWLock and is outside of any boundary. `store` is attached. Only this
-        // function knows the chain that it frees, because it has just made it.
-        unsafe {
-            let chain = blocks::make(store.plans, nodes)?;
-            let text =
-                blocks::make(store.plans, description).inspect_err(|_| blocks::free(store.plans, chain))?;
-            Ok(Memory {
-                nodes: chain,
-                description: text,
-                node_count: nodes.len() as u32,
-                description_size: description.len() as u32,
-                truncated,
-                ..Memory::EMPTY
-            })
-        }
+        let chain = blocks::make(store, unlocked, nodes)?;
+        let text = blocks::make(store, unlocked, description).inspect_err(|_| {
+            // SAFETY: only this function knows the chain, because it has just made it.
+            unsafe { blocks::free(store, unlocked, chain) }
+        })?;
+        Ok(Memory {
+            nodes: chain,
+            description: text,
+            node_count: nodes.len() as u32,
+            description_size: description.len() as u32,
+            truncated,
+            ..Memory::EMPTY
+        })
     }
 
     /// Frees the memory.
     ///
     /// # Safety
-    /// * The caller must be outside of any FFI boundary, and hold no LWLock.
-    /// * No entry may have this memory, and nobody may use it afterwards.
-    unsafe fn free(&self, store: &Store) {
-        // SAFETY: the caller ensures that nobody else knows the chains, and holds no LWLock.
+    /// No entry may have this memory, and nobody may use it afterwards.
+    unsafe fn free(&self, store: &Store, unlocked: &mut Unlocked) {
+        // SAFETY: the caller ensures that nobody else knows the chains.
         unsafe {
-            blocks::free(store.plans, self.nodes);
-            blocks::free(store.plans, self.description);
+            blocks::free(store, unlocked, self.nodes);
+            blocks::free(store, unlocked, self.description);
         }
     }
 }
 
 /// Adds a batch to a plan's entry, unless the entry has another number of nodes. Returns the milliseconds
 /// that an execution must exceed to be kept as the slowest one, or `None` if there is no entry.
-///
-/// # Safety
-/// The caller must be inside an FFI boundary, and hold no partition lock. Raises if memory cannot be mapped.
+/// Raises if memory cannot be mapped.
 #[allow(
     ffi_unwind_calls,
-    reason = "the caller is inside of a boundary, and the frames up to it are plain"
+    reason = "it is inside of a boundary, and the frames up to it are plain"
 )]
-pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
+pub(super) fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics
     // are changed only under the entry's own lock, which `locked` takes.
-    unsafe {
+    let update = || unsafe {
         let key: *const PlanKey = key;
-        let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
+        let entry: *mut Entry = unguarded::dshash_find(store.table(), key.cast(), false).cast();
         if entry.is_null() {
             return None;
         }
         let memory = &(*entry).memory;
         let slowest_ms = memory.slowest_ms;
         if memory.node_count as usize == batch.node_count() {
-            blocks::map::<NodeTotals>(store.plans, memory.nodes);
-            let flips = &(*store.control).flips;
+            blocks::map::<NodeTotals>(store.plans(), memory.nodes);
+            let flips = &store.control().flips;
             locked(&raw mut (*entry).lock, true, || {
                 let (before, last_seen_at) = ((*entry).stats.times, (*entry).stats.last_seen_at);
                 let newer = batch.add_to_plan(&mut (*entry).stats);
@@ -197,7 +192,7 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
                         .pace
                         .add((&before, last_seen_at), after, batch.last_seen_at());
                 }
-                blocks::each(store.plans, memory.nodes, |first, totals| {
+                blocks::each(store.plans(), memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
                 if !matches!(batch, Batch::Late(..)) {
@@ -208,9 +203,11 @@ pub(super) unsafe fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Opti
                 flips.add(&*key, batch);
             }
         }
-        unguarded::dshash_release_lock(store.table, entry.cast());
+        unguarded::dshash_release_lock(store.table(), entry.cast());
         Some(slowest_ms)
-    }
+    };
+    // SAFETY: the body's frames are plain.
+    unsafe { pg_guard_ffi_boundary(update) }
 }
 
 /// The content of a new entry.
@@ -257,81 +254,72 @@ pub(super) enum NoRoom {
 
 /// Makes an entry for a new plan. If another session has already made the entry, adds the batch to it as
 /// [`update`] does. Returns whether the plan has an entry now.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-pub(super) unsafe fn insert_or_update(
+/// Raises nothing.
+pub(super) fn insert_or_update(
     store: &Store,
+    unlocked: &mut Unlocked,
     key: &PlanKey,
     new: &NewPlan,
     batch: &Batch,
 ) -> Result<bool, NoRoom> {
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors, and then
-    // releases the locks that were taken here. The memory is freed only if `taken` says that no entry has it.
-    unsafe {
-        let memory =
-            Memory::make(store, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
-        let mut taken = false;
-        let kept = contained(Unlocked::promised(), || {
-            locked_by_control(store, || {
-                // Another session may have inserted this plan in the meantime.
-                pg_guard_ffi_boundary(|| update(store, key, batch)).is_some() || {
-                    taken = insert(store, key, &new.stats, memory);
-                    taken
-                }
-            })
-        });
-        if !taken {
-            memory.free(store);
-        }
-        kept.map_err(NoRoom::Entry)
+    let memory =
+        Memory::make(store, unlocked, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
+    let mut taken = false;
+    let kept = contained(unlocked, |unlocked| {
+        locked_by_control(store, unlocked, |lock| {
+            // Another session may have inserted this plan in the meantime.
+            update(store, key, batch).is_some() || {
+                // SAFETY: the memory is of this plan, and has just been made.
+                taken = unsafe { insert(store, lock, key, &new.stats, memory) };
+                taken
+            }
+        })
+    });
+    if !taken {
+        // SAFETY: no entry has it.
+        unsafe { memory.free(store, unlocked) };
     }
+    kept.map_err(NoRoom::Entry)
 }
 
-/// Inserts a plan. Returns false if it has an entry already.
+/// Inserts a plan. Returns false if it has an entry already. Raises if there is no memory for the entry.
 ///
 /// # Safety
-/// * The caller must hold the control lock, and no partition lock.
-/// * The caller must be outside of any FFI boundary. Raises if there is no memory for the entry.
-/// * `memory` must be of this plan. It belongs to the entry if this returns true.
-unsafe fn insert(store: &Store, key: &PlanKey, stats: &PlanStats, memory: Memory) -> bool {
+/// `memory` must be of this plan, and no entry may have it. It belongs to the entry if this returns true.
+unsafe fn insert(store: &Store, _: &Controlled, key: &PlanKey, stats: &PlanStats, memory: Memory) -> bool {
     // SAFETY: the table returns the entry with its partition locked exclusively, so nobody else sees it until
     // all of its fields are written.
     unsafe {
         let mut found = false;
         let key: *const PlanKey = key;
-        let entry: *mut Entry = compat::dshash_find_or_insert(store.table, key.cast(), &mut found).cast();
+        let entry: *mut Entry = compat::dshash_find_or_insert(store.table(), key.cast(), &mut found).cast();
         if !found {
-            pg_sys::LWLockInitialize(&raw mut (*entry).lock, (*store.control).tranche);
-            let was_evicted = (*store.control).evicted.knows(&(*entry).key);
+            pg_sys::LWLockInitialize(&raw mut (*entry).lock, store.control().tranche);
+            let was_evicted = store.control().evicted.knows(&(*entry).key);
             (&raw mut (*entry).worth).write(Worth::new(stats, was_evicted));
             (&raw mut (*entry).observed).write(AtomicBool::new(false));
             (*entry).stats = *stats;
             (*entry).memory = memory;
-            (*store.control).count(memory.bytes(), memory.truncated, true);
+            store.control().count(memory.bytes(), memory.truncated, true);
         }
-        pg_sys::dshash_release_lock(store.table, entry.cast());
+        pg_sys::dshash_release_lock(store.table(), entry.cast());
         !found
     }
 }
 
 /// From now on, adds the executions of a plan also to the table of plan changes. Returns its executions so
-/// far, or `None` if there is no entry.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
-/// mapped.
+/// far, or `None` if there is no entry. Raises if memory cannot be mapped.
 #[allow(
     ffi_unwind_calls,
     reason = "it is inside of a boundary, and the frames up to it are plain"
 )]
-pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
+pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
     // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics
     // are read under the entry's own lock.
     unsafe {
         pg_guard_ffi_boundary(|| {
             let key: *const PlanKey = key;
-            let entry: *mut Entry = unguarded::dshash_find(store.table, key.cast(), false).cast();
+            let entry: *mut Entry = unguarded::dshash_find(store.table(), key.cast(), false).cast();
             if entry.is_null() {
                 return None;
             }
@@ -339,28 +327,25 @@ pub(super) unsafe fn observe(store: &Store, key: &PlanKey) -> Option<Executions>
                 Executions::of(&Batch::Sum(&(*entry).stats, &[]))
             });
             (*entry).observed.store(true, Relaxed);
-            unguarded::dshash_release_lock(store.table, entry.cast());
+            unguarded::dshash_release_lock(store.table(), entry.cast());
             Some(executions)
         })
     }
 }
 
 /// Deletes a plan, unless it has been used since `last_used`. Returns its statistics if it was deleted.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
-/// mapped.
-pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> Option<PlanTotals> {
+/// Raises if memory cannot be mapped.
+pub(super) fn delete_unused(store: &Store, key: &PlanKey, last_used: i64) -> Option<PlanTotals> {
     // SAFETY: the table returns the entry with its partition locked exclusively, until it is released or
     // deleted. So nobody else uses the entry.
     unsafe {
         let key: *const PlanKey = key;
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast_mut().cast(), true).cast();
+        let entry: *mut Entry = pg_sys::dshash_find(store.table(), key.cast_mut().cast(), true).cast();
         if entry.is_null() {
             return None;
         }
         if (*entry).worth.used.load(Relaxed) > last_used {
-            pg_sys::dshash_release_lock(store.table, entry.cast());
+            pg_sys::dshash_release_lock(store.table(), entry.cast());
             return None;
         }
         let totals = PlanTotals {
@@ -368,7 +353,7 @@ pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64)
             statement: statement_sums(store, &(*entry).stats, &(*entry).memory),
         };
         free_memory(store, entry);
-        pg_sys::dshash_delete_entry(store.table, entry.cast());
+        pg_sys::dshash_delete_entry(store.table(), entry.cast());
         Some(totals)
     }
 }
@@ -376,14 +361,13 @@ pub(super) unsafe fn delete_unused(store: &Store, key: &PlanKey, last_used: i64)
 /// Returns what all executions of a plan used.
 ///
 /// # Safety
-/// * This process must hold the partition lock of the entry exclusively.
-/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
+/// This process must hold the partition lock of the entry exclusively. Raises if memory cannot be mapped.
 unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> StatementSums {
     let mut sums = StatementSums::of(stats, None);
     // SAFETY: the caller's exclusive lock ensures that nobody else uses the chain.
     unsafe {
         pg_guard_ffi_boundary(|| {
-            blocks::each(store.plans, memory.nodes, |first, totals: &mut [NodeTotals]| {
+            blocks::each(store.plans(), memory.nodes, |first, totals: &mut [NodeTotals]| {
                 if first == 0 {
                     sums = StatementSums::of(stats, totals.first());
                 }
@@ -393,12 +377,9 @@ unsafe fn statement_sums(store: &Store, stats: &PlanStats, memory: &Memory) -> S
     sums
 }
 
-/// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
-/// mapped.
-pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) -> bool {
+/// Deletes the plans whose keys `is_unwanted` selects. Returns whether there were some. Raises if memory
+/// cannot be mapped.
+pub(super) fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) -> bool {
     let mut has_deleted = false;
     // SAFETY: with `exclusive`, `each` holds the entry's partition lock exclusively during the closure.
     unsafe {
@@ -417,24 +398,22 @@ pub(super) unsafe fn delete(store: &Store, is_unwanted: impl Fn(&PlanKey) -> boo
 /// Frees the memory of an entry that is about to be deleted.
 ///
 /// # Safety
-/// * This process must hold the entry's partition lock exclusively.
-/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
+/// This process must hold the entry's partition lock exclusively. Raises if memory cannot be mapped.
 unsafe fn free_memory(store: &Store, entry: *mut Entry) {
     // SAFETY: the caller's exclusive lock ensures that nobody else uses the entry. The entry loses its memory
     // first: if an error interrupts this, the entry stays, but refers to no freed block.
     unsafe {
         let memory = std::mem::replace(&mut (*entry).memory, Memory::EMPTY);
-        (*store.control).count(memory.bytes(), memory.truncated, false);
-        blocks::free_raising(store.plans, memory.nodes);
-        blocks::free_raising(store.plans, memory.description);
-        blocks::free_raising(store.plans, memory.exemplars);
+        store.control().count(memory.bytes(), memory.truncated, false);
+        blocks::free_raising(store.plans(), memory.nodes);
+        blocks::free_raising(store.plans(), memory.description);
+        blocks::free_raising(store.plans(), memory.exemplars);
     }
 }
 
 /// Visits all entries. If `exclusive`, deletes those for which `visit` returns true.
 ///
 /// # Safety
-/// * This process must hold no partition lock of the table, and be outside of any FFI boundary.
 /// * `visit` must not keep the pointer to an entry, nor take a partition lock. Unless `exclusive`, it may
 ///   write only atomics of an entry.
 /// * Raises if memory cannot be mapped, or if `visit` raises. The abort then releases the partition lock.
@@ -443,7 +422,7 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     // during `visit`. It is deleted only if that lock is exclusive.
     unsafe {
         let mut status = std::mem::zeroed::<pg_sys::dshash_seq_status>();
-        pg_sys::dshash_seq_init(&mut status, store.table, exclusive);
+        pg_sys::dshash_seq_init(&mut status, store.table(), exclusive);
         loop {
             let entry: *mut Entry = pg_sys::dshash_seq_next(&mut status).cast();
             if entry.is_null() {
@@ -457,12 +436,9 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
     }
 }
 
-/// Lists all plans and what each is worth. Lists only as many plans as the vector has room for.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no partition lock. Raises if memory cannot be
-/// mapped.
-pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
+/// Lists all plans and what each is worth. Lists only as many plans as the vector has room for. Raises if
+/// memory cannot be mapped.
+pub(super) fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
     // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which
     // never changes, and atomics.
     unsafe {
@@ -477,14 +453,14 @@ pub(super) unsafe fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
 
 /// Returns a copy of a plan. Returns `None` if it is not in the store, or its description cannot be read.
 ///
-/// # Safety
-/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock. Raises "out of memory".
-pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
+/// # Errors
+/// Raises "out of memory". The abort of the transaction then releases the locks.
+pub(super) fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
     // SAFETY: the partition lock keeps the entry and its chains until it is released. The statistics are
     // copied under the entry's own lock. After an error, the abort releases both locks.
     unsafe {
         let key_pointer: *const PlanKey = key;
-        let entry: *mut Entry = pg_sys::dshash_find(store.table, key_pointer.cast(), false).cast();
+        let entry: *mut Entry = pg_sys::dshash_find(store.table(), key_pointer.cast(), false).cast();
         if entry.is_null() {
             return None;
         }
@@ -493,23 +469,23 @@ pub(super) unsafe fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
         let mut description: Vec<u8> = memory::with_room(memory.description_size as usize);
         let mut exemplars: Vec<u8> = memory::with_room(memory.exemplars_size as usize);
         let stats = pg_guard_ffi_boundary(|| {
-            blocks::map::<NodeTotals>(store.plans, memory.nodes);
+            blocks::map::<NodeTotals>(store.plans(), memory.nodes);
             for (chain, copy) in [
                 (memory.description, &mut description),
                 (memory.exemplars, &mut exemplars),
             ] {
-                blocks::each(store.plans, chain, |_, bytes: &mut [u8]| {
+                blocks::each(store.plans(), chain, |_, bytes: &mut [u8]| {
                     copy.extend_from_slice(bytes)
                 });
             }
             locked(&raw mut (*entry).lock, false, || {
-                blocks::each(store.plans, memory.nodes, |_, totals: &mut [NodeTotals]| {
+                blocks::each(store.plans(), memory.nodes, |_, totals: &mut [NodeTotals]| {
                     nodes.extend_from_slice(totals);
                 });
                 (*entry).stats
             })
         });
-        pg_sys::dshash_release_lock(store.table, entry.cast());
+        pg_sys::dshash_release_lock(store.table(), entry.cast());
         let description = LazyDescription::decode(&description)?;
         Some(Plan {
             key: *key,

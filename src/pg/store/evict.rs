@@ -2,62 +2,52 @@
 
 use super::access::{Store, locked_by_control};
 use super::entry;
-use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::contained::{self, Unlocked};
 use rowsource_core::eviction::{Candidate, least_valuable};
 use rowsource_core::model::{Batch, PlanKey};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Evicts the plans of the least value: one in `part`, and at least one. With `only_if_full`, does nothing if
 /// another session has made room in the meantime. Returns the selected plans; some of them may have been used
-/// again and stayed.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-pub(super) unsafe fn evict(store: &Store, part: usize, only_if_full: bool) -> Vec<Candidate<PlanKey>> {
+/// again and stayed. Raises nothing.
+pub(super) fn evict(
+    store: &Store,
+    unlocked: &mut Unlocked,
+    part: usize,
+    only_if_full: bool,
+) -> Vec<Candidate<PlanKey>> {
     let mut plans = Vec::new();
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and
-    // releases the locks. The control block stays mapped until the process ends.
-    unsafe {
-        let control = &*store.control;
-        let _ = contained(Unlocked::promised(), || {
-            locked_by_control(store, || {
-                if only_if_full && !control.is_full() {
-                    return;
+    let control = store.control();
+    contained::attempt(unlocked, "evict plans", |unlocked| {
+        locked_by_control(store, unlocked, |lock| {
+            if only_if_full && !control.is_full() {
+                return;
+            }
+            let (count, limit) = (control.plans.load(Relaxed) as usize, control.reached_limit());
+            if plans.try_reserve_exact(count).is_err() {
+                return;
+            }
+            entry::list(store, &mut plans);
+            let selected = least_valuable(&mut plans, part);
+            for plan in selected.iter() {
+                // Sessions use plans without the control lock, so a plan may have been used again.
+                if let Some(totals) = entry::delete_unused(store, &plan.key, plan.last_used) {
+                    control.evicted.add_plan(lock, &plan.key, &totals, limit);
                 }
-                let (count, limit) = (control.plans.load(Relaxed) as usize, control.reached_limit());
-                if plans.try_reserve_exact(count).is_err() {
-                    return;
-                }
-                entry::list(store, &mut plans);
-                let selected = least_valuable(&mut plans, part);
-                for plan in selected.iter() {
-                    // Sessions use plans without the control lock, so a plan may have been used again.
-                    if let Some(totals) = entry::delete_unused(store, &plan.key, plan.last_used) {
-                        control.evicted.add_plan(&plan.key, &totals, limit);
-                    }
-                }
-                let count = selected.len();
-                plans.truncate(count);
-            });
+            }
+            let count = selected.len();
+            plans.truncate(count);
         });
-    }
+    });
     plans
 }
 
-/// Adds executions whose plan is not stored to the sum of their database.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
+/// Adds executions whose plan is not stored to the sum of their database. Raises nothing.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn add_to_others(store: &Store, key: &PlanKey, batch: &Batch) {
-    let totals = batch.totals();
-    // SAFETY: the caller holds no LWLock and is outside of any boundary. `contained` catches errors and
-    // releases the lock.
-    unsafe {
-        let evicted = &(*store.control).evicted;
-        let _ = contained(Unlocked::promised(), || {
-            locked_by_control(store, || evicted.add_executions(key, &totals))
-        });
-    }
+pub(super) fn add_to_others(store: &Store, unlocked: &mut Unlocked, key: &PlanKey, batch: &Batch) {
+    let (totals, evicted) = (batch.totals(), &store.control().evicted);
+    contained::attempt(unlocked, "sum up executions", |unlocked| {
+        locked_by_control(store, unlocked, |lock| evicted.add_executions(lock, key, &totals));
+    });
 }

@@ -10,6 +10,19 @@ use std::cell::UnsafeCell;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+/// Shows that this process holds the control lock exclusively.
+pub(super) struct Controlled(());
+
+impl Controlled {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// It must hold as long as the result lives.
+    pub const unsafe fn promised() -> Controlled {
+        Controlled(())
+    }
+}
+
 /// A part of the control block. Zero bytes say that nothing was evicted.
 #[repr(C)]
 pub(super) struct Evicted {
@@ -92,6 +105,13 @@ fn hash(key: &PlanKey) -> u64 {
 }
 
 impl Evicted {
+    /// Runs a body with the sums. It must not ask for them itself.
+    fn sums<T>(&self, _: &Controlled, body: impl FnOnce(&mut Others) -> T) -> T {
+        // SAFETY: the control lock guards the sums, and this process holds it. The bodies, all in this file,
+        // make no other reference to them.
+        body(unsafe { &mut *self.sums.get() })
+    }
+
     /// Returns the number of evicted plans.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
@@ -118,47 +138,30 @@ impl Evicted {
     }
 
     /// Adds the statistics of a plan that was evicted because of a limit.
-    ///
-    /// # Safety
-    /// The caller must hold the control lock exclusively.
-    pub unsafe fn add_plan(&self, key: &PlanKey, totals: &PlanTotals, limit: Limit) {
+    pub fn add_plan(&self, lock: &Controlled, key: &PlanKey, totals: &PlanTotals, limit: Limit) {
         self.count.fetch_add(1, Relaxed);
         self.reached.store(limit.word(), Relaxed);
         self.doorkeeper.add(hash(key));
-        // SAFETY: the caller holds the control lock exclusively.
-        unsafe { self.add_executions(key, totals) };
+        self.add_executions(lock, key, totals);
     }
 
     /// Adds executions whose plan is not stored.
-    ///
-    /// # Safety
-    /// The caller must hold the control lock exclusively.
-    pub unsafe fn add_executions(&self, key: &PlanKey, totals: &PlanTotals) {
+    pub fn add_executions(&self, lock: &Controlled, key: &PlanKey, totals: &PlanTotals) {
         if self.since.load(Relaxed) == 0 {
             self.since.store(server::now(), Relaxed);
         }
-        // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-        unsafe { (*self.sums.get()).add(key.datid, key.toplevel(), totals) };
+        self.sums(lock, |sums| sums.add(key.datid, key.toplevel(), totals));
     }
 
     /// Copies the sums to a list with room for [`Others::MAX`].
-    ///
-    /// # Safety
-    /// The caller must hold the control lock.
-    pub unsafe fn copy_sums(&self, sums: &mut Vec<DatabaseSum>) {
-        // SAFETY: the control lock guards the sums, and the caller holds it.
-        let all = unsafe { (*self.sums.get()).sums() };
+    pub fn copy_sums(&self, lock: &Controlled, sums: &mut Vec<DatabaseSum>) {
         let room = sums.capacity() - sums.len();
-        sums.extend(all.take(room));
+        self.sums(lock, |all| sums.extend(all.sums().take(room)));
     }
 
     /// Clears the sum of a database. If `datid` is 0, clears everything.
-    ///
-    /// # Safety
-    /// The caller must hold the control lock exclusively.
-    pub unsafe fn clear(&self, datid: u32) {
-        // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-        unsafe { (*self.sums.get()).clear(datid) };
+    pub fn clear(&self, lock: &Controlled, datid: u32) {
+        self.sums(lock, |sums| sums.clear(datid));
         if datid == 0 {
             self.count.store(0, Relaxed);
             self.refused.store(0, Relaxed);
@@ -178,18 +181,14 @@ impl Evicted {
     }
 
     /// Adds what the file kept.
-    ///
-    /// # Safety
-    /// The caller must hold the control lock exclusively.
-    pub unsafe fn load(&self, saved: &Saved) {
+    pub fn load(&self, lock: &Controlled, saved: &Saved) {
         self.count.fetch_add(saved.count, Relaxed);
         self.refuse(saved.refused);
         if saved.since != 0 {
             self.since.store(saved.since.min(server::now()), Relaxed);
         }
         for sum in &saved.sums {
-            // SAFETY: the control lock guards the sums, and the caller holds it exclusively.
-            unsafe { (*self.sums.get()).add(sum.datid, sum.toplevel, &sum.totals) };
+            self.sums(lock, |sums| sums.add(sum.datid, sum.toplevel, &sum.totals));
         }
     }
 

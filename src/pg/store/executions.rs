@@ -4,10 +4,10 @@
 //! by readers.
 
 use crate::guc;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, MainMemory};
+use crate::pg::server::{self, MainMemory, SettingUp};
 use pgrx::pg_sys;
 use rowsource_core::model::executions::{Head, NodeSums, Ring, RingExecution, Slot};
 use rowsource_core::model::{NodeStats, Parameters, PlanKey, Run};
@@ -43,38 +43,32 @@ fn size() -> usize {
 }
 
 /// Finds or makes the ring.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-unsafe fn set_up() {
+fn set_up(shared: &SettingUp) {
     if size() == 0 {
         return;
     }
-    // SAFETY: the caller promises what PostgreSQL's function expects. No other process sees a new ring before
-    // this returns, and zero bytes are an empty one.
-    unsafe {
-        let mut found = false;
-        let shared: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found).cast();
-        if !found {
-            shared.cast::<u8>().write_bytes(0, size());
-            pg_sys::LWLockInitialize(&raw mut (*shared).lock, compat::new_tranche(NAME));
+    let (place, is_new) = shared.find_or_make(NAME, size());
+    let ring = place.cast::<Shared>();
+    if is_new {
+        // SAFETY: no other process sees a new ring before this returns, and zero bytes are an empty one.
+        unsafe {
+            place.write_bytes(0, size());
+            pg_sys::LWLockInitialize(&raw mut (*ring).lock, compat::new_tranche(NAME));
         }
-        SHARED.set(shared);
     }
+    SHARED.set(ring);
 }
 
-/// Runs a body with the ring. Returns `None` if there is none, or if that fails. The caller must be
-/// outside of any boundary, and hold no lock.
-fn with<T>(body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
+/// Runs a body with the ring. Returns `None` if there is none, or if that fails.
+fn with<T>(unlocked: &mut Unlocked, body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
     let shared = SHARED.get();
     if shared.is_null() {
         return None;
     }
-    // SAFETY: callers hold no lock, and are outside of any boundary. While the lock is held, nobody else
-    // uses the head or the slots, which lie behind it. `contained` catches errors, and then releases the
-    // lock.
+    // SAFETY: while the lock is held, nobody else uses the head or the slots, which lie behind it.
+    // `contained` catches errors, and then releases the lock.
     unsafe {
-        contained(Unlocked::promised(), || {
+        contained(unlocked, |_| {
             pg_sys::LWLockAcquire(&raw mut (*shared).lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
             let mut ring = Ring {
                 head: &mut (*shared).head,
@@ -90,19 +84,27 @@ fn with<T>(body: impl FnOnce(&mut Ring<'_>) -> T) -> Option<T> {
 
 /// Returns whether an execution enters the ring. If so, it counts, and [`put`] must put it there. Also
 /// returns the milliseconds that the next one must exceed; infinitely many if there is no ring.
-pub(super) fn lets_in(key: &PlanKey, run: &Run) -> (bool, f64) {
-    let looked = with(|ring| (ring.lets_in(key, run), ring.threshold_ms(key.userid)));
+pub(super) fn lets_in(unlocked: &mut Unlocked, key: &PlanKey, run: &Run) -> (bool, f64) {
+    let looked = with(unlocked, |ring| {
+        (ring.lets_in(key, run), ring.threshold_ms(key.userid))
+    });
     looked.unwrap_or((false, f64::INFINITY))
 }
 
 /// Returns the milliseconds that an execution of a user must exceed to enter; infinitely many if there is
 /// no ring.
-pub(super) fn threshold_ms(key: &PlanKey) -> f64 {
-    with(|ring| ring.threshold_ms(key.userid)).unwrap_or(f64::INFINITY)
+pub(super) fn threshold_ms(unlocked: &mut Unlocked, key: &PlanKey) -> f64 {
+    with(unlocked, |ring| ring.threshold_ms(key.userid)).unwrap_or(f64::INFINITY)
 }
 
 /// Puts an execution of this session into the ring.
-pub(super) fn put(key: &PlanKey, run: &Run, nodes: &[NodeStats], parameters: Option<Parameters>) {
+pub(super) fn put(
+    unlocked: &mut Unlocked,
+    key: &PlanKey,
+    run: &Run,
+    nodes: &[NodeStats],
+    parameters: Option<Parameters>,
+) {
     let mut sums = Vec::new();
     if sums.try_reserve_exact(nodes.len()).is_err() {
         return;
@@ -115,18 +117,20 @@ pub(super) fn put(key: &PlanKey, run: &Run, nodes: &[NodeStats], parameters: Opt
         nodes: sums,
         parameters,
     };
-    with(|ring| ring.put(key, execution));
+    with(unlocked, |ring| ring.put(key, execution));
 }
 
 /// Removes executions.
-pub(super) fn remove(is_chosen: impl Fn(&PlanKey) -> bool) {
-    with(|ring| ring.remove_all(is_chosen));
+pub(super) fn remove(unlocked: &mut Unlocked, is_chosen: impl Fn(&PlanKey) -> bool) {
+    with(unlocked, |ring| ring.remove_all(is_chosen));
 }
 
 /// Visits the executions in the ring. The user can cancel this.
 pub fn each_execution(mut visit: impl FnMut(PlanKey, RingExecution)) {
+    // SAFETY: only SQL functions call this. They hold no lock, and are outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
     for index in 0..slots() {
-        if let Some((key, execution)) = with(|ring| ring.get(index)).flatten() {
+        if let Some((key, execution)) = with(unlocked, |ring| ring.get(index)).flatten() {
             visit(key, execution);
         }
         server::check_for_interrupts();

@@ -9,7 +9,8 @@ use super::entry::exemplars;
 use super::executions;
 use super::pending::PlanSlot;
 use crate::guc;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory};
 use rowsource_core::model::{
     Exemplars, KeepLimit, MIN_SLOWEST_MS, NodeStats, Outcome, Outside, Parameters, PlanKey, Run, Sent,
@@ -57,37 +58,44 @@ pub(super) fn keep(
     statement: &dyn LiveStatement,
 ) {
     let Some(store) = access::store() else { return };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
-    // are recorded at places where the session holds no lock and is outside of any boundary.
-    unsafe {
-        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
-            return;
-        }
-        let (enters, threshold_ms) = executions::lets_in(key, run);
-        let is_slowest = run.outcome == Outcome::Completed;
-        let slowest_ms = is_slowest.then(|| exemplars::slowest_ms(&store, key));
-        let slowest_ms = slowest_ms.flatten().unwrap_or(MIN_SLOWEST_MS);
-        let is_wanted = !is_slowest || run.response_ms() > slowest_ms;
-        let is_wanted = is_wanted && allows(run, slowest_ms);
-        if is_slowest {
-            slot.slowest_ms.set(slowest_ms.min(threshold_ms));
-        }
-        if !enters && !is_wanted {
-            return;
-        }
-        let sent = if key.toplevel() {
-            sent(statement)
-        } else {
-            Sent::default()
-        };
-        if enters {
-            executions::put(key, run, nodes, sent.parameters.clone());
-        }
-        let mut one = Exemplars::default();
-        if is_wanted && one.keep(run, outside, nodes, sent).is_ok() && merge(&store, key, &one) && is_slowest
-        {
-            slot.slowest_ms.set(run.response_ms().min(threshold_ms));
-        }
+    // SAFETY: executions are recorded where the session holds no lock, and is outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    if server::is_exiting() && !memory::can_map(store.control().mapped_bytes()) {
+        return;
+    }
+    let is_slowest = run.outcome == Outcome::Completed;
+    // A session that fails in a loop does not ask the others each time.
+    if !is_slowest && !allows(run, f64::INFINITY) {
+        return;
+    }
+    let (enters, threshold_ms) = executions::lets_in(unlocked, key, run);
+    let slowest_ms = match is_slowest {
+        true => exemplars::slowest_ms(&store, unlocked, key),
+        false => None,
+    };
+    let slowest_ms = slowest_ms.unwrap_or(MIN_SLOWEST_MS);
+    let is_wanted = !is_slowest || run.response_ms() > slowest_ms && allows(run, slowest_ms);
+    if is_slowest {
+        slot.slowest_ms.set(slowest_ms.min(threshold_ms));
+    }
+    if !enters && !is_wanted {
+        return;
+    }
+    let sent = if key.toplevel() {
+        sent(statement)
+    } else {
+        Sent::default()
+    };
+    if enters {
+        executions::put(unlocked, key, run, nodes, sent.parameters.clone());
+    }
+    if !is_wanted {
+        return;
+    }
+    let mut one = Exemplars::default();
+    let is_kept = one.keep(run, outside, nodes, sent).is_ok() && merge(&store, unlocked, key, &one);
+    if is_kept && is_slowest {
+        slot.slowest_ms.set(run.response_ms().min(threshold_ms));
     }
 }
 
@@ -113,18 +121,13 @@ fn allows(run: &Run, slowest_ms: f64) -> bool {
     allows
 }
 
-/// Adds kept executions to those of a plan that is in the store. Returns whether that was possible.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
-pub(super) unsafe fn merge(store: &Store, key: &PlanKey, more: &Exemplars) -> bool {
+/// Adds kept executions to those of a plan that is in the store. Returns whether that was possible. Raises
+/// nothing.
+pub(super) fn merge(store: &Store, unlocked: &mut Unlocked, key: &PlanKey, more: &Exemplars) -> bool {
     (0..ATTEMPTS).any(|_| {
-        // SAFETY: the caller is outside of any boundary and holds no lock.
-        unsafe {
-            exemplars::read(store, key).is_some_and(|mut current| {
-                current.exemplars.merge(more.clone());
-                exemplars::replace(store, key, &current)
-            })
-        }
+        exemplars::read(store, unlocked, key).is_some_and(|mut current| {
+            current.exemplars.merge(more.clone());
+            exemplars::replace(store, unlocked, key, &current)
+        })
     })
 }

@@ -4,12 +4,12 @@
 //! the store reads it in the same way.
 
 use super::access::{Store, locked_by_control};
-use super::control::{self, Control};
+use super::control;
 use super::entry::{self, NewPlan};
 use super::evicted::Saved;
 use super::{exemplars, observe};
 use crate::guc;
-use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
@@ -89,85 +89,81 @@ pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Resul
 
 /// Reads the file into the store, if there is one, and removes it: once while the server runs. If a plan
 /// already has an entry, its statistics are added. Plans that do not fit count as evicted.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn load(store: &Store) {
+pub(super) fn load(store: &Store, unlocked: &mut Unlocked) {
     /// The memory that the largest record needs while it is read.
     const MAX_RECORD_MEMORY: usize = 16 << 20;
-    // SAFETY: the caller holds no lock and is outside of any boundary. The control block stays mapped until
-    // the process ends.
-    unsafe {
-        let control: &Control = &*store.control;
-        if control.loaded.load(Relaxed) {
-            return;
-        }
-        let Some(_maker) = control.become_maker() else {
-            return;
-        };
-        if control.loaded.swap(true, Relaxed) {
-            return;
-        }
-        if !guc::save() {
-            return remove();
-        }
-        // This limit rejects files that no store can have written. A store that was larger than this one is
-        // accepted, and the plans that do not fit are skipped.
-        let max_bytes = (4 * guc::max_memory()).max(256 << 20) as u64;
-        let Some(mut file) = statfile::take(NAME, max_bytes) else {
-            return;
-        };
-        let Some(head) = file.next::<Head>() else { return };
-        control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
-        let _ = contained(Unlocked::promised(), || {
-            locked_by_control(store, || control.evicted.load(&head.evicted))
+    let control = store.control();
+    if control.loaded.load(Relaxed) {
+        return;
+    }
+    let Some(_maker) = control.become_maker() else {
+        return;
+    };
+    if control.loaded.swap(true, Relaxed) {
+        return;
+    }
+    if !guc::save() {
+        return remove();
+    }
+    // This limit rejects files that no store can have written. A store that was larger than this one is
+    // accepted, and the plans that do not fit are skipped.
+    let max_bytes = (4 * guc::max_memory()).max(256 << 20) as u64;
+    let Some(mut file) = statfile::take(NAME, max_bytes) else {
+        return;
+    };
+    let Some(head) = file.next::<Head>() else { return };
+    control.reset_at.store(head.reset_at.min(server::now()), Relaxed);
+    contained::attempt(unlocked, "load sums", |unlocked| {
+        locked_by_control(store, unlocked, |lock| control.evicted.load(lock, &head.evicted));
+    });
+    if let Some(saved) = &head.flips {
+        contained::attempt(unlocked, "load changes of plans", |_| {
+            control.flips.with_table(|table| table.restore(saved));
         });
-        if let Some(saved) = &head.flips {
-            let _ = contained(Unlocked::promised(), || {
-                control.flips.with_table(|table| table.restore(saved))
+    }
+    for (event, name) in &head.events {
+        control.event_names.learn(*event, name);
+    }
+    if head.snapshot_database != 0 {
+        control.snapshots.database.store(head.snapshot_database, Relaxed);
+    }
+    let mut room = guc::max_plans();
+    while memory::can_map(MAX_RECORD_MEMORY) {
+        let Some(plan) = file.next::<PlanIn>() else { break };
+        let batch = Batch::Sum(&plan.statistics, &plan.nodes);
+        store.apply_limit();
+        let mut by_oids = 0;
+        let kept = room > 0
+            && LazyDescription::from_stored(plan.description.into_vec())
+                .and_then(|description| {
+                    by_oids = description.ids().by_oids;
+                    NewPlan::of(&description, &batch)
+                })
+                .is_some_and(|new| {
+                    matches!(
+                        entry::insert_or_update(store, unlocked, &plan.key, &new, &batch),
+                        Ok(true)
+                    )
+                });
+        if kept {
+            room -= 1;
+            let by_oids = plan.key.with_plan(by_oids);
+            planids::note(control::planids(), &by_oids, plan.key.planid);
+            observe::loaded_plan(store, unlocked, &plan.key);
+            if !plan.exemplars.is_empty() {
+                exemplars::merge(store, unlocked, &plan.key, &plan.exemplars);
+            }
+        } else {
+            // The rest is worth less.
+            room = 0;
+            let totals = batch.totals();
+            contained::attempt(unlocked, "sum up a plan", |unlocked| {
+                let limit = control.reached_limit();
+                locked_by_control(store, unlocked, |lock| {
+                    control.evicted.add_plan(lock, &plan.key, &totals, limit);
+                });
             });
         }
-        for (event, name) in &head.events {
-            control.event_names.learn(*event, name);
-        }
-        if head.snapshot_database != 0 {
-            control.snapshots.database.store(head.snapshot_database, Relaxed);
-        }
-        let mut room = guc::max_plans();
-        while memory::can_map(MAX_RECORD_MEMORY) {
-            let Some(plan) = file.next::<PlanIn>() else { break };
-            let batch = Batch::Sum(&plan.statistics, &plan.nodes);
-            control.apply_limit(store.plans, store.pending);
-            let mut by_oids = 0;
-            let kept = room > 0
-                && LazyDescription::from_stored(plan.description.into_vec())
-                    .and_then(|description| {
-                        by_oids = description.ids().by_oids;
-                        NewPlan::of(&description, &batch)
-                    })
-                    .is_some_and(|new| {
-                        matches!(entry::insert_or_update(store, &plan.key, &new, &batch), Ok(true))
-                    });
-            if kept {
-                room -= 1;
-                let by_oids = plan.key.with_plan(by_oids);
-                planids::note(control::planids(store.control), &by_oids, plan.key.planid);
-                observe::loaded_plan(store, &plan.key);
-                if !plan.exemplars.is_empty() {
-                    exemplars::merge(store, &plan.key, &plan.exemplars);
-                }
-            } else {
-                // The rest is worth less.
-                room = 0;
-                let totals = batch.totals();
-                let evict = || {
-                    control
-                        .evicted
-                        .add_plan(&plan.key, &totals, control.reached_limit())
-                };
-                let _ = contained(Unlocked::promised(), || locked_by_control(store, evict));
-            }
-        }
-        control.evicted.log_first();
     }
+    control.evicted.log_first();
 }

@@ -3,7 +3,7 @@
 //! Its lock is taken last, and only for a query that has several plans: when executions are added to the
 //! store, not for each execution.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::flips::{Executions, Flips, Pace};
@@ -47,11 +47,8 @@ impl SharedFlips {
     }
 
     /// Runs a body with the table, under its lock. The body must not raise.
-    ///
-    /// # Safety
-    /// The caller must be outside of any FFI boundary, and not hold the lock of the table.
-    pub(super) unsafe fn with_table<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
-        // SAFETY: the caller is outside of any boundary and does not hold the lock.
+    pub(super) fn with_table<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
+        // SAFETY: this is inside a boundary. The lock is taken last, so this process does not hold it.
         unsafe { pg_guard_ffi_boundary(|| self.locked(body)) }
     }
 

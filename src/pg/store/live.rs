@@ -25,11 +25,9 @@ pub struct LiveMemory {
 /// Returns the memory, if this process has attached to it.
 pub fn live_memory() -> Option<LiveMemory> {
     let (control, area) = match access::store() {
-        Some(store) => (store.control, store.pending),
-        None => (control::known(), access::area_alone()?),
+        Some(store) => (store.control(), store.pending()),
+        None => (control::known()?, access::area_alone()?),
     };
-    // SAFETY: the control block stays mapped until the process ends.
-    let control = unsafe { &*control };
     Some(LiveMemory {
         shared: &control.live,
         area,
@@ -51,10 +49,10 @@ pub fn attach_worker() {
     // so it stays valid as long as the mapping.
     let area = unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let area = contained(Unlocked::promised(), || {
-            let control: *mut Control = control::find_or_make(&registered_name());
-            (*control).made.load(Acquire).then(|| {
-                let area = pg_sys::dsa_attach((*control).pending_area);
+        let area = contained(&mut Unlocked::promised(), |_| {
+            let control = control::find_or_make(&registered_name());
+            control.made.load(Acquire).then(|| {
+                let area = pg_sys::dsa_attach(control.pending_area.load(Relaxed));
                 pg_sys::dsa_pin_mapping(area);
                 area
             })
@@ -100,9 +98,11 @@ fn control() -> Option<&'static Control> {
     // process ends.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let control = contained(Unlocked::promised(), || control::find_or_make(&registered_name()));
+        let control = contained(&mut Unlocked::promised(), |_| {
+            control::find_or_make(&registered_name())
+        });
         pg_sys::MemoryContextSwitchTo(context);
-        control.ok()?.as_ref()
+        control.ok()
     }
 }
 
@@ -119,12 +119,8 @@ impl LiveMemory {
 
     /// Takes the first part of a session's memory: one of those that are reserved, or a new one if all are
     /// taken. Its bytes are zero, and it begins at a page. Returns its address in the store and in this
-    /// process; `None` if there is no memory. It is never freed.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory
-    /// cannot be mapped.
-    pub unsafe fn first_part(&self) -> Option<(u64, *mut u8)> {
+    /// process; `None` if there is no memory. It is never freed. Raises if memory cannot be mapped.
+    pub fn first_part(&self) -> Option<(u64, *mut u8)> {
         let (shared, size) = (self.shared, room::first_part() as u64);
         let reserved = shared.reserved.load(Relaxed);
         let is_left = shared.taken.load(Relaxed) < reserved;
@@ -133,12 +129,12 @@ impl LiveMemory {
         } else {
             reserved
         };
-        // SAFETY: the caller promises what the functions require.
+        let address = match index < reserved {
+            true => shared.first_parts.load(Relaxed) + index * size,
+            false => self.allocate(Room::OTHER, size as usize)?,
+        };
+        // SAFETY: the memory was allocated, and is as large as a part.
         unsafe {
-            let address = match index < reserved {
-                true => shared.first_parts.load(Relaxed) + index * size,
-                false => self.allocate(Room::OTHER, size as usize)?,
-            };
             let place = self.at(address).addr();
             let skipped = place.next_multiple_of(compat::page()) - place;
             let address = address + skipped as u64;
@@ -148,12 +144,8 @@ impl LiveMemory {
 
     /// Allocates bytes, which are zero, in cache lines of their own. They count for a share of the sessions'
     /// memory. Returns their address in the store; `None` if the limit is reached, or there is no memory.
-    /// They are never freed.
-    ///
-    /// # Safety
-    /// The caller must be in `contained`, outside of any FFI boundary, and hold no lock. Raises if memory
-    /// cannot be mapped.
-    pub unsafe fn allocate(&self, share: usize, bytes: usize) -> Option<u64> {
+    /// They are never freed. Raises if memory cannot be mapped.
+    pub fn allocate(&self, share: usize, bytes: usize) -> Option<u64> {
         // A small piece begins anywhere in a line. Another session may have the rest of that line.
         let is_small = bytes <= MAX_PART_OF_PAGE - LINE;
         let bytes = if is_small {
@@ -163,7 +155,7 @@ impl LiveMemory {
         };
         let limit = (room::limit() / room::LIVE_PART) as u64;
         let charge = self.shared.room.charge(share, bytes as u64, limit)?;
-        // SAFETY: this process has attached to the area, and the caller promises the rest.
+        // SAFETY: this process has attached to the area.
         let address = unsafe { zeroed(self.area, bytes) };
         if address == 0 {
             return None;
@@ -175,8 +167,8 @@ impl LiveMemory {
     /// Returns the address in this process of memory that was allocated.
     ///
     /// # Safety
-    /// * `address` must come from [`LiveMemory::allocate`] or [`LiveMemory::first_part`] in any process.
-    /// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
+    /// `address` must come from [`LiveMemory::allocate`] or [`LiveMemory::first_part`] in any process. Raises
+    /// if memory cannot be mapped.
     pub unsafe fn at(&self, address: u64) -> *mut u8 {
         // SAFETY: the caller promises that the address is valid. Memory is never freed.
         unsafe { pg_sys::dsa_get_address(self.area, address).cast() }

@@ -14,11 +14,10 @@
 use super::access::Store;
 use super::slot_wait::SlotWait;
 use super::{entry, evict};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::contained::{self, Unlocked, contained};
 use pgrx::pg_sys;
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
@@ -158,16 +157,13 @@ unsafe fn own() -> Option<&'static OwnBuffer> {
     unsafe { (*OWN.buffer.as_ptr()).as_ref() }
 }
 
-/// Gives this session a buffer. Returns whether it got one.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock. Raises if memory cannot be mapped.
-pub(super) unsafe fn attach_backend(store: &Store) -> bool {
+/// Gives this session a buffer. Returns whether it got one. Raises if memory cannot be mapped.
+pub(super) fn attach_backend(store: &Store) -> bool {
     // SAFETY: the store stays mapped until the process ends, and buffers are never freed. The list contains
     // only addresses of buffers. A new buffer is `BUFFER_SIZE` zero bytes: a valid empty buffer, because zero
     // bytes are valid keys and addresses.
     unsafe {
-        let own = (*store.control).buffers.attach(
+        let own = store.control().buffers.attach(
             server::pid(),
             |address| buffer_at(store, address),
             || {
@@ -182,13 +178,10 @@ pub(super) unsafe fn attach_backend(store: &Store) -> bool {
 }
 
 /// Allocates zero bytes. Returns 0 if there is no memory, or raises.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot.
-unsafe fn allocate(store: &Store, size: usize) -> u64 {
+fn allocate(store: &Store, size: usize) -> u64 {
     let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
-    // SAFETY: the area is attached, and the caller promises the rest.
-    unsafe { pg_sys::dsa_allocate_extended(store.pending, size, flags) }
+    // SAFETY: the area is attached.
+    unsafe { pg_sys::dsa_allocate_extended(store.pending(), size, flags) }
 }
 
 /// Adds an execution to the slot of its plan. Returns false if the plan has no slot, the slot must be
@@ -309,15 +302,13 @@ pub(super) fn add_late(plan: PlanRef<'_>, at: i64, nodes: usize, late: Late<'_>)
 /// for its sum.
 ///
 /// `sink` gets a plan's key, its description if this session has one, and the statistics. It is called while
-/// the slot is held, and must not raise.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-pub(super) unsafe fn claim_slot(
+/// the slot is held, and must not raise. Raises nothing.
+pub(super) fn claim_slot(
     store: &Store,
+    unlocked: &mut Unlocked,
     plan: PlanRef<'_>,
     execution: ExecutionStats<'_>,
-    sink: impl FnOnce(&PlanKey, Option<&LazyDescription>, &Batch),
+    sink: impl FnOnce(&mut Unlocked, &PlanKey, Option<&LazyDescription>, &Batch),
 ) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
@@ -333,16 +324,16 @@ pub(super) unsafe fn claim_slot(
     if now < OWN.ask_at.get() {
         return;
     }
+    let unlocked = RefCell::new(unlocked);
     let prepare = |at, sum: &mut SumAddress| {
-        // SAFETY: the caller promises the same.
-        let is_found = unsafe { find_sum(store, at, sum) };
+        let is_found = find_sum(store, &mut unlocked.borrow_mut(), at, sum);
         if !is_found {
             OWN.ask_at.set(now + FLUSH_AFTER_US);
         }
         is_found
     };
     let claimed = own.claim(key, now, now + FLUSH_AFTER_US, prepare, |at, key, _| {
-        pass_to(sink, at, key);
+        pass_to(&mut unlocked.borrow_mut(), sink, at, key);
     });
     if let Some(at) = claimed {
         OWN.descriptions[at].replace(Some(plan.description.clone()));
@@ -351,27 +342,21 @@ pub(super) unsafe fn claim_slot(
 }
 
 /// Notes where the sum of this session's slot `at` is. Allocates it if the slot was never used. Returns false
-/// if there is no memory.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except the slot. Raises nothing.
-unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
+/// if there is no memory. Raises nothing.
+fn find_sum(store: &Store, unlocked: &mut Unlocked, at: usize, sum: &mut SumAddress) -> bool {
     if !OWN.sums[at].get().is_null() {
         return true;
     }
-    // SAFETY: the caller is outside of any boundary, and `contained` catches errors. The address is that of a
-    // sum, which stays mapped until the process ends.
-    let found = unsafe {
-        contained(Unlocked::promised(), || {
-            if sum.0 == 0 {
-                sum.0 = allocate(store, SUM_SIZE);
-            }
-            match sum.0 {
-                0 => std::ptr::null_mut(),
-                address => pg_sys::dsa_get_address(store.pending, address).cast(),
-            }
-        })
-    };
+    let found = contained(unlocked, |_| {
+        if sum.0 == 0 {
+            sum.0 = allocate(store, SUM_SIZE);
+        }
+        match sum.0 {
+            0 => std::ptr::null_mut(),
+            // SAFETY: the address is that of a sum, which stays mapped until the process ends.
+            address => unsafe { pg_sys::dsa_get_address(store.pending(), address).cast() },
+        }
+    });
     let found = found.unwrap_or(std::ptr::null_mut());
     OWN.sums[at].set(found);
     !found.is_null()
@@ -381,9 +366,10 @@ unsafe fn find_sum(store: &Store, at: usize, sum: &mut SumAddress) -> bool {
 /// store knows in which order the session ran the plans. It does nothing if that happens too often, or if a
 /// reader holds the slot.
 pub(super) fn flush_other_plans(
+    unlocked: &mut Unlocked,
     plan: &PlanKey,
     now: i64,
-    mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>, &Batch),
+    mut sink: impl FnMut(&mut Unlocked, &PlanKey, Option<&LazyDescription>, &Batch),
 ) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
@@ -397,7 +383,7 @@ pub(super) fn flush_other_plans(
         };
         let other = guard.key().plan;
         if other != *plan && other.is_same_query(plan) && may_take_turns(now) {
-            own.flush(at, &guard, |at, key, _| pass_to(&mut sink, at, key));
+            own.flush(at, &guard, |at, key, _| pass_to(unlocked, &mut sink, at, key));
         }
     }
 }
@@ -414,7 +400,10 @@ fn may_take_turns(now: i64) -> bool {
 
 /// Flushes all slots of this session to `sink`, see [`claim_slot`]. Waits for readers up to 0.1 s in total.
 /// Other processes can later flush the slots that a reader still holds then.
-pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>, &Batch)) {
+pub(super) fn flush_own(
+    unlocked: &mut Unlocked,
+    mut sink: impl FnMut(&mut Unlocked, &PlanKey, Option<&LazyDescription>, &Batch),
+) {
     // SAFETY: the reference is used only in this function, which neither attaches nor releases the buffer.
     let Some(own) = (unsafe { own() }) else { return };
     let mut wait = SlotWait::at_exit();
@@ -422,21 +411,28 @@ pub(super) fn flush_own(mut sink: impl FnMut(&PlanKey, Option<&LazyDescription>,
         if !OWN.sums[at].get().is_null()
             && let Some(guard) = wait.hold(slot)
         {
-            own.flush(at, &guard, |at, key, _| pass_to(&mut sink, at, key));
+            own.flush(at, &guard, |at, key, _| pass_to(unlocked, &mut sink, at, key));
             OWN.descriptions[at].replace(None);
         }
     }
 }
 
 /// Passes the content of this session's slot `at`, which it holds and has used, to a sink.
-fn pass_to(sink: impl FnOnce(&PlanKey, Option<&LazyDescription>, &Batch), at: usize, key: &SlotKey) {
+fn pass_to(
+    unlocked: &mut Unlocked,
+    sink: impl FnOnce(&mut Unlocked, &PlanKey, Option<&LazyDescription>, &Batch),
+    at: usize,
+    key: &SlotKey,
+) {
     let description = OWN.descriptions[at].borrow();
     // SAFETY: the pointer is null, or that of the slot's sum, which is never freed. Whoever uses the sum
     // holds the slot.
     let Some(sum) = (unsafe { OWN.sums[at].get().as_ref() }) else {
         return;
     };
-    sum.with_batch(key.nodes, |batch| sink(&key.plan, description.as_deref(), batch));
+    sum.with_batch(key.nodes, |batch| {
+        sink(unlocked, &key.plan, description.as_deref(), batch);
+    });
 }
 
 /// Releases this session's buffer. Another session can take it.
@@ -446,91 +442,68 @@ pub(super) fn release_buffer() {
 }
 
 /// Flushes the slots of all sessions. Executions of evicted plans are added to the sums of their databases,
-/// because only their sessions can describe them.
-///
-/// # Safety
-/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn flush_all(store: &Store) {
-    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
-    unsafe { flush(store, None, SlotWait::of_reader()) }
+/// because only their sessions can describe them. Raises if memory cannot be mapped.
+pub(super) fn flush_all(store: &Store, unlocked: &mut Unlocked) {
+    flush(store, unlocked, None, SlotWait::of_reader());
 }
 
 /// Flushes the slots of one plan, as [`flush_all`] does.
-///
-/// # Safety
-/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn flush_plan(store: &Store, plan: &PlanKey) {
-    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
-    unsafe { flush(store, Some(plan), SlotWait::of_reader()) }
+pub(super) fn flush_plan(store: &Store, unlocked: &mut Unlocked, plan: &PlanKey) {
+    flush(store, unlocked, Some(plan), SlotWait::of_reader());
 }
 
-/// Flushes the slots that nobody holds now.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-pub(super) unsafe fn flush_free(store: &Store) {
-    // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
-    let _ = unsafe { contained(Unlocked::promised(), || flush(store, None, SlotWait::none())) };
+/// Flushes the slots that nobody holds now. Raises nothing.
+pub(super) fn flush_free(store: &Store, unlocked: &mut Unlocked) {
+    contained::attempt(unlocked, "flush buffers", |unlocked| {
+        flush(store, unlocked, None, SlotWait::none());
+    });
 }
 
-/// Flushes the slots of all sessions. If a plan is given, flushes only its slots.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises if memory cannot be
+/// Flushes the slots of all sessions. If a plan is given, flushes only its slots. Raises if memory cannot be
 /// mapped.
-unsafe fn flush(store: &Store, plan: Option<&PlanKey>, mut wait: SlotWait) {
+fn flush(store: &Store, unlocked: &mut Unlocked, plan: Option<&PlanKey>, mut wait: SlotWait) {
     let tag = plan.map(tag);
-    // SAFETY: the caller holds no LWLock, so `update` may take its locks. It runs inside a boundary of its
-    // own, as it requires. A slot that is filled has a sum, which is never freed, and belongs to its holder.
-    unsafe {
-        each_slot(store, |slot| {
-            if slot.seems_filled(tag)
-                && let Some(guard) = wait.hold(slot)
-            {
-                guard.flush(|key, sum| {
-                    let is_wanted = plan.is_none_or(|plan| *plan == key.plan);
-                    if is_wanted {
-                        let sum = &*pg_sys::dsa_get_address(store.pending, sum.0).cast::<PlanSum>();
-                        sum.with_batch(key.nodes, |batch| {
-                            if pg_guard_ffi_boundary(|| entry::update(store, &key.plan, batch)).is_none() {
-                                evict::add_to_others(store, &key.plan, batch);
-                            }
-                        });
-                    }
-                    is_wanted
-                });
-            }
-        });
-    }
+    each_slot(store, |slot| {
+        if slot.seems_filled(tag)
+            && let Some(guard) = wait.hold(slot)
+        {
+            guard.flush(|key, sum| {
+                let is_wanted = plan.is_none_or(|plan| *plan == key.plan);
+                if is_wanted {
+                    // SAFETY: a slot that is filled has a sum, which is never freed, and belongs to its
+                    // holder.
+                    let sum = unsafe { &*pg_sys::dsa_get_address(store.pending(), sum.0).cast::<PlanSum>() };
+                    sum.with_batch(key.nodes, |batch| {
+                        if entry::update(store, &key.plan, batch).is_none() {
+                            evict::add_to_others(store, unlocked, &key.plan, batch);
+                        }
+                    });
+                }
+                is_wanted
+            });
+        }
+    });
 }
 
 /// Discards the unflushed executions of the plans that `is_unwanted` selects. Later executions make new
-/// entries.
-///
-/// # Safety
-/// The caller must be an SQL function, outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn discard(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
+/// entries. Raises if memory cannot be mapped.
+pub(super) fn discard(store: &Store, is_unwanted: impl Fn(&PlanKey) -> bool) {
     let mut wait = SlotWait::of_reader();
-    // SAFETY: the caller is outside of any boundary, and an SQL function may raise errors.
-    unsafe {
-        each_slot(store, |slot| {
-            if slot.seems_used() {
-                match wait.hold(slot) {
-                    Some(guard) if is_unwanted(&guard.key().plan) => guard.discard(),
-                    Some(_) => (),
-                    // The slot's plan may be an unwanted one. So the session must look it up in the store.
-                    None => slot.invalidate(|_| true),
-                }
+    each_slot(store, |slot| {
+        if slot.seems_used() {
+            match wait.hold(slot) {
+                Some(guard) if is_unwanted(&guard.key().plan) => guard.discard(),
+                Some(_) => (),
+                // The slot's plan may be an unwanted one. So the session must look it up in the store.
+                None => slot.invalidate(|_| true),
             }
-        });
-    }
+        }
+    });
 }
 
-/// Makes the sessions look up the evicted plans again. Their next executions make new entries.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
+/// Makes the sessions look up the evicted plans again. Their next executions make new entries. Raises
+/// nothing.
+pub(super) fn invalidate(store: &Store, unlocked: &mut Unlocked, evicted: &[Candidate<PlanKey>]) {
     if evicted.is_empty() {
         return;
     }
@@ -543,34 +516,26 @@ pub(super) unsafe fn invalidate(store: &Store, evicted: &[Candidate<PlanKey>]) {
     // Without memory for the tags, this is true for each plan. An unnecessary lookup only costs its session a
     // little time.
     let may_be_evicted = |tag: u64| !listed || tags.binary_search(&tag).is_ok();
-    // SAFETY: the caller is outside of any boundary, and `contained` catches errors.
-    let _ = unsafe {
-        contained(Unlocked::promised(), || {
-            each_slot(store, |slot| slot.invalidate(may_be_evicted))
-        })
-    };
+    contained::attempt(unlocked, "invalidate buffers", |_| {
+        each_slot(store, |slot| slot.invalidate(may_be_evicted));
+    });
 }
 
-/// Visits the slots of all sessions.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
-unsafe fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
-    // SAFETY: the control block stays mapped until the process ends, and the list contains only addresses of
-    // buffers.
+/// Visits the slots of all sessions. Raises if memory cannot be mapped.
+fn each_slot(store: &Store, visit: impl FnMut(&'static Slot)) {
+    // SAFETY: the list contains only addresses of buffers.
     unsafe {
-        let list = &(*store.control).buffers;
+        let list = &store.control().buffers;
         list.each_slot(|address| buffer_at(store, address), visit);
     }
 }
 
-/// Returns the buffer at an address.
+/// Returns the buffer at an address. Raises if memory cannot be mapped.
 ///
 /// # Safety
-/// * `address` must be the address of a buffer in the store's area.
-/// * The caller must be outside of any FFI boundary. Raises if memory cannot be mapped.
+/// `address` must be the address of a buffer in the store's area.
 unsafe fn buffer_at(store: &Store, address: u64) -> &'static Buffer {
     // SAFETY: the caller ensures that there is a buffer. Buffers are never freed, and the area stays mapped
     // until the process ends.
-    unsafe { &*pg_sys::dsa_get_address(store.pending, address).cast::<Buffer>() }
+    unsafe { &*pg_sys::dsa_get_address(store.pending(), address).cast::<Buffer>() }
 }

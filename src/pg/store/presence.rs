@@ -1,7 +1,7 @@
 //! Counts the processes that may change the plans, so that the last one to leave knows that it is the last.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::pending::{Owner, OwnerGuard};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

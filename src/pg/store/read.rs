@@ -1,7 +1,7 @@
 //! Lists, copies and resets the plans of the store. Only SQL functions call this module. They hold no lock,
 //! are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`].
 
-use super::access::locked_by_control;
+use super::access::{Store, locked_by_control};
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, executions, file, listing, pending, room};
 use crate::pg::server::contained::{Unlocked, contained};
@@ -31,18 +31,38 @@ pub struct Info {
     pub errors: u64,
 }
 
+/// The store that this session has attached to, for an SQL function. It holds no lock, and is outside of any
+/// boundary.
+struct Reading {
+    store: Store,
+    unlocked: Unlocked,
+}
+
+/// Returns the store, if this session has attached to it.
+fn reading() -> Option<Reading> {
+    // SAFETY: only SQL functions call this, and statements that are set up: see above.
+    access::store().map(|store| unsafe {
+        let unlocked = Unlocked::promised();
+        Reading { store, unlocked }
+    })
+}
+
+/// Attaches, waits until the statistics file is loaded, and returns the store. Returns `None` if there is no
+/// shared store.
+fn loaded() -> Option<Reading> {
+    attach_and_wait_for_load();
+    reading()
+}
+
 /// Returns the keys of all plans, the most recently run first. Returns `None` if there is no shared store.
 ///
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Option<Vec<PlanKey>> {
-    attach_and_wait_for_load();
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    Some(unsafe {
-        listing::keys(&access::store()?, |one, other| {
-            other.last_used.cmp(&one.last_used)
-        })
-    })
+    let Reading { store, mut unlocked } = loaded()?;
+    Some(listing::keys(&store, &mut unlocked, |one, other| {
+        other.last_used.cmp(&one.last_used)
+    }))
 }
 
 /// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no
@@ -51,9 +71,8 @@ pub fn keys() -> Option<Vec<PlanKey>> {
 /// # Errors
 /// Raises "out of memory".
 pub fn others() -> Option<Vec<DatabaseSum>> {
-    attach_and_wait_for_load();
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    Some(unsafe { listing::others(&access::store()?) })
+    let Reading { store, mut unlocked } = loaded()?;
+    Some(listing::others(&store, &mut unlocked))
 }
 
 /// Returns the changes of plans. Returns `None` if there is no shared store.
@@ -61,33 +80,27 @@ pub fn others() -> Option<Vec<DatabaseSum>> {
 /// # Errors
 /// Raises "out of memory".
 pub fn flips() -> Option<Vec<Event>> {
-    attach_and_wait_for_load();
+    let Reading { store, mut unlocked } = loaded()?;
     let mut events = memory::with_room(Flips::MAX_EVENTS);
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    unsafe {
-        let store = access::store()?;
-        pending::flush_all(&store);
-        (*store.control).flips.with_table(|table| {
-            table.settle();
-            events.extend(table.events());
-        });
-    }
+    pending::flush_all(&store, &mut unlocked);
+    store.control().flips.with_table(|table| {
+        table.settle();
+        events.extend(table.events());
+    });
     Some(events)
 }
 
 /// Returns the planid of the plan that sessions know by this key, if this session is attached, and some
 /// session has described the plan.
 pub fn planid(by_oids: &PlanKey) -> Option<i64> {
-    let store = access::store()?;
-    // SAFETY: the control block stays mapped until the process ends.
-    planids::find(unsafe { control::planids(store.control) }, by_oids)
+    access::store()?;
+    planids::find(control::planids(), by_oids)
 }
 
 /// Notes the planid of the plan that sessions know by this key.
 pub fn note_planid(by_oids: &PlanKey, planid: i64) {
-    if let Some(store) = access::store() {
-        // SAFETY: the control block stays mapped until the process ends.
-        planids::note(unsafe { control::planids(store.control) }, by_oids, planid);
+    if access::is_attached() {
+        planids::note(control::planids(), by_oids, planid);
     }
 }
 
@@ -97,25 +110,17 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
     if !access::is_attached() {
         return None;
     }
-    let store = access::store()?;
-    // SAFETY: statements are set up at a place where the session holds no lock and is outside of any
-    // boundary.
-    unsafe { entry::description::read(&store, key) }
+    let Reading { store, mut unlocked } = reading()?;
+    entry::description::read(&store, &mut unlocked, key)
 }
 
 /// Returns a copy of a plan's description or, if the store does not have the plan, of the one with which its
 /// query ran before. The rest is as for [`description`].
 pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
-        let store = access::store().filter(|_| access::is_attached())?;
-        // SAFETY: the control block stays mapped. The session holds no lock and is outside of any boundary,
-        // as for `description`.
-        let before = unsafe {
-            contained(Unlocked::promised(), || {
-                (*store.control).flips.with_table(|table| table.last_plan(key))
-            })
-        };
-        description(&before.ok()??)
+        let Reading { store, mut unlocked } = reading()?;
+        let last_plan = |_: &mut _| store.control().flips.with_table(|table| table.last_plan(key));
+        description(&contained(&mut unlocked, last_plan).ok()??)
     })
 }
 
@@ -125,11 +130,7 @@ pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
 /// Raises "out of memory".
 pub fn plan(key: &PlanKey) -> Option<Plan> {
     attach();
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    unsafe {
-        let store = access::store()?;
-        entry::copy(&store, key)
-    }
+    entry::copy(&access::store()?, key)
 }
 
 /// Returns a copy of one plan, with the executions that sessions have not flushed yet. Flushes only this
@@ -138,63 +139,50 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 /// # Errors
 /// Raises "out of memory".
 pub fn current_plan(key: &PlanKey) -> Option<Plan> {
-    attach_and_wait_for_load();
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    unsafe {
-        let store = access::store()?;
-        pending::flush_plan(&store, key);
-        entry::copy(&store, key)
-    }
+    let Reading { store, mut unlocked } = loaded()?;
+    pending::flush_plan(&store, &mut unlocked, key);
+    entry::copy(&store, key)
 }
 
 /// Deletes the plans of a user, database and query. 0 means any. Returns whether there were some.
 pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
-    attach_and_wait_for_load();
-    // SAFETY: only SQL functions call this. They hold no lock and may raise errors.
-    unsafe {
-        let Some(store) = access::store() else {
-            return false;
-        };
-        let is_unwanted = |key: &PlanKey| key.matches(userid, datid, queryid);
-        let control = &*store.control;
-        pending::discard(&store, is_unwanted);
-        let has_deleted = entry::delete(&store, is_unwanted);
-        executions::remove(is_unwanted);
-        control
-            .flips
-            .with_table(|table| table.clear(userid, datid, queryid));
-        if (userid, queryid) == (0, 0) {
-            locked_by_control(&store, || control.evicted.clear(datid));
-        }
-        if (userid, datid, queryid) == (0, 0, 0) {
-            // This returns the empty segments to the system.
-            pg_sys::dsa_trim(store.plans);
-            control.reset_at.store(server::now(), Relaxed);
-        }
-        // A session may have saved the plans as the last one, see `saving`.
-        file::remove();
-        has_deleted
+    let Some(Reading { store, mut unlocked }) = loaded() else {
+        return false;
+    };
+    let is_unwanted = |key: &PlanKey| key.matches(userid, datid, queryid);
+    let control = store.control();
+    pending::discard(&store, is_unwanted);
+    let has_deleted = entry::delete(&store, is_unwanted);
+    executions::remove(&mut unlocked, is_unwanted);
+    control
+        .flips
+        .with_table(|table| table.clear(userid, datid, queryid));
+    if (userid, queryid) == (0, 0) {
+        locked_by_control(&store, &mut unlocked, |lock| control.evicted.clear(lock, datid));
     }
+    if (userid, datid, queryid) == (0, 0, 0) {
+        // This returns the empty segments to the system.
+        // SAFETY: this process has attached to the area.
+        unsafe { pg_sys::dsa_trim(store.plans()) };
+        control.reset_at.store(server::now(), Relaxed);
+    }
+    // A session may have saved the plans as the last one, see `saving`.
+    file::remove();
+    has_deleted
 }
 
 /// Returns the row of `rowsource_info()`, or `None` if there is no shared store.
 pub fn info() -> Option<Info> {
-    attach_and_wait_for_load();
-    // SAFETY: the control block stays mapped until the process ends, and this reads only atomics of it.
-    unsafe {
-        access::store().map(|store| {
-            let control = &*store.control;
-            Info {
-                plans: control.plans.load(Relaxed),
-                bytes: control.bytes.load(Relaxed),
-                evictions: control.evicted.count(),
-                incomplete_at: control.evicted.since(),
-                limit: room::limit(),
-                refused: control.evicted.refused(),
-                truncated: control.truncated.load(Relaxed),
-                reset_at: control.reset_at.load(Relaxed),
-                errors: control.errors.load(Relaxed),
-            }
-        })
-    }
+    let control = loaded()?.store.control();
+    Some(Info {
+        plans: control.plans.load(Relaxed),
+        bytes: control.bytes.load(Relaxed),
+        evictions: control.evicted.count(),
+        incomplete_at: control.evicted.since(),
+        limit: room::limit(),
+        refused: control.evicted.refused(),
+        truncated: control.truncated.load(Relaxed),
+        reset_at: control.reset_at.load(Relaxed),
+        errors: control.errors.load(Relaxed),
+    })
 }

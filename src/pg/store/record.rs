@@ -7,10 +7,9 @@ use super::entry::{self, NewPlan, NoRoom};
 use super::exemplars::{Gone, LiveStatement};
 use super::pending::{self, PlanRef, PlanSlot};
 use super::{evict, executions, exemplars, observe};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
-use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
@@ -133,38 +132,38 @@ fn record_at_once(
         nodes,
         histograms,
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
-    // are recorded at places where the session holds no lock and is outside of any boundary.
-    unsafe {
-        // In a process that ends, an error is fatal. So this first checks that there is enough memory.
-        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
-            return false;
-        }
-        let listener = LISTENER.get();
-        let sink = |key: &PlanKey, description: Option<&LazyDescription>, batch: &Batch| {
+    // SAFETY: executions are recorded where the session holds no lock, and is outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    // In a process that ends, an error is fatal. So this first checks that there is enough memory.
+    if server::is_exiting() && !memory::can_map(store.control().mapped_bytes()) {
+        return false;
+    }
+    let listener = LISTENER.get();
+    let sink =
+        |unlocked: &mut Unlocked, key: &PlanKey, description: Option<&LazyDescription>, batch: &Batch| {
             if let Some(listener) = listener {
                 (listener.passed)(key, batch);
             }
-            add_or_insert(&store, key, description, batch);
+            add_or_insert(&store, unlocked, key, description, batch);
         };
-        pending::flush_other_plans(key, run.at, sink);
-        let batch = Batch::Execution(execution);
-        if let Some(listener) = listener {
-            (listener.passed)(key, &batch);
-        }
-        let kept = add_or_insert(&store, key, Some(description), &batch);
-        if let Some(slowest_ms) = kept {
-            slot.slowest_ms.set(slowest_ms.min(executions::threshold_ms(key)));
-            if slot.has_run.replace(true) {
-                pending::claim_slot(&store, plan, execution, sink);
-            }
-        }
-        (*store.control).evicted.log_first();
-        if let Some(listener) = listener {
-            (listener.end)(run.at);
-        }
-        kept.is_some()
+    pending::flush_other_plans(unlocked, key, run.at, sink);
+    let batch = Batch::Execution(execution);
+    if let Some(listener) = listener {
+        (listener.passed)(key, &batch);
     }
+    let kept = add_or_insert(&store, unlocked, key, Some(description), &batch);
+    if let Some(slowest_ms) = kept {
+        let threshold_ms = executions::threshold_ms(unlocked, key);
+        slot.slowest_ms.set(slowest_ms.min(threshold_ms));
+        if slot.has_run.replace(true) {
+            pending::claim_slot(&store, unlocked, plan, execution, sink);
+        }
+    }
+    store.control().evicted.log_first();
+    if let Some(listener) = listener {
+        (listener.end)(run.at);
+    }
+    kept.is_some()
 }
 
 /// Counts an execution by EXPLAIN (ANALYZE) of a plan with so many nodes. Makes an entry for a new plan.
@@ -176,20 +175,13 @@ pub fn record_explained(plan: PlanRef<'_>, at: i64, nodes: usize) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. Executions
-    // are recorded at places where the session holds no lock and is outside of any boundary.
-    unsafe {
-        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
-            return false;
-        }
-        add_or_insert(
-            &store,
-            plan.key,
-            Some(plan.description),
-            &Batch::Explained(at, nodes),
-        )
-        .is_some()
+    // SAFETY: executions are recorded where the session holds no lock, and is outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    if server::is_exiting() && !memory::can_map(store.control().mapped_bytes()) {
+        return false;
     }
+    let batch = Batch::Explained(at, nodes);
+    add_or_insert(&store, unlocked, plan.key, Some(plan.description), &batch).is_some()
 }
 
 /// Adds what came after the end of an execution, which ended at this time, of a plan with so many nodes.
@@ -209,19 +201,16 @@ fn update_late(key: &PlanKey, batch: &Batch<'_>) -> bool {
     let Some(store) = access::store() else {
         return false;
     };
-    // SAFETY: this session has attached to the store, which stays mapped until the process ends. At the end
-    // of a transaction the session is outside of any boundary, and holds no lock of the store.
-    unsafe {
-        if server::is_exiting() && !memory::can_map((*store.control).mapped_bytes()) {
-            return false;
-        }
-        matches!(
-            contained(Unlocked::promised(), || pg_guard_ffi_boundary(|| entry::update(
-                &store, key, batch
-            ))),
-            Ok(Some(_))
-        )
+    // SAFETY: at the end of a transaction the session holds no lock of the store, and is outside of any
+    // boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    if server::is_exiting() && !memory::can_map(store.control().mapped_bytes()) {
+        return false;
     }
+    matches!(
+        contained(unlocked, |_| entry::update(&store, key, batch)),
+        Ok(Some(_))
+    )
 }
 
 /// Keeps an execution whole that was added before, if it is the slowest one now that its end is known.
@@ -242,106 +231,89 @@ pub(super) fn flush_at_exit() {
         (listener.leave)();
     }
     let Some(store) = access::store() else { return };
-    // SAFETY: shared memory is still mapped. A process that ends holds no lock and is outside of any
-    // boundary.
-    unsafe {
-        // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes
-        // flush the buffer.
-        if memory::can_map((*store.control).mapped_bytes()) {
-            pending::flush_own(|key, description, batch| {
-                add_or_insert(&store, key, description, batch);
-            });
-        }
+    // SAFETY: a process that ends holds no lock, and is outside of any boundary.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    // Errors are fatal here, and none are raised if there is enough memory. Otherwise other processes flush
+    // the buffer.
+    if memory::can_map(store.control().mapped_bytes()) {
+        pending::flush_own(unlocked, |unlocked, key, description, batch| {
+            add_or_insert(&store, unlocked, key, description, batch);
+        });
     }
     pending::release_buffer();
 }
 
 /// Adds a batch to a plan's entry, or makes an entry if there is a description. Returns the milliseconds that
 /// an execution must exceed to be kept as the slowest one. If neither is possible, counts the executions as
-/// refused, adds them to the sum of their database, and returns `None`.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-unsafe fn add_or_insert(
+/// refused, adds them to the sum of their database, and returns `None`. Raises nothing.
+fn add_or_insert(
     store: &Store,
+    unlocked: &mut Unlocked,
     key: &PlanKey,
     description: Option<&LazyDescription>,
     batch: &Batch,
 ) -> Option<f64> {
-    // SAFETY: the caller is outside of any boundary and holds no LWLock. `update` runs inside a boundary, as
-    // it requires, and `contained` catches its errors.
-    unsafe {
-        let updated = contained(Unlocked::promised(), || {
-            pg_guard_ffi_boundary(|| entry::update(store, key, batch))
-        });
-        updated.ok().flatten().or_else(|| {
-            if description.is_some_and(|description| insert_new(store, key, description, batch)) {
-                return Some(MIN_SLOWEST_MS);
-            }
-            (*store.control).evicted.refuse(batch.executions());
-            evict::add_to_others(store, key, batch);
-            None
-        })
-    }
+    let updated = contained(unlocked, |_| entry::update(store, key, batch));
+    updated.ok().flatten().or_else(|| {
+        if description.is_some_and(|description| insert_new(store, unlocked, key, description, batch)) {
+            return Some(MIN_SLOWEST_MS);
+        }
+        store.control().evicted.refuse(batch.executions());
+        evict::add_to_others(store, unlocked, key, batch);
+        None
+    })
 }
 
 /// Makes an entry for a new plan, and evicts other plans if there is no room. Returns whether the plan has an
-/// entry now.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
+/// entry now. Raises nothing.
 #[cold]
 #[inline(never)]
-unsafe fn insert_new(store: &Store, key: &PlanKey, description: &LazyDescription, batch: &Batch) -> bool {
+fn insert_new(
+    store: &Store,
+    unlocked: &mut Unlocked,
+    key: &PlanKey,
+    description: &LazyDescription,
+    batch: &Batch,
+) -> bool {
     let Some(new) = NewPlan::of(description, batch) else {
         return false;
     };
-    // SAFETY: the caller is outside of any boundary and holds no LWLock. The control block stays mapped until
-    // the process ends, and the plans' area is attached.
-    unsafe {
-        let control = &*store.control;
-        if control.is_full() {
-            make_room(store, eviction::PARTS[0], true);
-        }
-        let mut parts = eviction::PARTS.into_iter();
-        loop {
-            control.apply_limit(store.plans, store.pending);
-            // If there is no room for the plan or for its entry in the table, other plans are evicted.
-            let failure = match entry::insert_or_update(store, key, &new, batch) {
-                Ok(kept) => {
-                    if kept {
-                        observe::new_plan(store, key, batch);
-                    }
-                    return kept;
+    let control = store.control();
+    if control.is_full() {
+        make_room(store, unlocked, eviction::PARTS[0], true);
+    }
+    let mut parts = eviction::PARTS.into_iter();
+    loop {
+        store.apply_limit();
+        // If there is no room for the plan or for its entry in the table, other plans are evicted.
+        let failure = match entry::insert_or_update(store, unlocked, key, &new, batch) {
+            Ok(kept) => {
+                if kept {
+                    observe::new_plan(store, unlocked, key, batch);
                 }
-                Err(NoRoom::Entry(message)) => Some(message),
-                Err(NoRoom::Plan(NoMemory::System(message))) => {
-                    control.note_exhausted(&message);
-                    None
-                }
-                Err(NoRoom::Plan(NoMemory::Limit)) => None,
-            };
-            match parts.next() {
-                Some(part) => make_room(store, part, false),
-                None => {
-                    failure.inspect(|message| control.note_exhausted(message));
-                    return false;
-                }
+                return kept;
+            }
+            Err(NoRoom::Entry(message)) => Some(message),
+            Err(NoRoom::Plan(NoMemory::System(message))) => {
+                control.note_exhausted(&message);
+                None
+            }
+            Err(NoRoom::Plan(NoMemory::Limit)) => None,
+        };
+        match parts.next() {
+            Some(part) => make_room(store, unlocked, part, false),
+            None => {
+                failure.inspect(|message| control.note_exhausted(message));
+                return false;
             }
         }
     }
 }
 
 /// Evicts one in `part` of the plans, and invalidates their slots. Flushes the free slots first, so that the
-/// store knows which plans were used last.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock except a slot. Raises nothing.
-unsafe fn make_room(store: &Store, part: usize, only_if_full: bool) {
-    // SAFETY: all three functions require the same as this one, and raise nothing.
-    unsafe {
-        pending::flush_free(store);
-        let evicted = evict::evict(store, part, only_if_full);
-        pending::invalidate(store, &evicted);
-    }
+/// store knows which plans were used last. Raises nothing.
+fn make_room(store: &Store, unlocked: &mut Unlocked, part: usize, only_if_full: bool) {
+    pending::flush_free(store, unlocked);
+    let evicted = evict::evict(store, unlocked, part, only_if_full);
+    pending::invalidate(store, unlocked, &evicted);
 }

@@ -12,13 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 /// sessions allocate theirs.
 ///
 /// # Safety
-/// `area` must be the area of the sessions' buffers, which no other process uses yet. The caller must be in
-/// `contained`, outside of any FFI boundary, and hold no lock.
-pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area) {
+/// `area` must be the area of the sessions' buffers, which no other process uses yet.
+pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area, unlocked: &mut Unlocked) {
     let (parts, wanted) = (room::reserved_parts(), room::wanted_parts());
-    // SAFETY: the caller promises what the function requires. `contained` catches errors.
-    let address =
-        unsafe { contained(Unlocked::promised(), || zeroed(area, parts * room::first_part())) }.unwrap_or(0);
+    // SAFETY: this process has attached to the area, by the caller's promise.
+    let address = contained(unlocked, |_| unsafe { zeroed(area, parts * room::first_part()) });
+    let address = address.unwrap_or(0);
     let reserved = if address == 0 { 0 } else { parts };
     if reserved < wanted {
         server::log_alone(&format!(
@@ -31,18 +30,17 @@ pub(super) unsafe fn make(shared: &SharedLive, area: *mut pg_sys::dsa_area) {
     }
 }
 
-/// Allocates bytes, which are zero. Returns 0 if there is no memory.
+/// Allocates bytes, which are zero. Returns 0 if there is no memory. May raise.
 ///
 /// # Safety
-/// This process must have attached to the area. The caller must be in `contained`, outside of any FFI
-/// boundary, and hold no lock. May raise.
+/// This process must have attached to the area.
 pub(super) unsafe fn zeroed(area: *mut pg_sys::dsa_area, bytes: usize) -> u64 {
     if bytes == 0 {
         return 0;
     }
     let flags = (pg_sys::DSA_ALLOC_NO_OOM | pg_sys::DSA_ALLOC_ZERO) as i32;
-    // SAFETY: the caller promises what the functions require. The process's memory context of the mappings
-    // lives as long as it.
+    // SAFETY: this process has attached, by the caller's promise. The memory context of the mappings lives as
+    // long as it.
     unsafe {
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let address = pg_sys::dsa_allocate_extended(area, bytes, flags);

@@ -40,11 +40,8 @@ pub fn save_at_stop(name: &'static str, save: fn() -> io::Result<()>) {
 }
 
 /// Decides whether the file of the last run counts, and lets the postmaster save the counters of temporary
-/// files when it ends.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory, and `control` must be the control block in it.
-pub(super) unsafe fn set_up(control: &Control) {
+/// files when it ends. PostgreSQL must be setting up shared memory.
+pub(super) fn set_up(control: &Control) {
     if server::is_postmaster() {
         // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all
         // backends have ended.
@@ -84,8 +81,10 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
         }
     }
     if guc::save() {
-        save_or_log(tempfile::file::NAME, tempfile::file::save);
-        AT_STOP.get().inspect(|(name, save)| save_or_log(name, save));
+        save_or_log(tempfile::file::NAME, |_| tempfile::file::save());
+        AT_STOP
+            .get()
+            .inspect(|(name, save)| save_or_log(name, |_| save()));
     } else {
         // The setting may have changed after the last process left.
         file::remove();
@@ -95,10 +94,12 @@ unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
 }
 
 /// Runs a function that saves statistics. Logs an error, so that the process can still end.
-fn save_or_log(name: &str, save: impl FnOnce() -> io::Result<()>) {
+fn save_or_log(name: &str, save: impl FnOnce(&mut Unlocked) -> io::Result<()>) {
     // SAFETY: the process exits, or the worker ends. It holds no lock, and no boundary is around this.
-    let unlocked = unsafe { Unlocked::promised() };
-    let saved = contained(unlocked, || save().map_err(|error| error.to_string()));
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let saved = contained(unlocked, |unlocked| {
+        save(unlocked).map_err(|error| error.to_string())
+    });
     if let Err(error) = saved.flatten() {
         server::log_alone(&format!(
             "pg_rowsource could not save its statistics to \"{name}\": {error}"
@@ -106,14 +107,10 @@ fn save_or_log(name: &str, save: impl FnOnce() -> io::Result<()>) {
     }
 }
 
-/// Notes that this session may record executions from now on, until it ends.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary. Raises a fatal error if PostgreSQL has no room for another
-/// callback.
-pub(super) unsafe fn session_arrives(control: &Control) {
-    // SAFETY: both callbacks have the right type, and the caller is outside of any boundary. The global is of
-    // a plain type.
+/// Notes that this session may record executions from now on, until it ends. Raises a fatal error if
+/// PostgreSQL has no room for another callback.
+pub(super) fn session_arrives(control: &Control) {
+    // SAFETY: both callbacks have the right type. The global is of a plain type.
     unsafe {
         pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0));
         pg_sys::on_shmem_exit(Some(after_detaching), pg_sys::Datum::from(0));
@@ -124,13 +121,10 @@ pub(super) unsafe fn session_arrives(control: &Control) {
     }
 }
 
-/// Notes that this process is the background worker.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary. Raises a fatal error if PostgreSQL has no room for another
-/// callback.
-pub(super) unsafe fn worker_arrives(control: &Control) {
-    // SAFETY: the callback has the right type, and the caller is outside of any boundary.
+/// Notes that this process is the background worker. Raises a fatal error if PostgreSQL has no room for
+/// another callback.
+pub(super) fn worker_arrives(control: &Control) {
+    // SAFETY: the callback has the right type.
     unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
     control.presence.arrive();
 }
@@ -147,8 +141,7 @@ pub(super) unsafe fn worker_arrives(control: &Control) {
 #[pg_guard]
 unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
     record::flush_at_exit();
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    if let Some(control) = unsafe { control::preloaded().as_ref() }
+    if let Some(control) = control::preloaded()
         && control.presence.leave()
     {
         save(control);
@@ -165,9 +158,9 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
 )]
 #[pg_guard]
 unsafe extern "C-unwind" fn after_detaching(_code: i32, _arg: pg_sys::Datum) {
-    // SAFETY: a session that is counted is one of a store whose control block is in main shared memory, which
-    // is still mapped. If it is in dynamic shared memory, this does not read it.
-    if let Some(control) = unsafe { control::preloaded().as_ref() } {
+    // A session that is counted is one of a store whose control block is in main shared memory, which is
+    // still mapped. If it is in dynamic shared memory, this does not read it.
+    if let Some(control) = control::preloaded() {
         control.presence.end_recording();
     }
 }
@@ -191,30 +184,27 @@ pub(super) fn save(control: &Control) {
     let began = Instant::now();
     // An error is fatal if this process ends. So the old file goes first.
     file::remove();
-    save_or_log(file::NAME, || write(control));
+    save_or_log(file::NAME, |unlocked| write(control, unlocked));
     control.presence.note_saved(began.elapsed());
 }
 
 /// Writes all plans to the file, the most valuable first. If the next run has no room for all, it loads
 /// those.
-fn write(control: &Control) -> io::Result<()> {
+fn write(control: &Control, unlocked: &mut Unlocked) -> io::Result<()> {
     // In a process that ends, an error that PostgreSQL raises is fatal. So this first checks that there is
     // enough memory.
     if !memory::can_map(control.mapped_bytes()) {
         return Err(io::Error::other("there is no memory to read them"));
     }
     let store = access::store().ok_or_else(|| io::Error::other("their shared memory cannot be mapped"))?;
-    // SAFETY: the process has attached to the store, holds no lock, and is outside of any boundary.
-    unsafe {
-        // The keys are first, because that flushes the buffers of walsenders.
-        let keys = listing::keys(&store, |one, other| other.rank().total_cmp(&one.rank()));
-        let head = file::Head {
-            reset_at: control.reset_at.load(Relaxed),
-            evicted: control.evicted.saved(listing::others(&store)),
-            flips: control.flips.with_table(|table| table.saved()),
-            events: control.event_names.all(),
-            snapshot_database: control.snapshots.database.load(Relaxed),
-        };
-        file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
-    }
+    // The keys are first, because that flushes the buffers of walsenders.
+    let keys = listing::keys(&store, unlocked, |one, other| other.rank().total_cmp(&one.rank()));
+    let head = file::Head {
+        reset_at: control.reset_at.load(Relaxed),
+        evicted: control.evicted.saved(listing::others(&store, unlocked)),
+        flips: control.flips.with_table(|table| table.saved()),
+        events: control.event_names.all(),
+        snapshot_database: control.snapshots.database.load(Relaxed),
+    };
+    file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
 }

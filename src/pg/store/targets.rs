@@ -2,7 +2,7 @@
 //!
 //! The lock is held for a look at each target only. No other lock is taken meanwhile.
 
-use crate::pg::server::unguarded;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use rowsource_core::sql_trace::target::{MAX_TARGETS, Target};
 use std::cell::UnsafeCell;

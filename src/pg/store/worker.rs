@@ -6,20 +6,15 @@ use crate::pg::server::{self, memory};
 
 /// Notes that the worker runs, if the library was preloaded.
 pub fn worker_arrives() {
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    // The worker is outside of any boundary.
-    unsafe {
-        if let Some(control) = control::preloaded().as_ref() {
-            saving::worker_arrives(control);
-        }
+    if let Some(control) = control::preloaded() {
+        saving::worker_arrives(control);
     }
 }
 
 /// Notes that the worker ends. If the server stops, it waits for the sessions first. If it is the last one,
 /// it saves the plans.
 pub fn worker_leaves() {
-    // SAFETY: the pointer is null, or points to the control block, which stays mapped until the process ends.
-    let Some(control) = (unsafe { control::preloaded().as_ref() }) else {
+    let Some(control) = control::preloaded() else {
         return;
     };
     // Else somebody has only terminated the worker, and PostgreSQL starts it again.

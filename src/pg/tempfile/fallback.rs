@@ -5,7 +5,7 @@
 
 use super::counters::{self, of_core};
 use super::source::{Source, source};
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::switch;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;

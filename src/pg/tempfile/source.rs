@@ -1,7 +1,7 @@
 //! The sources of the counters of temporary files.
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::server::backend_local::BackendLocal;
 use rowsource_core::tempfile::FileType;
 use std::cell::Cell;
 

@@ -10,10 +10,10 @@
 
 use super::slots;
 use crate::guc;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::hot::{wait_object, waits as charged};
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::{switch, unguarded};
+use crate::pg::server::switch;
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Counters;
 use rowsource_core::waits::{CLASS, Event};

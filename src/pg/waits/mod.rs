@@ -12,8 +12,8 @@ pub mod lasting;
 pub mod names;
 pub mod slots;
 
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use std::cell::OnceCell;
 
 /// Why waits are not counted, if they are not. The postmaster sets this once, and its children inherit it.

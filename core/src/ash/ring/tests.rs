@@ -404,6 +404,34 @@ fn writers_follow_each_other() {
     assert!(Ring::new(&memory.header, &memory.records[..8]).is_none());
 }
 
+/// From there on a reader sees each moment, also while the writer overwrites the oldest ones.
+#[test]
+fn it_says_since_when_it_has_all_moments() {
+    let memory = Memory::new(600);
+    let ring = memory.ring();
+    assert_eq!(ring.complete_from(), None);
+    ring.begin(1);
+    let mut truth = Truth::new(ring, 11);
+    let (mut lost, mut coarse) = (0, 0);
+    for i in 0..150_000 {
+        truth.step(10_000, i % 4);
+        if i % 997 > 0 {
+            continue;
+        }
+        let from = ring.complete_from().expect("a moment");
+        // As many as a reader may be late.
+        (0..20).for_each(|i| truth.step(10_000, i % 4));
+        let read = moments(ring, from, i64::MAX);
+        assert_eq!(read[0].0.first, from);
+        let seen = truth.assert_whole(&read);
+        let all = truth.moments.iter().filter(|(at, _)| *at >= from).count() as u64;
+        assert_eq!(seen, all);
+        lost += u64::from(all < truth.moments.len() as u64);
+        coarse += u64::from(read[0].1 == TIERS - 1);
+    }
+    assert!(lost > 20 && coarse > 20, "{lost}, {coarse}");
+}
+
 /// A ring is saved and restored, also into one of another size.
 #[test]
 fn a_ring_is_restored() {

@@ -1,9 +1,10 @@
 //! Computes the statistics of a statement that has ended.
 
+use super::ending::Ending;
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::results::{self, Collector};
+use crate::pg::results;
 use rowsource_core::model::Outcome;
 use rowsource_core::results::{Scratch, StatementSample, assemble_directly, may_be_direct};
 
@@ -13,17 +14,16 @@ impl Statement {
     pub(super) fn is_complete(&self) -> bool {
         self.is_read_to_end.get() && self.outcome.get() == Outcome::Completed
     }
+}
 
+impl Ending<'_> {
     /// Computes the statistics node by node, if that is possible. `IS_TIMED` says whether calls were timed.
     #[inline(always)]
-    fn compute_directly<const IS_TIMED: bool>(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+    fn compute_directly<const IS_TIMED: bool>(self, scratch: &mut Scratch) -> bool {
         let (config, elapsed_ns) = (&self.config, self.elapsed_ns.get());
         let timed = if IS_TIMED { Timed::Sampled } else { Timed::Never };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With
-        // `core_alive` the memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, Some(timed)) };
         assemble_directly::<_, IS_TIMED>(
-            &collector,
+            &self.collector(Some(timed)),
             config,
             self.tick_ns,
             elapsed_ns,
@@ -35,7 +35,7 @@ impl Statement {
     /// Computes the statistics, no matter whether the wrappers or core measured. Returns false if there is no
     /// memory.
     #[inline(never)]
-    pub(super) fn compute(&self, core_alive: bool, scratch: &mut Scratch) -> bool {
+    pub(super) fn compute(self, scratch: &mut Scratch) -> bool {
         if may_be_direct(
             self.mode,
             self.core_contributes,
@@ -43,12 +43,8 @@ impl Statement {
             self.nodes.count(),
         ) {
             let is_computed = match (self.level, self.timed) {
-                (InstrumentationLevel::Timed, Timed::Sampled) => {
-                    self.compute_directly::<true>(core_alive, scratch)
-                }
-                (InstrumentationLevel::Buffers, Timed::Never) => {
-                    self.compute_directly::<false>(core_alive, scratch)
-                }
+                (InstrumentationLevel::Timed, Timed::Sampled) => self.compute_directly::<true>(scratch),
+                (InstrumentationLevel::Buffers, Timed::Never) => self.compute_directly::<false>(scratch),
                 _ => false,
             };
             if is_computed {
@@ -56,9 +52,6 @@ impl Statement {
             }
         }
         let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. With
-        // `core_alive` the memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, core_alive, timed) };
         let sample = StatementSample {
             mode: self.mode,
             has_usage: self.level != InstrumentationLevel::Rows,
@@ -68,6 +61,6 @@ impl Statement {
             config: &self.config,
             elapsed_ns: self.elapsed_ns.get(),
         };
-        results::compute(&collector, &sample, scratch)
+        results::compute(&self.collector(timed), &sample, scratch)
     }
 }

@@ -1,47 +1,50 @@
 //! What PostgreSQL knows of a statement as a whole: its triggers, and what it compiled.
 
+use super::ending::Ending;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::compat;
+use crate::pg::handles::Handle;
 use crate::pg::plan::tree;
-use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::workers;
-use pgrx::pg_sys::{self, EState, List, NodeTag, ResultRelInfo};
+use pgrx::pg_sys::{self, EState, NodeTag, ResultRelInfo};
 use rowsource_core::model::{JIT_OPTIONS, Jit, StatementFacts, TriggerSum, Workers};
 
 /// Has core count the calls of a statement's triggers, and time them if its nodes are timed. Only statements
 /// that change rows have triggers. Returns whether this one may have some.
 ///
 /// # Safety
-/// `estate` must be live, and the statement must not have run yet. Raises "out of memory".
+/// No reference to a part of the query may be in use. Raises "out of memory".
 #[inline(never)]
-pub(super) unsafe fn count_triggers(estate: *mut EState, level: InstrumentationLevel) -> bool {
+pub(super) unsafe fn count_triggers(estate: Handle<EState>, level: InstrumentationLevel) -> bool {
     let options = trigger_options(level);
-    // SAFETY: the executor state is live by the caller's promise. What is allocated belongs to its context,
-    // and so lives as long as its relations.
+    // SAFETY: no reference is in use by the caller's promise. What is allocated belongs to the state's
+    // context, and so lives as long as its relations. Their triggers are null or live.
     unsafe {
         let (mut has_parts, mut has_triggers) = (false, false);
-        let context = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
-        for relation in relations((*estate).es_opened_result_relations) {
-            let triggers = (*relation).ri_TrigDesc.as_ref();
+        let context = pg_sys::MemoryContextSwitchTo(estate.es_query_cxt);
+        let relations = estate.list::<ResultRelInfo>(|estate| &estate.es_opened_result_relations);
+        for relation in relations.iter() {
+            let triggers = relation.ri_TrigDesc.as_ref();
             has_triggers |= triggers.is_some();
-            if (*relation).ri_TrigInstrument.is_null()
+            if relation.ri_TrigInstrument.is_null()
                 && let Some(triggers) = triggers
                 && triggers.numtriggers > 0
             {
-                (*relation).ri_TrigInstrument =
+                (*relation.as_ptr()).ri_TrigInstrument =
                     compat::alloc_trigger_instrumentation(triggers.numtriggers, options);
             }
-            let described = (*relation).ri_RelationDesc;
-            has_parts |= !(*relation).ri_RootResultRelInfo.is_null()
-                || !described.is_null()
-                    && (*(*described).rd_rel).relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE;
+            let described = relation.relation(|relation| &relation.ri_RelationDesc);
+            has_parts |= !relation.ri_RootResultRelInfo.is_null()
+                || described.is_some_and(|described| {
+                    described.class().relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE
+                });
         }
         pg_sys::MemoryContextSwitchTo(context);
         // Core opens partitions when it routes rows to them, and other tables when it fires their triggers:
         // those of partitions and inheritance children, which it opens again, and those that refer to a row.
         let may_fire = has_parts || has_triggers;
         if may_fire {
-            (*estate).es_instrument |= options;
+            (*estate.as_ptr()).es_instrument |= options;
         }
         may_fire
     }
@@ -57,16 +60,11 @@ fn trigger_options(level: InstrumentationLevel) -> i32 {
 }
 
 /// Returns whether core can count how any of these nodes reads ahead.
-///
-/// # Safety
-/// The plan states must be initialised.
-pub(super) unsafe fn read_ahead(found: &[tree::Found]) -> bool {
+pub(super) fn read_ahead(found: &[tree::Found]) -> bool {
     compat::COUNT_SCAN_IO.is_some()
         && found.iter().any(|found| {
-            // SAFETY: the plan state is initialised by the caller's promise.
-            let tag = unsafe { tree::tag(found.plan_state) };
             matches!(
-                tag,
+                found.plan_state.tag(),
                 NodeTag::T_SeqScanState | NodeTag::T_TidRangeScanState | NodeTag::T_BitmapHeapScanState
             )
         })
@@ -75,40 +73,36 @@ pub(super) unsafe fn read_ahead(found: &[tree::Found]) -> bool {
 /// Has core count how the scans of a statement read ahead.
 ///
 /// # Safety
-/// `estate` must be live, and the statement must not have run yet.
+/// No reference to the executor's state may be in use.
 #[inline(always)]
-pub(super) unsafe fn count_scan_io(estate: *mut EState, level: InstrumentationLevel) {
+pub(super) unsafe fn count_scan_io(estate: Handle<EState>, level: InstrumentationLevel) {
     if let Some(option) = compat::COUNT_SCAN_IO {
         // With any option, core also counts the triggers of tables that it opens later.
-        // SAFETY: the executor state is live by the caller's promise.
-        unsafe { (*estate).es_instrument |= option | trigger_options(level) };
+        // SAFETY: no reference is in use by the caller's promise.
+        unsafe { (*estate.as_ptr()).es_instrument |= option | trigger_options(level) };
     }
 }
 
 /// Adds what PostgreSQL knows of a statement that has run.
-///
-/// # Safety
-/// `estate` must be live, with its memory contexts.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn read(estate: *mut EState, facts: &mut StatementFacts) {
-    // SAFETY: the executor state and its memory are live by the caller's promise. Each trigger of a relation
-    // has an entry in its instrumentation.
+pub(super) fn read(estate: Handle<EState>, facts: &mut StatementFacts) {
+    // SAFETY: what the state has of compiled code and of triggers is null, or as live as it. Each trigger of
+    // a relation has an entry in its instrumentation.
     unsafe {
-        if let Some(jit) = (*estate).es_jit.as_ref() {
-            facts.jit += read_jit(&jit.instr, (*estate).es_jit_flags);
+        if let Some(jit) = estate.es_jit.as_ref() {
+            facts.jit += read_jit(&jit.instr, estate.es_jit_flags);
         }
-        if let Some(workers) = (*estate).es_jit_worker_instr.as_ref() {
-            facts.jit += read_jit(workers, (*estate).es_jit_flags);
+        if let Some(workers) = estate.es_jit_worker_instr.as_ref() {
+            facts.jit += read_jit(workers, estate.es_jit_flags);
         }
         for list in [
-            (*estate).es_opened_result_relations,
-            (*estate).es_tuple_routing_result_relations,
-            (*estate).es_trig_target_relations,
+            estate.list::<ResultRelInfo>(|estate| &estate.es_opened_result_relations),
+            estate.list(|estate| &estate.es_tuple_routing_result_relations),
+            estate.list(|estate| &estate.es_trig_target_relations),
         ] {
-            for relation in relations(list) {
-                let (Some(triggers), instr) =
-                    ((*relation).ri_TrigDesc.as_ref(), (*relation).ri_TrigInstrument)
+            for relation in list.iter() {
+                let (Some(triggers), instr) = (relation.ri_TrigDesc.as_ref(), relation.ri_TrigInstrument)
                 else {
                     continue;
                 };
@@ -142,18 +136,11 @@ pub(super) fn read_jit(instr: &pg_sys::JitInstrumentation, flags: i32) -> Jit {
 }
 
 /// Returns what each process of a parallel plan did; `None` if there were no workers.
-///
-/// # Safety
-/// The plan states of the nodes and their memory contexts must be live.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn workers(nodes: &NodeTable) -> Option<Box<Workers>> {
-    let root = nodes.iter().next()?.plan_state();
-    // SAFETY: the plan states are live by the caller's promise, and their executor state lives as long.
-    unsafe {
-        let flags = (*(*root).state).es_jit_flags;
-        workers::read(nodes, |instr| read_jit(instr, flags))
-    }
+pub(super) fn workers(statement: Ending) -> Option<Box<Workers>> {
+    let flags = statement.estate()?.es_jit_flags;
+    workers::read(statement.shown()?, |instr| read_jit(instr, flags))
 }
 
 /// Returns the bits of [`JIT_OPTIONS`] that are set in PostgreSQL's flags.
@@ -168,18 +155,4 @@ fn jit_options(flags: i32) -> u8 {
     bits.filter(|(_, flag)| flags as u32 & flag != 0)
         .map(|(bit, _)| 1 << bit)
         .sum()
-}
-
-/// Returns the relations in a list.
-///
-/// # Safety
-/// `list` must be null or a live list of relations.
-unsafe fn relations(list: *mut List) -> impl Iterator<Item = *mut ResultRelInfo> {
-    // SAFETY: a live list has `length` elements, which are pointers to relations by the caller's promise.
-    unsafe {
-        let elements = list.as_ref().map_or(&[][..], |list| {
-            std::slice::from_raw_parts(list.elements, list.length.max(0) as usize)
-        });
-        elements.iter().map(|element| element.ptr_value.cast())
-    }
 }

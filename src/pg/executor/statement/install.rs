@@ -6,9 +6,11 @@ use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Statement,
 };
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::handles::{PlanStateRef, StartedQuery};
 use crate::pg::hot::timing;
 use crate::pg::hot::wrapper::{self, Accounting, Scope, Timed};
-use crate::pg::plan::{side_effects, tree};
+use crate::pg::plan::side_effects;
+use crate::pg::plan::tree::{self, Found};
 use crate::pg::results::node_table::NodeRef;
 use crate::pg::{compat, results, server};
 use pgrx::pg_sys::{self, NodeTag};
@@ -19,24 +21,23 @@ impl Statement {
     /// wrappers.
     ///
     /// # Safety
-    /// * The statement's query must be started, and its nodes must have their plan states.
-    /// * None of its nodes may have run yet.
-    pub(super) unsafe fn install_instrumentation(&mut self, has_gather: bool, requested_by_others: i32) {
-        let estate = {
-            // SAFETY: the query is started by the caller's promise, so it has its state.
-            unsafe { (*self.query).estate }
-        };
+    /// * These must be the plan states of the statement's nodes, none of which has run yet.
+    /// * The query's context must get the statement. No reference to a plan state may be in use.
+    pub(super) unsafe fn install_instrumentation(
+        &mut self,
+        query: StartedQuery,
+        found: &[Found],
+        has_gather: bool,
+        requested_by_others: i32,
+    ) {
+        let estate = query.estate();
         // If core measures nothing, it has not allocated instrumentation.
-        // SAFETY: the state of a started query is live.
-        let requested = unsafe { (*estate).es_instrument };
-        let plan_states = self.nodes.iter().map(|node| node.plan_state());
-        // SAFETY: the query is started, and these are its plan states.
-        let is_read_only = unsafe { side_effects::is_read_only(self.query, plan_states) };
+        let requested = estate.es_instrument;
+        let plan_states = found.iter().map(|found| found.plan_state);
+        let is_read_only = side_effects::is_read_only(query, plan_states.clone());
         let before = if is_read_only {
             // Whoever called a node may have used work files if any node can.
-            let mut nodes = self.nodes.iter();
-            // SAFETY: the plan states are live by the caller's promise.
-            match nodes.any(|node| unsafe { side_effects::may_use_files(node.plan_state()) }) {
+            match { plan_states }.any(side_effects::may_use_files) {
                 true => Scope::Reads,
                 false => Scope::Shared,
             }
@@ -44,22 +45,34 @@ impl Statement {
             Scope::All
         };
         self.link_accounts();
-        // SAFETY: the plan states are live by the caller's promise.
-        unsafe { self.pair_fused_scans() };
+        self.pair_fused_scans(found);
         // The loop goes from the last node to the first, so parents come after their children. As long as the
         // next nodes are less deep than `above`, they have a node below them whose shutdown does work of its
         // own.
         let mut above = 0;
         let (mut core_contributes, mut only_by_core) = (false, !has_gather);
-        for node in self.nodes.iter().rev() {
-            // SAFETY: the plan state is live by the caller's promise.
-            let shuts_down = node.depth() < above || unsafe { shuts_down(node.plan_state()) };
+        for (node, place) in self.nodes.iter().zip(found).rev() {
+            let shuts_down = node.depth() < above || shuts_down(node.kind());
             if shuts_down {
                 above = node.depth();
             }
-            // SAFETY: the plan state is live, and its node has not run yet, by the caller's promise.
-            let contributes =
-                unsafe { self.install_in(node, requested != 0, has_gather || shuts_down, before) };
+            let parent = usize::try_from(node.parent())
+                .ok()
+                .filter(|_| !node.by_expression());
+            let is_drained =
+                parent.is_some_and(|parent| side_effects::reads_to_the_end(found[parent].plan_state));
+            let has_core = has_gather || shuts_down;
+            // SAFETY: the caller promises the same.
+            let contributes = unsafe {
+                self.install_in(
+                    node,
+                    place.plan_state,
+                    requested != 0,
+                    has_core,
+                    before,
+                    is_drained,
+                )
+            };
             core_contributes |= contributes;
             only_by_core &= !contributes || node.by_core() && !shuts_down;
         }
@@ -70,41 +83,45 @@ impl Statement {
         self.reusable
             .set(self.mode == Mode::RowsourceOnly && !is_read_only && only_by_core && self.has_queryid());
         if has_gather {
-            // SAFETY: the state of a started query is live, and no reference to it exists.
-            unsafe { (*estate).es_instrument = self.reported_by_workers(requested | requested_by_others) };
+            let reported = self.reported_by_workers(requested | requested_by_others);
+            // SAFETY: no reference to the state is in use.
+            unsafe { (*estate.as_ptr()).es_instrument = reported };
         }
     }
 
     /// Makes the `instrument` of a node's plan state point to the node, and chooses its wrapper; its caller
     /// can move the counters of `before`. Does nothing if core measures but not this node. Returns whether
-    /// core contributes to the node's statistics; it does if `core_contributes`.
+    /// core contributes to the node's statistics; it does if `core_contributes`. The node's caller reads each
+    /// start of it to its end in a single call of its own if it `is_drained`.
     ///
     /// # Safety
-    /// The node's plan state must be live, and may not have run yet.
+    /// As for [`Statement::install_instrumentation`].
     #[inline(always)]
     unsafe fn install_in(
         &self,
         node: NodeRef,
+        ps: PlanStateRef,
         core_measures: bool,
         core_contributes: bool,
         before: Scope,
+        is_drained: bool,
     ) -> bool {
-        let (ps, instr) = (node.plan_state(), node.instrumentation());
-        // SAFETY: the plan state is live by the caller's promise. Core uses `instrument` only through the
-        // plan state. The node lives as long as the statement, which lives as long as the query's context.
+        let instr = node.instrumentation();
+        // SAFETY: core uses `instrument` only through the plan state. The node lives as long as the
+        // statement, which lives as long as the query's context. No reference to the plan state is in use.
         unsafe {
-            if !(*ps).instrument.is_null() {
-                *instr = *(*ps).instrument;
+            if !ps.instrument.is_null() {
+                *instr = *ps.instrument;
             } else if core_measures {
                 return false;
             }
-            let is_async = (*ps).async_capable;
+            let is_async = ps.async_capable;
             // Core's calls around shutdown only matter if workers or remote servers are shut down.
             let core_contributes = core_contributes || node.by_core() || is_async || node.under_gather();
             (*instr).async_mode = is_async;
             self.measure_by_core(node, core_contributes);
             node.start_timer();
-            let accounting = self.accounting(node);
+            let accounting = self.accounting(node, ps);
             node.set_notes_no_reading(
                 self.timed == Timed::Sampled
                     && matches!(accounting, Accounting::Leaf | Accounting::FusedScan),
@@ -120,44 +137,26 @@ impl Statement {
                 _ => Scope::Shared,
             };
             let is_fused = accounting == Accounting::FusedScan;
-            let is_drained = is_fused || (!core_contributes && self.is_drained(node));
+            let is_drained = is_fused || (!core_contributes && is_drained);
             node.set_counts_calls(is_drained && wrapper::counts_calls(self.timed, accounting));
             let method = wrapper::method(self.timed, accounting, before, after, is_drained);
             node.set_method(Some(method));
-            (*ps).instrument = instr;
-            compat::count_index_searches(ps, node.index_searches());
+            (*ps.as_ptr()).instrument = instr;
+            compat::count_index_searches(ps.as_ptr(), node.index_searches());
             core_contributes
         }
     }
 
     /// Tells core what to measure in a node: nothing, or what the statement's level has.
-    ///
-    /// # Safety
-    /// The node may not have run yet in this execution.
     #[inline(always)]
-    pub(super) unsafe fn measure_by_core(&self, node: NodeRef, core_contributes: bool) {
+    pub(super) fn measure_by_core(&self, node: NodeRef, core_contributes: bool) {
         let is_measured = core_contributes && self.level != InstrumentationLevel::Rows;
-        // SAFETY: nobody else uses the node's instrumentation now, by the caller's promise.
+        // SAFETY: the node is live, and no other reference to its instrumentation exists.
         let core = compat::common_instrumentation(unsafe { &mut *node.instrumentation() });
         // The timer also tells which calls an error interrupted.
         core.need_timer = is_measured;
         core.need_bufusage = is_measured;
         core.need_walusage = is_measured;
-    }
-
-    /// Returns whether a node's caller reads each start of it to its end in a single call of its own.
-    ///
-    /// # Safety
-    /// The plan states must be live.
-    #[inline(always)]
-    unsafe fn is_drained(&self, node: NodeRef) -> bool {
-        match usize::try_from(node.parent()) {
-            Ok(parent) if !node.by_expression() => {
-                // SAFETY: the plan state is live by the caller's promise.
-                unsafe { side_effects::reads_to_the_end(self.nodes.get(parent).plan_state()) }
-            }
-            _ => false,
-        }
     }
 
     /// Returns what parallel workers measure and report, beside what is requested.
@@ -191,10 +190,7 @@ impl Statement {
     }
 
     /// Pairs each plain aggregate with its scan, if it does nothing but read that scan to its end.
-    ///
-    /// # Safety
-    /// The plan states must be live.
-    unsafe fn pair_fused_scans(&self) {
+    fn pair_fused_scans(&self, found: &[Found]) {
         if self.level == InstrumentationLevel::Rows {
             return;
         }
@@ -202,15 +198,12 @@ impl Statement {
         for i in 1..self.nodes.count() {
             let (parent, node) = (self.nodes.get(i - 1), self.nodes.get(i));
             let is_child = node.parent() == i as i32 - 1 && !parent.by_expression();
-            let (aggregate, scan) = (parent.plan_state(), node.plan_state());
-            // SAFETY: the plan states are live by the caller's promise.
+            let (aggregate, scan) = (found[i - 1].plan_state, found[i].plan_state);
+            // Core starts a scan with run-time keys again in its first call. The wrapper that times nothing
+            // would see two starts.
             let is_fused = is_child
-                && unsafe {
-                    // Core starts a scan with run-time keys again in its first call. The wrapper that times
-                    // nothing would see two starts.
-                    side_effects::is_plain_aggregate_over_scan(aggregate, scan)
-                        && (self.timed != Timed::Never || !side_effects::has_runtime_keys(scan))
-                };
+                && side_effects::is_plain_aggregate_over_scan(aggregate, scan)
+                && (self.timed != Timed::Never || !side_effects::has_runtime_keys(scan));
             if is_fused {
                 parent.set_fused_scan(node.as_ptr());
                 node.set_is_fused_scan(true);
@@ -219,11 +212,8 @@ impl Statement {
     }
 
     /// Returns how buffers are charged for a node.
-    ///
-    /// # Safety
-    /// The plan state must be live.
     #[inline(always)]
-    unsafe fn accounting(&self, node: NodeRef) -> Accounting {
+    fn accounting(&self, node: NodeRef, ps: PlanStateRef) -> Accounting {
         if self.level == InstrumentationLevel::Rows {
             Accounting::None
         } else if node.by_expression() {
@@ -232,8 +222,7 @@ impl Statement {
             Accounting::FusedAggregate
         } else if node.is_fused_scan() {
             Accounting::FusedScan
-            // SAFETY: the plan state is live by the caller's promise.
-        } else if unsafe { calls_no_node(node.plan_state()) } {
+        } else if calls_no_node(ps) {
             Accounting::Leaf
         } else {
             Accounting::Switch
@@ -242,47 +231,34 @@ impl Statement {
 
     /// Installs the wrappers. This happens at the first run, not at the start, because in a worker Parallel
     /// Hash resets `ExecProcNode` between the two.
-    ///
-    /// # Safety
-    /// The plan states must be live.
-    pub(super) unsafe fn install(&self) {
+    pub(super) fn install(&self) {
         for node in self.nodes.iter() {
             if node.by_core() || node.method().is_none() {
                 continue;
             }
-            let plan_state = node.plan_state();
-            // SAFETY: the plan states are live by the caller's promise.
-            unsafe {
-                let first = if tree::is_gather(plan_state) {
-                    gather_first_call
-                } else {
-                    wrapper::first_call
-                };
-                node.set_installed(Some(first));
-                (*plan_state).ExecProcNode = Some(first);
-            }
+            let first = if tree::is_gather(node.kind()) {
+                gather_first_call
+            } else {
+                wrapper::first_call
+            };
+            node.set_installed(Some(first));
+            node.set_called(Some(first));
         }
     }
 
     /// Restores wrappers that core has replaced, and takes what the nodes below used meanwhile from core's
     /// counts, which include it. Parallel Hash resets `ExecProcNode` in the leader too, inside the Gather's
     /// first call. So this is called after that call has returned or failed.
-    ///
-    /// # Safety
-    /// The plan states must be live if core has replaced a wrapper.
-    pub(super) unsafe fn note_unwrapped(&self) {
-        // SAFETY: the plan states are live by the caller's promise.
-        let is_unwrapped = |node: &NodeRef| unsafe { is_unwrapped(*node) };
-        if !self.is_wrapped() || !self.nodes.iter().any(|node| is_unwrapped(&node)) {
+    pub(super) fn note_unwrapped(&self) {
+        if !self.is_wrapped() || !self.nodes.iter().any(is_unwrapped) {
             return;
         }
         let charged = results::charged_below(&self.nodes);
         for (i, node) in self.nodes.iter().enumerate() {
-            if !is_unwrapped(&node) {
+            if !is_unwrapped(node) {
                 continue;
             }
-            // SAFETY: the plan states are live by the caller's promise.
-            unsafe { (*node.plan_state()).ExecProcNode = node.method() };
+            node.set_called(node.method());
             // Now the node's own counts are complete again: see `live::compute`.
             node.set_before(timing::last().max(1));
             // If there is no memory for the sums, these blocks are counted twice.
@@ -295,54 +271,39 @@ impl Statement {
     }
 }
 
-/// Returns whether shutting a node down does work of its own.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-unsafe fn shuts_down(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and begins with its tag.
-    let kind = unsafe { tree::tag(ps) };
+/// Returns whether shutting a node of this type down does work of its own.
+fn shuts_down(kind: NodeTag) -> bool {
     matches!(kind, NodeTag::T_ForeignScanState | NodeTag::T_CustomScanState)
 }
 
 /// Returns whether a node calls no node that has a wrapper, neither as an input nor in an expression.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state of a started query.
 #[inline(always)]
-unsafe fn calls_no_node(ps: *mut pg_sys::PlanState) -> bool {
-    // SAFETY: the plan state is initialised by the caller's promise, and its query is started.
-    unsafe {
-        // Core calls the index scans below a bitmap scan, and they have no wrapper. Any expression may run an
-        // InitPlan.
-        matches!(
-            tree::tag(ps),
-            NodeTag::T_SeqScanState
-                | NodeTag::T_SampleScanState
-                | NodeTag::T_IndexScanState
-                | NodeTag::T_IndexOnlyScanState
-                | NodeTag::T_BitmapHeapScanState
-                | NodeTag::T_TidScanState
-                | NodeTag::T_TidRangeScanState
-                | NodeTag::T_FunctionScanState
-                | NodeTag::T_ValuesScanState
-                | NodeTag::T_WorkTableScanState
-        ) && (*(*(*ps).state).es_plannedstmt).subplans.is_null()
-    }
+fn calls_no_node(ps: PlanStateRef) -> bool {
+    // Core calls the index scans below a bitmap scan, and they have no wrapper. Any expression may run an
+    // InitPlan.
+    matches!(
+        ps.tag(),
+        NodeTag::T_SeqScanState
+            | NodeTag::T_SampleScanState
+            | NodeTag::T_IndexScanState
+            | NodeTag::T_IndexOnlyScanState
+            | NodeTag::T_BitmapHeapScanState
+            | NodeTag::T_TidScanState
+            | NodeTag::T_TidRangeScanState
+            | NodeTag::T_FunctionScanState
+            | NodeTag::T_ValuesScanState
+            | NodeTag::T_WorkTableScanState
+    ) && ps.statement().subplans.is_null()
 }
 
 /// Returns whether core has replaced a node's wrapper. That is so if the address is none of those that
 /// pg_rowsource installed.
-///
-/// # Safety
-/// The node's plan state must be live.
-unsafe fn is_unwrapped(node: NodeRef) -> bool {
+fn is_unwrapped(node: NodeRef) -> bool {
     let address = |method: pg_sys::ExecProcNodeMtd| method.map_or(0, |m| m as usize);
     if !node.under_gather() || node.by_core() || node.method().is_none() {
         return false;
     }
-    // SAFETY: the plan state is live by the caller's promise.
-    let present = address(unsafe { (*node.plan_state()).ExecProcNode });
+    let present = address(node.called_now());
     present != address(node.method()) && present != address(node.installed())
 }
 

@@ -1,13 +1,15 @@
 //! Enters and leaves the runs of a statement.
 
+use super::ending::Ending;
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::{nesting, outermost_planner, unmeasured};
+use crate::pg::handles::Handle;
 use crate::pg::hot::timing;
 use crate::pg::hot::usage::{self, Usage};
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::{live, server, tempfile};
 use pgrx::pg_sys;
 use rowsource_core::clock;
@@ -232,45 +234,29 @@ impl Statement {
     }
 
     /// Notes how far a run has read the query: up to `count` rows, or to the end if `count` is 0.
-    ///
-    /// # Safety
-    /// `query` must be the statement's query, which must be started.
     #[inline(always)]
-    pub unsafe fn note_read(
-        &self,
-        query: *const pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
+    pub fn note_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
         if count == 0 && direction == pg_sys::ScanDirection::ForwardScanDirection {
             self.is_read_to_end.set(true);
         } else {
-            // SAFETY: the query is started, by the caller's promise.
-            unsafe { self.note_partly_read(query, direction, count) };
+            self.note_partly_read(direction, count);
         }
     }
 
     /// Notes how far a run has read the query if it has read a cursor, or if its caller needed only some
     /// rows. The end is seen only if there were fewer rows than the caller asked for.
-    ///
-    /// # Safety
-    /// `query` must be the statement's query, which must be started.
     #[cold]
     #[inline(never)]
-    unsafe fn note_partly_read(
-        &self,
-        query: *const pg_sys::QueryDesc,
-        direction: pg_sys::ScanDirection::Type,
-        count: u64,
-    ) {
+    fn note_partly_read(&self, direction: pg_sys::ScanDirection::Type, count: u64) {
         match direction {
-            // SAFETY: a started query has its state.
-            pg_sys::ScanDirection::ForwardScanDirection => unsafe {
-                self.is_read_to_end.set((*(*query).estate).es_processed < count);
+            pg_sys::ScanDirection::ForwardScanDirection => {
+                let has_ended = self.estate().is_some_and(|estate| estate.es_processed < count);
+                self.is_read_to_end.set(has_ended);
                 if nesting::depth() == 1 && !self.excluded_from_last.get() {
-                    unmeasured::cursor_read(self.query);
+                    // SAFETY: a run of the query has just ended, so it is live.
+                    unmeasured::cursor_read(unsafe { Handle::new(self.query) });
                 }
-            },
+            }
             // A run in no direction reads nothing.
             pg_sys::ScanDirection::NoMovementScanDirection => (),
             // Some rows may be counted again, in this run or later.
@@ -348,7 +334,7 @@ impl Statement {
     pub(super) fn on_context_reset(&self) -> bool {
         let current = usage::current();
         if (self.is_unrecorded() || !usage::is_outside(current))
-            && server::attempt("record a statement", || self.end_outside_hooks(current, false)).is_none()
+            && server::attempt("record a statement", || self.end_outside_hooks(current)).is_none()
         {
             return false;
         }
@@ -357,11 +343,18 @@ impl Statement {
     }
 
     /// Does all of this but closing it. This is needed only if it has run and is not recorded, or if another
-    /// account than the outside one is running: `current`. `core_alive` says that the statement's memory
-    /// contexts are live.
+    /// account than the outside one is running: `current`.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_outside_hooks(&self, current: *mut Usage, core_alive: bool) {
+    fn end_outside_hooks(&self, current: *mut Usage) {
+        if self.stop_outside_hooks(current) {
+            // SAFETY: it does not run any more.
+            unsafe { Ending::new(self, false) }.record();
+        }
+    }
+
+    /// Notes that it does not run any more. Returns whether it has run and is not recorded.
+    pub(super) fn stop_outside_hooks(&self, current: *mut Usage) -> bool {
         if self.life.phase() == Phase::Running {
             self.interrupt();
             self.outcome.set(Outcome::Cancelled);
@@ -377,11 +370,10 @@ impl Statement {
             // SAFETY: null is always allowed.
             unsafe { waits::set_running(std::ptr::null()) };
         }
-        if self.is_unrecorded() {
-            if !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
-                self.outcome.set(Outcome::Failed);
-            }
-            self.record(core_alive);
+        let is_unrecorded = self.is_unrecorded();
+        if is_unrecorded && !was_running && !self.is_toplevel() && self.outcome.get() == Outcome::Completed {
+            self.outcome.set(Outcome::Failed);
         }
+        is_unrecorded
     }
 }

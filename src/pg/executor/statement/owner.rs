@@ -3,8 +3,7 @@
 
 use super::pool;
 use super::state::Statement;
-use crate::pg::server::backend_local::BackendLocal;
-use crate::pg::server::unguarded;
+use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::phase::Phase;
 use std::cell::Cell;

@@ -7,9 +7,11 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationPlan;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::handles::StartedQuery;
 use crate::pg::live::Need;
 use crate::pg::live::memory::NodeMemory;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::plan::tree::Found;
 use rowsource_core::model::PlanKey;
 use std::cell::{Cell, UnsafeCell};
 
@@ -23,6 +25,22 @@ static POOL: BackendLocal<UnsafeCell<[Option<Box<Statement>>; POOL_SIZE]>> =
     BackendLocal::new(UnsafeCell::new([const { None }; POOL_SIZE]));
 /// The place that is used next if the pool is full.
 static NEXT: BackendLocal<Cell<usize>> = BackendLocal::new(Cell::new(0));
+
+/// A statement from the pool. The plan states of its last execution are gone.
+pub struct Idle(Box<Statement>);
+
+impl Idle {
+    /// Prepares the statement for another execution of its plan.
+    ///
+    /// # Safety
+    /// As for `Statement::reset_for_reexecution`.
+    #[inline(always)]
+    pub unsafe fn revive<'q>(mut self, query: StartedQuery<'q>, found: &[Found<'q>]) -> Box<Statement> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.0.reset_for_reexecution(query, found) };
+        self.0
+    }
+}
 
 /// Runs a body with the pool.
 ///
@@ -65,7 +83,7 @@ pub fn take_matching(
     planned_as: i64,
     setting: &InstrumentationPlan,
     count: usize,
-) -> Option<Box<Statement>> {
+) -> Option<Idle> {
     let matches = |statement: &Statement| {
         let target = statement.target.as_ref().filter(|_| statement.reusable.get());
         target.is_some_and(|target| target.plan.by_oids == *key && target.planned_as == planned_as)
@@ -82,12 +100,14 @@ pub fn take_matching(
             pool[at].take()
         })
     };
-    taken.filter(|statement| statement.nodes.memory().hold())
+    taken
+        .filter(|statement| statement.nodes.memory().hold())
+        .map(Idle)
 }
 
 /// Takes memory for nodes and a box for a new statement, if the pool has one to give away: one that has no
 /// target, or any one if the pool is full.
-pub fn take_any() -> (NodeMemory, Option<Box<Statement>>) {
+pub fn take_any() -> (NodeMemory, Option<Idle>) {
     let is_usable = |statement: &Statement| statement.target.is_some();
     // SAFETY: the body calls no function of this file but `next`, which does not use the pool.
     let taken = unsafe {
@@ -107,7 +127,7 @@ pub fn take_any() -> (NodeMemory, Option<Box<Statement>>) {
             let is_held = memory.hold();
             (
                 if is_held { memory } else { NodeMemory::default() },
-                Some(statement),
+                Some(Idle(statement)),
             )
         }
         None => (NodeMemory::default(), None),
@@ -144,8 +164,8 @@ fn next() -> usize {
 }
 
 /// Puts a statement into the given box, or into a new one. Returns `None` if there is no memory.
-pub fn into_box(statement: Statement, place: Option<Box<Statement>>) -> Option<Box<Statement>> {
-    if let Some(mut place) = place {
+pub fn into_box(statement: Statement, place: Option<Idle>) -> Option<Box<Statement>> {
+    if let Some(Idle(mut place)) = place {
         *place = statement;
         return Some(place);
     }

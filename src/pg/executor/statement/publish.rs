@@ -4,14 +4,12 @@ use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
 use crate::pg::live::Setup;
 use rowsource_core::model::PlanKey;
+use rowsource_core::phase::Phase;
 
 impl Statement {
     /// Publishes how the statement is measured, under a key: that of its plan, or of the part of it that a
     /// parallel worker runs.
-    ///
-    /// # Safety
-    /// The statement must not have run in this execution.
-    pub(super) unsafe fn publish(&self, key: PlanKey) {
+    pub(super) fn publish(&self, key: PlanKey) {
         let setup = Setup {
             key,
             tick_ns: self.tick_ns,
@@ -26,7 +24,11 @@ impl Statement {
             sampfreq: self.sampfreq,
         };
         let description = self.target.as_ref().map(|target| &target.description);
-        // SAFETY: the statement has not run, by the caller's promise, so it is not live.
+        assert!(
+            self.life.phase() == Phase::SetUp,
+            "a statement is published before it runs"
+        );
+        // SAFETY: the statement has not run, so it is not live.
         unsafe { self.nodes.memory().publish(setup, description) };
     }
 }

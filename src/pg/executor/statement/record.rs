@@ -1,16 +1,18 @@
 //! Records a statement that has ended: takes its counts, or computes its statistics, and has the session
 //! store them.
 
+use super::ending::{Alive, Ending};
 use super::facts;
 use super::lifecycle::{any_running, caller, in_planner};
-use super::state::{Statement, Target};
+use super::state::Target;
 use super::text::copy_text;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::executor::response::{self, Committed};
 use crate::pg::executor::{nesting, parsed, planning, traced, unmeasured};
+use crate::pg::handles::QueryRef;
 use crate::pg::plan::tree;
-use crate::pg::results::{self, Collector, parallel};
+use crate::pg::results::{self, parallel};
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::builtin_values;
 use crate::pg::sql_trace::level;
 use crate::session::{self, KnownPlan};
@@ -24,58 +26,25 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;
 
-impl Statement {
-    /// Records the statement, unless that was done before. `core_alive` says that the statement's memory
-    /// contexts are live.
+impl<'s> Ending<'s> {
+    /// Records the statement, unless that was done before.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-    pub fn record(&self, core_alive: bool) {
+    pub fn record(self) {
         let has_run = self.life.phase() != Phase::SetUp;
         if !self.life.advance(Event::Record) {
             return;
         }
         self.nodes.header().end();
-        if !(core_alive && self.switch.get().is_still_on() && self.record_counts()) {
-            self.record_statistics(core_alive, has_run);
+        let alive = self.alive().filter(|_| self.switch.get().is_still_on());
+        if !alive.is_some_and(record_counts) {
+            self.record_statistics(has_run);
         }
-    }
-
-    /// Records what the nodes counted, if that is all that there is to record. Returns false if their
-    /// statistics must be computed. The statement's memory contexts must be live.
-    #[inline(always)]
-    fn record_counts(&self) -> bool {
-        let (Some(shape), Some(target)) = (self.shape.get(), &self.target) else {
-            return false;
-        };
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
-        // statement is not running.
-        if !self.is_complete() || level::is_on() || unsafe { self.has_outside() } {
-            return false;
-        }
-        // SAFETY: as above, and the memory contexts are live.
-        let collector = unsafe { Collector::new(&self.nodes, &self.channel, true, Some(self.timed)) };
-        results::with_scratch(|scratch| {
-            let counted = scratch
-                .counts
-                .take(&collector, &shape, self.elapsed_ns.get() / 1e6);
-            match counted {
-                Ok(()) => {
-                    let returned = scratch.counts.returned_rows();
-                    self.store::<true>(true, target, None, returned, |execution| {
-                        self.store_counts(execution, scratch);
-                    });
-                }
-                Err(Uncounted::Now) => {}
-                Err(Uncounted::Always) => self.shape.set(None),
-            }
-            counted.is_ok()
-        })
     }
 
     /// Has the session store what the nodes counted.
     #[inline(always)]
-    fn store_counts(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
-        // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing writes
-        // to the histograms.
+    fn store_counts(self, execution: &mut session::Execution, scratch: &mut Scratch) {
+        // SAFETY: it does not run, so nothing writes to the histograms.
         let histograms = self.nodes.iter().map(|node| unsafe { node.histogram() });
         if !session::record_counts(execution, &mut scratch.counts, histograms) {
             self.store_computed(execution, scratch);
@@ -85,44 +54,41 @@ impl Statement {
     /// Has the session store the statistics that are computed from counts.
     #[cold]
     #[inline(never)]
-    fn store_computed(&self, execution: &mut session::Execution, scratch: &mut Scratch) {
+    fn store_computed(self, execution: &mut session::Execution, scratch: &mut Scratch) {
         let mut histograms = SmallVec::new();
-        // SAFETY: as for `store_counts`, and this happens once.
-        let is_known = scratch.counts.compute(&mut scratch.stats)
-            && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
+        let is_known = scratch.counts.compute(&mut scratch.stats) && self.histograms(&mut histograms);
         if is_known {
             session::record(execution, &mut scratch.stats, &histograms);
         }
     }
 
+    /// Adds the histograms of the nodes. Returns false if there is no memory.
+    fn histograms(self, to: &mut SmallVec<[&'s Histogram; 4]>) -> bool {
+        let statement = self.statement();
+        // SAFETY: it does not run, so nothing else writes to the histograms.
+        unsafe { results::histograms(&statement.nodes, &statement.channel, to) }
+    }
+
     /// Computes the statistics, exports them to core's struct, and has the session store them.
     #[inline(never)]
-    fn record_statistics(&self, core_alive: bool, has_run: bool) {
-        if !core_alive {
+    fn record_statistics(self, has_run: bool) {
+        if !self.core_alive() {
             // An abort has unmapped the workers' memory, so it must not be read.
             self.channel.set(None);
         }
         if self.core_contributes && has_run {
-            if core_alive && self.outcome.get() != Outcome::Completed {
-                // SAFETY: an error has ended the statement, and its memory contexts are live.
-                unsafe { self.collect_parts(true) };
+            if self.core_alive() && self.outcome.get() != Outcome::Completed {
+                self.collect_parts();
             }
-            // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-            unsafe { self.note_unwrapped() };
+            self.note_unwrapped();
         }
         results::with_scratch(|scratch| {
             let mut histograms = SmallVec::new();
-            // SAFETY: the phase is `Recorded` now, so no run is on the stack, and none begins. So nothing
-            // writes to the histograms, and this happens once.
-            let is_known = self.compute(core_alive, scratch)
-                && unsafe { results::histograms(&self.nodes, &self.channel, &mut histograms) };
-            if is_known {
-                self.store_statistics(core_alive, &mut scratch.stats, &scratch.called, &histograms);
+            if self.compute(scratch) && self.histograms(&mut histograms) {
+                self.store_statistics(&mut scratch.stats, &scratch.called, &histograms);
             } else {
                 // There is no memory for its statistics, so the statement is not recorded.
-                // SAFETY: the plan states are live until the query's context is freed, and the statement is
-                // not running.
-                unsafe { self.take_outside(&mut [], core_alive, &mut None) };
+                self.take_outside(&mut [], &mut None);
             }
         });
         if let (Outcome::Completed, Some(channel)) = (self.outcome.get(), self.channel.take()) {
@@ -132,24 +98,19 @@ impl Statement {
 
     /// Has the session store the statistics. A parallel worker reports them to its leader instead.
     fn store_statistics(
-        &self,
-        core_alive: bool,
+        self,
         stats: &mut Vec<NodeStats>,
         called: &[(usize, Called)],
         histograms: &[&Histogram],
     ) {
         let Some(target) = &self.target else {
+            let waits = self.take_waits(stats);
             // SAFETY: the plan states are live until the query's context is freed, and this runs before. Only
             // a parallel worker's statement has no target.
-            return unsafe {
-                let waits = self.take_waits(stats);
-                parallel::report(&self.nodes, stats, called, histograms, waits);
-            };
+            return unsafe { parallel::report(&self.nodes, stats, called, histograms, waits) };
         };
         let mut outside = None;
-        // SAFETY: the plan states are live until the query's context is freed, and this runs before. The
-        // phase is `Recorded` now, so the statement is not running.
-        unsafe { self.take_outside(stats, core_alive, &mut outside) };
+        self.take_outside(stats, &mut outside);
         if !called.is_empty() {
             outside.get_or_insert_default().called = called;
         }
@@ -157,18 +118,13 @@ impl Statement {
             return self.drop_across_switch(target);
         }
         if level::is_on() {
-            let query = if core_alive {
-                self.query.cast_const()
-            } else {
-                std::ptr::null()
-            };
-            trace(target, query, stats);
+            trace(target, self.query(), stats);
         }
         if !self.is_complete() {
             dismiss_estimates(stats, self.outcome.get(), &target.description.decoded().nodes);
         }
         let returned = stats.first().map_or(0, |root| root.rows);
-        self.store::<false>(core_alive, target, outside, returned, |execution| {
+        self.store::<false>(target, outside, returned, |execution| {
             session::record(execution, stats, histograms);
         });
     }
@@ -177,7 +133,7 @@ impl Statement {
     /// and so are the statements nested in it.
     #[cold]
     #[inline(never)]
-    fn drop_across_switch(&self, target: &Target) {
+    fn drop_across_switch(self, target: &Target) {
         planning::take(target.planned_as);
         if self.is_toplevel() && !self.excluded_from_last.get() {
             unmeasured::ended_while_off();
@@ -188,8 +144,7 @@ impl Statement {
     /// `IS_COUNTED`, it has completed, and the wrappers have measured it alone.
     #[inline(always)]
     fn store<const IS_COUNTED: bool>(
-        &self,
-        core_alive: bool,
+        self,
         target: &Target,
         mut outside: Option<Outside>,
         returned: u64,
@@ -204,21 +159,23 @@ impl Statement {
         } else {
             (self.outcome.get(), self.is_complete())
         };
+        let is_of_client = || {
+            let query = self.query().filter(|_| nesting::depth() == 0);
+            query.is_some_and(|query| !is_of_sql_function(query))
+        };
         let for_client;
         let (plan, toplevel) = if self.is_toplevel() {
             (&target.plan, true)
-        // SAFETY: what core has of the statement is live.
-        } else if core_alive && nesting::depth() == 0 && !unsafe { is_of_sql_function(self.query) } {
+        } else if is_of_client() {
             for_client = target.for_client();
             (&for_client, true)
         } else {
             (&target.plan, false)
         };
-        let is_last = core_alive && !self.excluded_from_last.get() && becomes_last(toplevel);
+        let is_last = self.core_alive() && !self.excluded_from_last.get() && becomes_last(toplevel);
         // If core contributes, workers may have run. Else nothing can tell what they did.
         let workers = (!IS_COUNTED && is_last && self.core_contributes)
-            // SAFETY: the last statement's memory contexts are live, because of `core_alive`.
-            .then(|| unsafe { facts::workers(&self.nodes) })
+            .then(|| facts::workers(self))
             .flatten();
         let planning_blocks;
         let planning_blocks = match planned.blocks {
@@ -232,7 +189,10 @@ impl Statement {
             statement: self,
             planned_as: target.planned_as,
         };
-        let statement: &dyn session::LiveStatement = if core_alive { &live } else { &session::Gone };
+        let statement: &dyn session::LiveStatement = match self.core_alive() {
+            true => &live,
+            false => &session::Gone,
+        };
         let is_wrapped = IS_COUNTED || self.is_wrapped();
         let at = server::time_of_day(self.clock, self.tick_ns);
         let (elapsed_ms, begun) = (self.elapsed_ns.get() / 1e6, self.begun.get());
@@ -261,18 +221,46 @@ impl Statement {
                 planning: planned.planning,
                 origin: self.origin.get(),
                 at,
-                // SAFETY: the plan states are live until the query's context is freed, and this runs before.
-                changed_rows: unsafe { self.changed_rows(returned) },
+                changed_rows: self.changed_rows(returned),
             },
-            last: is_last.then(|| session::Executed {
-                // SAFETY: as above.
-                text: unsafe { parsed::text_id(self.query) },
+            last: self.query().filter(|_| is_last).map(|query| session::Executed {
+                text: parsed::text_id(query),
                 workers,
                 planning_ms: planned.last_ms,
                 planning_blocks,
             }),
         });
     }
+}
+
+/// Records what the nodes counted, if that is all that there is to record. Returns false if their
+/// statistics must be computed.
+#[inline(always)]
+fn record_counts(statement: Alive) -> bool {
+    let this = statement.ending();
+    let (Some(shape), Some(target)) = (this.shape.get(), &this.target) else {
+        return false;
+    };
+    if !this.is_complete() || level::is_on() || this.has_outside() {
+        return false;
+    }
+    results::with_scratch(|scratch| {
+        let this = statement.ending();
+        let collector = this.collector(Some(this.timed));
+        let elapsed_ms = this.elapsed_ns.get() / 1e6;
+        let counted = scratch.counts.take(&collector, &shape, elapsed_ms);
+        match counted {
+            Ok(()) => {
+                let returned = scratch.counts.returned_rows();
+                this.store::<true>(target, None, returned, |execution| {
+                    this.store_counts(execution, scratch);
+                });
+            }
+            Err(Uncounted::Now) => {}
+            Err(Uncounted::Always) => this.shape.set(None),
+        }
+        counted.is_ok()
+    })
 }
 
 impl Target {
@@ -288,15 +276,10 @@ impl Target {
 
 /// Returns whether a function in SQL runs a query. It ends with the statement that called the function, if
 /// that has not read all rows.
-///
-/// # Safety
-/// `query` must be valid.
 #[cold]
 #[inline(never)]
-unsafe fn is_of_sql_function(query: *const pg_sys::QueryDesc) -> bool {
-    // SAFETY: `query` is valid by the caller's promise, and so is the receiver of its rows.
-    let to = unsafe { (*query).dest.as_ref() };
-    to.is_some_and(|to| to.mydest == pg_sys::CommandDest::DestSQLFunction)
+fn is_of_sql_function(query: QueryRef) -> bool {
+    query.receiver() == Some(pg_sys::CommandDest::DestSQLFunction)
 }
 
 /// Returns whether a statement becomes the last one. A statement that a client sent always does. A statement
@@ -313,23 +296,25 @@ fn becomes_last(toplevel: bool) -> bool {
 
 /// A statement whose memory contexts are live.
 struct Live<'a> {
-    statement: &'a Statement,
+    statement: Ending<'a>,
     planned_as: i64,
 }
 
 impl session::LiveStatement for Live<'_> {
     fn copy_text(&self, to: &mut Vec<u8>) {
-        // SAFETY: PostgreSQL's description of the query is live.
-        unsafe { copy_text(self.statement.query, self.planned_as, to) }
+        if let Some(query) = self.statement.query() {
+            copy_text(query, self.planned_as, to);
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn parameters(&self) -> Option<Parameters> {
-        // SAFETY: PostgreSQL's description of the query is live, and so are its parameters. Without a
-        // function that fetches them, they are an array.
+        let query = self.statement.query()?;
+        // SAFETY: the parameters of a query are null, or as live as it. Without a function that fetches them,
+        // they are an array.
         unsafe {
-            let Some(list) = (*self.statement.query).params.as_ref() else {
+            let Some(list) = query.params.as_ref() else {
                 return Some(Parameters::default());
             };
             // These are variables of a function, which may have changed meanwhile.
@@ -346,11 +331,9 @@ impl session::LiveStatement for Live<'_> {
     #[inline(never)]
     fn copy_costs(&self, to: &mut Vec<Costs>) {
         to.clear();
-        let nodes = &self.statement.nodes;
-        if to.try_reserve(nodes.count()).is_ok() {
-            let shown = nodes.iter().filter(|node| !node.hidden());
-            // SAFETY: the plan states and the plan are live.
-            to.extend(shown.map(|node| unsafe { tree::costs(node.plan_state()) }));
+        let has_room = to.try_reserve(self.statement.nodes.count()).is_ok();
+        if let Some(shown) = self.statement.shown().filter(|_| has_room) {
+            to.extend(shown.map(tree::costs));
         }
     }
 }
@@ -358,11 +341,10 @@ impl session::LiveStatement for Live<'_> {
 /// Writes what the nodes did into the session's SQL trace.
 #[cold]
 #[inline(never)]
-fn trace(target: &Target, query: *const pg_sys::QueryDesc, stats: &[NodeStats]) {
+fn trace(target: &Target, query: Option<QueryRef>, stats: &[NodeStats]) {
     let (nodes, planid) = (&target.description.decoded().nodes, target.plan.key.planid);
-    // SAFETY: the caller passes null or a query that is live.
-    server::attempt("trace a statement", || unsafe {
-        traced::stats(query, target.planned_as, planid, nodes, stats)
+    server::attempt("trace a statement", || {
+        traced::stats(query, target.planned_as, planid, nodes, stats);
     });
 }
 

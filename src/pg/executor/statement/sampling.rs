@@ -2,9 +2,9 @@
 
 use super::state::Statement;
 use crate::instrumentation::InstrumentationLevel;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::plan::tree;
-use crate::pg::server::backend_local::BackendLocal;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::clock::{self, Source, measure_costs, measure_costs_in_order};
@@ -28,20 +28,14 @@ const MANY_ROWS: f64 = 16.0;
 const MUCH_WORK: f64 = 100.0;
 
 impl Statement {
-    /// Returns whether a statement with these plan states may need beats, as far as the planner knows.
-    ///
-    /// # Safety
-    /// The plan states must be initialised. The first one is the root.
-    pub(super) unsafe fn may_need_beats(found: &[tree::Found]) -> bool {
-        // SAFETY: the plan states are initialised by the caller's promise.
-        let root_cost = found
+    /// Returns whether a statement with these plan states, of which the first is the root, may need beats, as
+    /// far as the planner knows.
+    pub(super) fn may_need_beats(found: &[tree::Found]) -> bool {
+        let mut plans = found.iter().map(|found| found.plan_state.plan());
+        found
             .first()
-            .map_or(0.0, |root| unsafe { tree::total_cost(root.plan_state) });
-        // SAFETY: as above.
-        root_cost > MUCH_WORK
-            || found
-                .iter()
-                .any(|found| unsafe { tree::plan_rows(found.plan_state) } > MANY_ROWS)
+            .is_some_and(|root| root.plan_state.plan().total_cost > MUCH_WORK)
+            || plans.any(|plan| plan.plan_rows > MANY_ROWS)
     }
 }
 

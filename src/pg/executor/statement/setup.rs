@@ -2,27 +2,31 @@
 //! core measure it. If the pool has a statement of the same plan, that one is prepared for another execution
 //! instead.
 
+use super::pool::{self, Idle};
 use super::state::{
     INSTRUMENT_BUFFERS, INSTRUMENT_ROWSOURCE, INSTRUMENT_TIMER, INSTRUMENT_WAL, Life, Replaced, Statement,
     Target,
 };
 use super::text::{known_text, text};
-use super::{facts, pool, sampling};
+use super::{facts, sampling};
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::response::{self, Begun};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
+use crate::pg::handles::StartedQuery;
 use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::live::Need;
-use crate::pg::plan::{describe, identity, temporary, tree};
+use crate::pg::plan::tree::{self, Found};
+use crate::pg::plan::{describe, identity, temporary};
 use crate::pg::results::node_table::NodeTable;
 use crate::pg::results::parallel;
+use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
 use crate::session;
-use pgrx::pg_sys::{self, NodeTag, QueryDesc};
+use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
@@ -32,26 +36,20 @@ use std::cell::{Cell, UnsafeCell};
 /// requested from core before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that
 /// no other statement runs it, and `is_sent` that a client sent it. Returns false if the statement will run
 /// unmeasured.
-///
-/// # Safety
-/// `query` must have been started.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-pub unsafe fn attach(
-    query: *mut QueryDesc,
+pub fn attach(
+    query: StartedQuery,
     setting: &InstrumentationPlan,
     requested_before: i32,
     added_by_us: i32,
     toplevel: bool,
     is_sent: bool,
 ) -> bool {
-    // SAFETY: the query is started by the caller's promise, so its plan and its state are live.
-    let (estate, root, plan) = unsafe { ((*query).estate, (*query).planstate, &*(*query).plannedstmt) };
-    if estate.is_null() || root.is_null() || memory::is_short() {
+    if memory::is_short() {
         return false;
     }
-    // SAFETY: the state of a started query is live.
-    let (instrument, context) = unsafe { ((*estate).es_instrument, (*estate).es_query_cxt) };
-    let requested_by_others = requested_before | (instrument & !added_by_us);
+    let (estate, plan) = (query.estate(), query.plan());
+    let requested_by_others = requested_before | (estate.es_instrument & !added_by_us);
     let with_auto_explain;
     let setting = if requested_by_others & INSTRUMENT_TIMER != 0 {
         with_auto_explain = explain::with_auto_explain(setting);
@@ -61,21 +59,18 @@ pub unsafe fn attach(
     };
     let mode = mode(setting, requested_by_others);
     let mut found = tree::Nodes::new();
-    // SAFETY: the plan states of a started query are initialised.
-    unsafe { tree::walk(root, &mut found) };
+    tree::walk(query.root(), &mut found);
     if found.is_empty() {
         return false;
     }
     let has_temporary_tables = temporary::session_has_tables();
-    // SAFETY: `found` are the plan states of this plan.
-    let planid = unsafe { identity::by_oids(&found, has_temporary_tables) };
-    let planned_as = match compat::query_id(plan) {
+    let planid = identity::by_oids(&found, has_temporary_tables);
+    let planned_as = match compat::query_id(&plan) {
         0 => unnamed::queryid(plan),
         queryid => queryid,
     };
     let queryid = if has_temporary_tables {
-        // SAFETY: the query is started, so its executor state and its text are live.
-        unsafe { temporary::query_id(estate, planned_as, || known_text(query, planned_as)) }
+        temporary::query_id(estate, planned_as, || known_text(*query, planned_as))
     } else {
         planned_as
     };
@@ -91,14 +86,11 @@ pub unsafe fn attach(
     } else {
         None
     };
-    // SAFETY: the query is started, `found` are all its plan states, and `context` is its context. Equal keys
-    // mean plan states of the same kinds and order.
+    // SAFETY: `found` are all plan states of the query, and its context gets the statement. Equal keys mean
+    // plan states of the same kinds and order. No reference to a part of the query is in use.
     unsafe {
         let statement = match matching {
-            Some(mut statement) => {
-                statement.reset_for_reexecution(query, &found);
-                statement
-            }
+            Some(idle) => idle.revive(query, &found),
             None => match set_up(
                 query,
                 setting,
@@ -111,15 +103,14 @@ pub unsafe fn attach(
                 None => return false,
             },
         };
-        let changes_rows = !(*estate).es_opened_result_relations.is_null();
+        let changes_rows = !estate.es_opened_result_relations.is_null();
         statement
             .may_fire_triggers
             .set(changes_rows && facts::count_triggers(estate, statement.level));
         if compat::COUNT_SCAN_IO.is_some() && statement.counts_scan_io {
             facts::count_scan_io(estate, statement.level);
         }
-        // PostgreSQL allocated the plan, as it does all nodes.
-        statement.origin.set(compat::plan_origin(plan));
+        statement.origin.set(compat::plan_origin(*query));
         if toplevel {
             if let Some(target) = &statement.target {
                 response::record_commit_before(&target.plan);
@@ -134,7 +125,7 @@ pub unsafe fn attach(
         if toplevel && !is_sent {
             statement.excluded_from_last.set(true);
         }
-        statement.register_reset_callback(context);
+        statement.register_reset_callback(estate.es_query_cxt);
     }
     true
 }
@@ -143,27 +134,28 @@ pub unsafe fn attach(
 /// is no memory.
 ///
 /// # Safety
-/// `query` must be started, and `found` must be all its plan states.
+/// * `found` must be all plan states of the query, whose context must get the statement.
+/// * No reference to a part of the query may be in use.
 #[inline(never)]
-unsafe fn set_up(
-    query: *mut QueryDesc,
+unsafe fn set_up<'q>(
+    query: StartedQuery<'q>,
     setting: &InstrumentationPlan,
-    found: &[tree::Found],
+    found: &[Found<'q>],
     (key, planned_as): (PlanKey, i64),
     requested_by_others: i32,
     mode: Mode,
 ) -> Option<Box<Statement>> {
     let is_worker = server::is_parallel_worker();
-    // SAFETY: the plan of a started query is live.
-    if !is_worker && own::uses_extension(&key, unsafe { &*(*query).plannedstmt }) {
-        unmeasured::uses_extension(query);
+    if !is_worker && own::uses_extension(&key, query.plan()) {
+        unmeasured::uses_extension(query.as_ptr());
         return None;
     }
     let mut key = key;
     if is_worker {
         store::attach_worker();
-        // SAFETY: this is a parallel worker, whose statement is starting.
-        if let Some(leaders) = unsafe { parallel::find_leader() } {
+        // SAFETY: a statement is starting, so the session holds no lock, and is outside of any boundary.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        if let Some(leaders) = parallel::find_leader(unlocked) {
             key = leaders.with_plan(key.planid);
         }
     } else {
@@ -172,24 +164,19 @@ unsafe fn set_up(
     let target = if is_worker {
         None
     } else {
-        // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
+        // SAFETY: the caller promises the same, and errors are caught above.
         Some(unsafe { target(query, found, key, planned_as) }?)
     };
     let (nodes, place) = nodes(found.len(), target.as_ref())?;
-    // SAFETY: the table has a node for each of these plan states, which are live by the caller's promise.
+    // SAFETY: the query's context owns the statement, so the plan states are live while that can be reached.
     unsafe { fill(&nodes, found) };
-    // SAFETY: the plan states are live by the caller's promise.
-    let has_gather = found.iter().any(|f| unsafe { tree::is_gather(f.plan_state) });
+    let has_gather = found.iter().any(|f| tree::is_gather(f.plan_state.tag()));
     let clock = setting.clock;
     if let Some(target) = &target {
-        for (i, node) in nodes.iter().filter(|node| !node.hidden()).enumerate() {
-            // SAFETY: the plan states are initialised by the caller's promise.
-            let (plan_rows, returns_rows) = unsafe {
-                let ps = node.plan_state();
-                (tree::plan_rows(ps), tree::returns_rows(ps))
-            };
-            let is_judged = returns_rows && !target.description.may_stop_early(i);
-            node.set_estimate(Estimate::new(plan_rows, is_judged));
+        let nodes = nodes.iter().zip(found).filter(|(_, found)| !found.hidden);
+        for (i, (node, Found { plan_state, .. })) in nodes.enumerate() {
+            let is_judged = tree::returns_rows(*plan_state) && !target.description.may_stop_early(i);
+            node.set_estimate(Estimate::new(plan_state.plan().plan_rows, is_judged));
         }
     }
     let level = match mode {
@@ -198,7 +185,7 @@ unsafe fn set_up(
     };
     let timed = Statement::timed(level, setting.sampfreq, clock);
     let statement = Statement {
-        query,
+        query: query.as_ptr(),
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
         switch: Cell::new(switch::state()),
@@ -206,16 +193,14 @@ unsafe fn set_up(
         nodes,
         core_contributes: mode == Mode::CoreOnly || has_gather,
         only_by_core: false,
-        // SAFETY: a query has its command.
-        changes_rows: unsafe { (*query).operation } != pg_sys::CmdType::CMD_SELECT,
+        changes_rows: query.operation != pg_sys::CmdType::CMD_SELECT,
         reusable: Cell::new(false),
         may_fire_triggers: Cell::new(false),
         level,
         sampfreq: setting.sampfreq,
         clock,
         timed,
-        // SAFETY: the plan states are initialised by the caller's promise.
-        may_need_beats: timed == Timed::Sampled && unsafe { Statement::may_need_beats(found) },
+        may_need_beats: timed == Timed::Sampled && Statement::may_need_beats(found),
         tick_ns: clock.scale().ns_per_tick(),
         config: sampling::config(clock, setting.sampfreq),
         shape: Cell::new(None),
@@ -230,8 +215,7 @@ unsafe fn set_up(
         origin: Cell::new(PlanOrigin::Other),
         // EXPLAIN (ANALYZE) always has core measure something. The statement of a pool is never explained.
         explained: requested_by_others != 0 && explain::is_running(),
-        // SAFETY: the plan states are initialised by the caller's promise.
-        counts_scan_io: level != InstrumentationLevel::Rows && unsafe { facts::read_ahead(found) },
+        counts_scan_io: level != InstrumentationLevel::Rows && facts::read_ahead(found),
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
@@ -245,20 +229,18 @@ unsafe fn set_up(
     }
     if mode == Mode::CoreOnly {
         // Core measures in the workers too.
-        // SAFETY: a started query has a live state. The caller made it, so no reference to it exists.
-        unsafe { (*(*query).estate).es_instrument &= !INSTRUMENT_ROWSOURCE };
+        // SAFETY: no reference to the state is in use.
+        unsafe { (*query.estate().as_ptr()).es_instrument &= !INSTRUMENT_ROWSOURCE };
         // SAFETY: the statement has not run yet.
         unsafe { statement.nodes.memory().hide() };
         return Some(statement);
     }
-    // SAFETY: the query is started, and its nodes have not run yet. `fill` gave them their plan states.
-    unsafe { statement.install_instrumentation(has_gather, requested_by_others) };
+    // SAFETY: the caller promises the same. `fill` gave the nodes these plan states.
+    unsafe { statement.install_instrumentation(query, found, has_gather, requested_by_others) };
     statement.set_shape();
-    // SAFETY: the statement has not run yet.
-    unsafe { statement.publish(statement.target.as_ref().map_or(key, |target| target.plan.key)) };
+    statement.publish(statement.target.as_ref().map_or(key, |target| target.plan.key));
     if is_worker {
-        // SAFETY: the statement is starting.
-        unsafe { statement.join() };
+        statement.join();
     } else if has_gather {
         statement.channel.set(Some(parallel::Channel::unopened()));
     }
@@ -267,7 +249,7 @@ unsafe fn set_up(
 
 /// Finds memory for the nodes of a statement, and for what the statement publishes of its plan. Also returns
 /// the box of a statement that the pool has given away. Returns `None` if there is no memory.
-fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Box<Statement>>)> {
+fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Idle>)> {
     let mut need = Need::of_nodes(count);
     if let Some(Target { description, .. }) = target {
         need = need.with_description(description.published_size(), || {
@@ -287,13 +269,12 @@ fn nodes(count: usize, target: Option<&Target>) -> Option<(NodeTable, Option<Box
 /// Copies into new nodes what is the same for all executions of the plan, and their plan states.
 ///
 /// # Safety
-/// The plan states must be initialised.
-unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
+/// The plan states must be live while their nodes can be reached.
+unsafe fn fill(nodes: &NodeTable, all: &[Found]) {
     for (node, found) in nodes.iter().zip(all) {
-        // SAFETY: the plan state is initialised by the caller's promise, so it has its tag and its plan.
-        let (kind, id) = unsafe { (tree::tag(found.plan_state), tree::plan_node_id(found.plan_state)) };
-        node.set_plan_state(found.plan_state);
-        node.set_plan_node_id(id);
+        // SAFETY: the caller promises the same.
+        unsafe { node.set_plan_state(found.plan_state) };
+        node.set_plan_node_id(found.plan_state.plan().plan_node_id);
         node.set_parent(found.parent);
         node.set_depth(found.depth);
         node.set_edge(found.edge);
@@ -304,12 +285,11 @@ unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
         let parent = usize::try_from(found.parent)
             .ok()
             .filter(|_| !found.by_expression);
-        // SAFETY: as above. A parent is among the nodes.
-        node.set_by_others(parent.is_some_and(|parent| unsafe {
-            tree::tag(all[parent].plan_state) == NodeTag::T_CustomScanState
-        }));
+        node.set_by_others(
+            parent.is_some_and(|parent| all[parent].plan_state.tag() == NodeTag::T_CustomScanState),
+        );
         node.set_by_core(matches!(
-            kind,
+            found.plan_state.tag(),
             NodeTag::T_HashState
                 | NodeTag::T_BitmapIndexScanState
                 | NodeTag::T_BitmapAndState
@@ -321,10 +301,10 @@ unsafe fn fill(nodes: &NodeTable, all: &[tree::Found]) {
 /// Describes the plan, and finds where its statistics are stored. Returns `None` if there is no memory.
 ///
 /// # Safety
-/// `query` must be started, and `found` must be all its plan states.
-unsafe fn target(
-    query: *mut QueryDesc,
-    found: &[tree::Found],
+/// As for [`describe::description`].
+unsafe fn target<'q>(
+    query: StartedQuery<'q>,
+    found: &[Found<'q>],
     key: PlanKey,
     planned_as: i64,
 ) -> Option<Target> {
@@ -332,12 +312,12 @@ unsafe fn target(
     // This is a copy, because describing a plan may run output functions of types, whose statements may
     // replace it.
     let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
-    // SAFETY: the caller promises what the function requires.
+    // SAFETY: the caller promises the same.
     let (description, older_literals) = unsafe {
         describe::description(
             query,
             &key,
-            || text(query, planned_as),
+            || text(*query, planned_as),
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key.with_plan(store::planid(&key)?)),
             |planid| store::description_or_before(&key.with_plan(planid)),
@@ -396,35 +376,35 @@ impl Statement {
     /// Prepares the statement for another execution of its plan.
     ///
     /// # Safety
-    /// * `query` must be started.
-    /// * `found` must be all its plan states, with the same kinds and order as those for which the statement
-    ///   was set up.
-    unsafe fn reset_for_reexecution(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
+    /// * `found` must be all plan states of the query, with the same kinds and order as those for which the
+    ///   statement was set up. The query's context must get the statement.
+    /// * No reference to a part of the query may be in use.
+    pub(super) unsafe fn reset_for_reexecution<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
         // This comes first, because it may be cancelled, which frees the nodes. Then no plan state may point
         // to one.
         if let Some(target) = &mut self.target {
-            // SAFETY: `query` is started and `found` are its plan states, by the caller's promise.
+            // SAFETY: the caller promises the same, and errors are caught above.
             unsafe { target.describe_again(query, found) };
         }
         // A trace shows each execution by itself.
         let is_traced = level::is_on();
         for (node, found) in self.nodes.iter().zip(found) {
             node.reset(is_traced);
-            node.set_plan_state(found.plan_state);
-            // SAFETY: the plan state is live by the caller's promise, has not run, and gets a pointer to a
-            // node that lives as long as the statement.
+            if node.by_core() {
+                self.measure_by_core(node, true);
+            }
+            let plan = found.plan_state.plan();
+            node.set_plan_node_id(plan.plan_node_id);
+            node.set_estimate(node.estimate().with_plan_rows(plan.plan_rows));
+            // SAFETY: the plan state has not run, and gets a pointer to a node that lives as long as the
+            // statement, which lives as long as it.
             unsafe {
-                if node.by_core() {
-                    self.measure_by_core(node, true);
-                }
-                node.set_plan_node_id(tree::plan_node_id(found.plan_state));
-                let plan_rows = tree::plan_rows(found.plan_state);
-                node.set_estimate(node.estimate().with_plan_rows(plan_rows));
-                (*found.plan_state).instrument = node.instrumentation();
-                compat::count_index_searches(found.plan_state, node.index_searches());
+                node.set_plan_state(found.plan_state);
+                (*found.plan_state.as_ptr()).instrument = node.instrumentation();
+                compat::count_index_searches(found.plan_state.as_ptr(), node.index_searches());
             }
         }
-        self.query = query;
+        self.query = query.as_ptr();
         self.switch.set(switch::state());
         let is_reused = self.life.advance(Event::Reuse);
         debug_assert!(is_reused, "the pool keeps closed statements only");
@@ -459,49 +439,45 @@ impl Target {
     /// Describes the plan for another execution, unless the description is that of this plan already.
     ///
     /// # Safety
-    /// `query` must be started, and `found` must be all its plan states.
+    /// As for [`describe::description`].
     #[inline(always)]
-    unsafe fn describe_again(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // SAFETY: the caller promises what the functions require.
-        unsafe {
-            if describe::is_of_all(&self.description)
-                && describe::has_current_names(&self.description, &self.compared_at, found)
-            {
-                self.older_literals = false;
-                return;
-            }
-            self.describe_with_literals(query, found);
+    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
+        if describe::is_of_all(&self.description)
+            && describe::has_current_names(&self.description, &self.compared_at, found)
+        {
+            self.older_literals = false;
+            return;
         }
+        // SAFETY: the caller promises the same.
+        unsafe { self.describe_with_literals(query, found) };
     }
 
     /// Describes the plan for another execution if its literals or names may differ.
     ///
     /// # Safety
-    /// `query` must be started, and `found` must be all its plan states.
+    /// As for [`describe::description`].
     #[inline(never)]
-    unsafe fn describe_with_literals(&mut self, query: *mut QueryDesc, found: &[tree::Found]) {
-        // SAFETY: the caller promises what the functions require.
-        unsafe {
-            let text = text(query, self.planned_as);
-            if describe::is_of(&self.description, query, &text) {
-                self.older_literals = false;
-                return;
+    unsafe fn describe_with_literals<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
+        let text = text(*query, self.planned_as);
+        if describe::is_of(&self.description, query, &text) {
+            self.older_literals = false;
+            return;
+        }
+        let earlier = self.plan.description.borrow().clone();
+        let known = Some((&earlier, &self.plan.compared_at));
+        let by_oids = self.plan.by_oids;
+        let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
+        // SAFETY: the caller promises the same.
+        let described =
+            unsafe { describe::description(query, &by_oids, || text, known, || None, before, found) };
+        if let Some(described) = described {
+            (self.description, self.older_literals) = described;
+            let planid = self.description.ids().planid;
+            if planid != self.plan.key.planid {
+                store::note_planid(&by_oids, planid);
+                self.plan = session::new_plan(by_oids, &self.description);
             }
-            let earlier = self.plan.description.borrow().clone();
-            let known = Some((&earlier, &self.plan.compared_at));
-            let by_oids = self.plan.by_oids;
-            let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
-            if let Some(described) =
-                describe::description(query, &by_oids, || text, known, || None, before, found)
-            {
-                (self.description, self.older_literals) = described;
-                let planid = self.description.ids().planid;
-                if planid != self.plan.key.planid {
-                    store::note_planid(&by_oids, planid);
-                    self.plan = session::new_plan(by_oids, &self.description);
-                }
-                self.compared_at.set(self.plan.compared_at.get());
-            }
+            self.compared_at.set(self.plan.compared_at.get());
         }
     }
 }

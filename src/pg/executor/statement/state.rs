@@ -26,6 +26,8 @@ pub const INSTRUMENT_BUFFERS: i32 = pg_sys::InstrumentOption::INSTRUMENT_BUFFERS
 pub const INSTRUMENT_ROWS: i32 = pg_sys::InstrumentOption::INSTRUMENT_ROWS as i32;
 pub const INSTRUMENT_WAL: i32 = pg_sys::InstrumentOption::INSTRUMENT_WAL as i32;
 
+/// A measured statement. While it can be reached, the plan states of its query and the executor's state are
+/// live: the query's context owns it, and takes it back before it frees them. In the pool it is an `Idle`.
 pub struct Statement {
     pub query: *mut QueryDesc,
     /// The reset callback of the statement's query context, which owns the statement.

@@ -1,14 +1,17 @@
 //! A parallel statement and its workers: how they find each other, and what is kept of the workers if it
 //! fails.
 
+use super::ending::Ending;
 use super::state::Statement;
+use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::handles::Handle;
 use crate::pg::hot::{usage, waits};
 use crate::pg::plan::tree;
 use crate::pg::results::parallel;
-use crate::pg::results::parts;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::server::contained::Unlocked;
 use pgrx::{pg_guard, pg_sys};
+use rowsource_core::phase::Phase;
 use std::cell::Cell;
 
 impl Statement {
@@ -23,13 +26,12 @@ impl Statement {
             return;
         };
         // If this fails, nothing is known of the workers but what core collects.
-        // SAFETY: the caller promises it. The plan states are live.
+        // SAFETY: all of the query is live. A run is beginning, so the session holds no lock.
         server::attempt("announce parallel workers", || unsafe {
-            let gathers = self
-                .nodes
-                .iter()
-                .map(|node| tree::planned_workers(node.plan_state()));
-            channel.announce(target.plan.key, self.channel_slots(), gathers.max().unwrap_or(0));
+            let states = self.nodes.iter().map(|node| Handle::new(node.plan_state()));
+            let gathers = states.map(tree::planned_workers);
+            let (key, workers) = (target.plan.key, gathers.max().unwrap_or(0));
+            channel.announce(&mut Unlocked::promised(), key, self.channel_slots(), workers);
         });
         self.channel.set(Some(channel));
         act_at_exit();
@@ -59,26 +61,12 @@ impl Statement {
     }
 
     /// Begins the part of this process, which is a parallel worker.
-    ///
-    /// # Safety
-    /// The statement must be starting.
     #[cold]
-    pub(super) unsafe fn join(&self) {
-        // SAFETY: the caller promises it.
+    pub(super) fn join(&self) {
+        assert!(self.life.phase() == Phase::SetUp, "a worker joins before it runs");
+        // SAFETY: the statement is starting.
         unsafe { parallel::join(&self.nodes, self.nodes.memory().is_shared()) };
         act_at_exit();
-    }
-
-    /// Adds what workers did, and PostgreSQL has not collected, to what core counted.
-    ///
-    /// # Safety
-    /// An error or the end of this process must be ending the statement, whose plan states must be live. If
-    /// `core_alive`, so must be its memory contexts.
-    pub(super) unsafe fn collect_parts(&self, core_alive: bool) {
-        if let Some(channel) = self.channel.get() {
-            // SAFETY: the caller promises it.
-            unsafe { parts::collect(&channel, &self.nodes, core_alive) }
-        }
     }
 }
 
@@ -114,10 +102,10 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
             pg_sys::LWLockReleaseAll();
             while let Some(statement) = Statement::of_frame(running) {
                 running = statement.frame.outer.get();
-                if server::is_parallel_worker() {
-                    statement.end_outside_hooks(usage::current(), true);
-                } else {
-                    statement.collect_parts(false);
+                if !server::is_parallel_worker() {
+                    Ending::new(statement, false).collect_parts();
+                } else if statement.stop_outside_hooks(usage::current()) {
+                    Ending::new(statement, true).record();
                 }
             }
         }

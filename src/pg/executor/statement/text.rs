@@ -2,25 +2,21 @@
 
 use crate::pg::compat;
 use crate::pg::executor::{explain, parsed, unnamed};
+use crate::pg::handles::QueryRef;
 use crate::pg::plan::describe::StatementText;
-use crate::pg::server;
-use pgrx::pg_sys::QueryDesc;
+use crate::pg::server::SourceText;
 use std::borrow::Cow;
 
 /// What is shown if a statement has no text.
 const NO_TEXT: &[u8] = b"(no text)";
 
 /// Returns the text of a query that is recorded with this queryid.
-///
-/// # Safety
-/// `query` must be valid, and outlive the result.
 #[inline(never)]
-pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a> {
-    // SAFETY: the query is valid by the caller's promise, and so are its text and its plan.
-    let (source, plan) = unsafe { ((*query).sourceText, &*(*query).plannedstmt) };
-    let (mut source, mut location, mut length) = (source, plan.stmt_location, plan.stmt_len);
+pub fn text<'q>(query: QueryRef<'q>, queryid: i64) -> StatementText<'q> {
+    let plan = query.plan();
+    let (mut source, mut location, mut length) = (query.sourceText, plan.stmt_location, plan.stmt_len);
     let mut parsed_as = queryid;
-    if compat::query_id(plan) == 0 {
+    if compat::query_id(&plan) == 0 {
         if let Some(utility) = unnamed::utility_of(queryid) {
             (source, location, length) = (utility.source, utility.location, utility.length);
             parsed_as = utility.own_queryid;
@@ -32,11 +28,9 @@ pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a>
             };
         }
     }
-    // SAFETY: the text is valid by the caller's promise. PostgreSQL keeps the text of a running utility
-    // statement.
-    let (bytes, start) = unsafe {
-        explain::text_inside(source).unwrap_or_else(|| server::statement_text(source, location, length))
-    };
+    // SAFETY: the text is as live as the query. PostgreSQL keeps the text of a running utility statement.
+    let source = unsafe { SourceText::new(source, location, length) };
+    let (bytes, start) = explain::text_inside(source).unwrap_or_else(|| source.statement());
     StatementText {
         bytes: Cow::Borrowed(if bytes.is_empty() { NO_TEXT } else { bytes }),
         location: Some(start),
@@ -45,24 +39,16 @@ pub unsafe fn text<'a>(query: *mut QueryDesc, queryid: i64) -> StatementText<'a>
 }
 
 /// Returns the text of a query, as [`text`] does. Returns `None` if it has none.
-///
-/// # Safety
-/// `query` must be valid, and outlive the result.
-pub unsafe fn known_text<'a>(query: *mut QueryDesc, queryid: i64) -> Option<Cow<'a, [u8]>> {
-    // SAFETY: the query is valid by the caller's promise.
-    let text = unsafe { text(query, queryid) };
+pub fn known_text(query: QueryRef<'_>, queryid: i64) -> Option<Cow<'_, [u8]>> {
+    let text = text(query, queryid);
     Some(text.bytes).filter(|bytes| **bytes != *NO_TEXT)
 }
 
 /// Copies the text. Leaves `to` empty if there is no memory.
-///
-/// # Safety
-/// `query` must be valid.
 #[cold]
 #[inline(never)]
-pub unsafe fn copy_text(query: *mut QueryDesc, queryid: i64, to: &mut Vec<u8>) {
-    // SAFETY: the query is valid by the caller's promise.
-    let text = unsafe { text(query, queryid) };
+pub fn copy_text(query: QueryRef, queryid: i64, to: &mut Vec<u8>) {
+    let text = text(query, queryid);
     to.clear();
     if to.try_reserve(text.bytes.len()).is_ok() {
         to.extend_from_slice(&text.bytes);

@@ -1,12 +1,12 @@
 //! The waits of a statement: in its nodes, in those of its parallel workers, and outside of them. While it
 //! runs, [`crate::pg::hot::waits`] charges them.
 
+use super::ending::Ending;
 use super::state::Statement;
 use crate::pg::executor::response;
 use crate::pg::hot::waits;
 use crate::pg::plan::tree;
 use crate::pg::results::Collector;
-use crate::pg::results::node_table::NodeRef;
 use crate::pg::server::{self, switch};
 use crate::pg::waits::lasting;
 use crate::session;
@@ -34,26 +34,20 @@ struct Gather {
 impl Statement {
     /// Takes what the process has waited since it began with this statement: while it was parsed, planned and
     /// started.
-    ///
-    /// # Safety
-    /// The statement must not be running.
     #[cold]
     #[inline(never)]
-    pub(super) unsafe fn take_planning_waits(&self) {
+    pub(super) fn take_planning_waits(&self) {
         // SAFETY: the statement is set up, and this is the only reference to its waits.
         unsafe { self.frame.waits().merge(&waits::take_outside()) };
     }
+}
 
+impl<'s> Ending<'s> {
     /// Returns the waits of the execution that has ended, and adds those of the nodes to their statistics.
     /// Returns `None` if there are none.
-    ///
-    /// # Safety
-    /// * The plan states must be live, and the statement must not be running.
-    /// * The statement must not run before the result is dropped.
-    pub(super) unsafe fn take_waits(&self, stats: &mut [NodeStats]) -> Option<&RunWaits> {
-        // SAFETY: the statement is set up. It does not run while the reference is used, by the caller's
-        // promise.
-        let waits = unsafe { self.frame.waits() };
+    pub(super) fn take_waits(self, stats: &mut [NodeStats]) -> Option<&'s RunWaits> {
+        // SAFETY: the statement is set up. It does not run while the reference is used.
+        let waits = unsafe { self.statement().frame.waits() };
         let channel = self.channel.get();
         if let Some(channel) = &channel {
             channel.each_wait(|waits_of_workers| self.add_waits_of_workers(waits, waits_of_workers));
@@ -62,8 +56,7 @@ impl Statement {
             return None;
         }
         waits.renumber(lasting::lasting);
-        // SAFETY: the plan states are live by the caller's promise.
-        let gathers = unsafe { self.gathers() };
+        let gathers = self.gathers();
         if !gathers.is_empty() {
             self.move_to_gathers(waits, &gathers);
         }
@@ -80,7 +73,9 @@ impl Statement {
         }
         Some(waits)
     }
+}
 
+impl Statement {
     /// Adds what workers waited in a node, which is identified by its plan node id, or outside of their
     /// nodes.
     fn add_waits_of_workers(&self, waits: &mut RunWaits, of_workers: EventWaits) {
@@ -101,16 +96,12 @@ impl Statement {
     }
 
     /// Returns the Gathers of the plan.
-    ///
-    /// # Safety
-    /// The plan states must be live.
-    unsafe fn gathers(&self) -> SmallVec<[Gather; 2]> {
-        // SAFETY: the plan states are live by the caller's promise.
-        let is_gather = |node: &NodeRef| unsafe { tree::is_gather(node.plan_state()) };
+    fn gathers(&self) -> SmallVec<[Gather; 2]> {
         let timed = self.is_wrapped().then_some(self.timed);
-        // SAFETY: as above.
+        // SAFETY: the plan states are live while a statement can be reached.
         let collector = unsafe { Collector::new(&self.nodes, &self.channel, false, timed) };
-        let found = self.nodes.iter().enumerate().filter(|(_, node)| is_gather(node));
+        let nodes = self.nodes.iter().enumerate();
+        let found = nodes.filter(|(_, node)| tree::is_gather(node.kind()));
         found
             .map(|(node, _)| Gather {
                 node,

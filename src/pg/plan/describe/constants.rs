@@ -5,6 +5,7 @@
 use super::modifiers::{Modifier, Place};
 use super::symbols::{Printed, Symbols, replace_by_symbol};
 use super::types;
+use crate::pg::handles::Handle;
 use crate::pg::server;
 use pgrx::pg_sys::{self, Const, NodeTag};
 use rowsource_core::normalise::List;
@@ -23,9 +24,8 @@ const MAX_SHORTENED: usize = 1_000;
 const CUT: &CStr = c"...";
 
 /// Constants that are changed now, with their originals. Dropping this restores them.
-#[derive(Default)]
-pub struct Changed {
-    originals: Vec<(*mut Const, Const)>,
+pub struct Changed<'q> {
+    originals: Vec<(Handle<'q, Const>, Const)>,
     /// The number of the next symbol, if symbols replace the constants.
     next_symbol: Option<u32>,
     /// The lists of constants that one symbol replaces.
@@ -35,90 +35,86 @@ pub struct Changed {
     /// How many constants are replaced by symbols, because only another extension could print them.
     foreign: usize,
     /// Modifiers of types that are changed now, with the original numbers.
-    modifiers: Vec<(*mut i32, i32)>,
+    modifiers: Vec<(Handle<'q, i32>, i32)>,
 }
 
-impl Changed {
-    /// Shortens the long constants, and replaces those that only another extension could print by symbols,
-    /// the first of which has this number. Returns `None` if there are too many.
+impl<'q> Changed<'q> {
+    /// Begins with nothing changed.
     ///
     /// # Safety
-    /// * The constants must belong to a live plan.
-    /// * Until the result is dropped, the plan must stay live, and no other code may read its constants. May
-    ///   raise.
-    pub unsafe fn shortened(constants: Vec<Printed>, first_symbol: usize) -> Option<Changed> {
-        let mut changed = Changed::default();
-        let mut left = MAX_TOTAL_BYTES;
-        for Printed { constant, .. } in constants {
-            // SAFETY: the caller makes the same promises.
-            unsafe {
-                if (*constant).xpr.type_ != NodeTag::T_Const || (*constant).constisnull {
-                    continue;
-                }
-                if !types::are_values_printed_by_core((*constant).consttype) {
-                    changed.originals.try_reserve(1).ok()?;
-                    changed.originals.push((constant, *constant));
-                    replace_by_symbol(constant, (first_symbol + changed.foreign) as u32);
-                    changed.foreign += 1;
-                } else if !(*constant).constbyval {
-                    changed.consider(constant, &mut left)?;
-                }
-            }
+    /// Until the result is dropped, which must happen, no reference to a constant or a type's modifier of the
+    /// plan may be in use, and the current memory context must stay live.
+    pub unsafe fn nothing() -> Changed<'q> {
+        Changed {
+            originals: Vec::new(),
+            next_symbol: None,
+            lists: Vec::new(),
+            cut: 0,
+            foreign: 0,
+            modifiers: Vec::new(),
         }
-        Some(changed)
     }
 
-    /// Replaces all constants by symbols. Returns `None` if there is no memory.
-    ///
-    /// # Safety
-    /// * The constants must belong to a live plan.
-    /// * Until the result is dropped, the plan and the current memory context must stay live, and no other
-    ///   code may read the plan's constants. May raise.
-    pub unsafe fn replaced(constants: &[Printed], mut symbols: Symbols) -> Option<Changed> {
-        let mut changed = Changed::default();
-        changed.originals.try_reserve_exact(constants.len()).ok()?;
-        for printed in constants {
-            // SAFETY: the constant is live by the caller's promise, unless it was replaced before. Its memory
-            // has room for a symbol. See `replace` for the reasons why it is changed in place.
-            unsafe {
-                let constant = printed.constant;
-                if (*constant).xpr.type_ == NodeTag::T_Const && symbols.hide(&*constant) {
-                    changed.originals.push((constant, *constant));
-                    symbols.put(printed);
-                }
+    /// Shortens the long constants, and replaces those that only another extension could print by symbols,
+    /// the first of which has this number. Returns `None` if there are too many. May raise.
+    pub fn shorten(&mut self, constants: &[Printed<'q>], first_symbol: usize) -> Option<()> {
+        let mut left = MAX_TOTAL_BYTES;
+        for &Printed { constant, .. } in constants {
+            if constant.xpr.type_ != NodeTag::T_Const || constant.constisnull {
+                continue;
+            }
+            if !types::are_values_printed_by_core(constant.consttype) {
+                self.originals.try_reserve(1).ok()?;
+                self.originals.push((constant, *constant));
+                // SAFETY: dropping `self` restores it, and no reference is in use: see `nothing`.
+                unsafe { replace_by_symbol(constant, (first_symbol + self.foreign) as u32) };
+                self.foreign += 1;
+            } else if !constant.constbyval {
+                self.consider(constant, &mut left)?;
             }
         }
-        changed.next_symbol = Some(symbols.next);
-        changed.lists = symbols.lists;
-        Some(changed)
+        Some(())
+    }
+
+    /// Replaces all constants by symbols. Returns `None` if there is no memory. May raise.
+    pub fn replace_all(&mut self, constants: &[Printed<'q>], mut symbols: Symbols) -> Option<()> {
+        self.originals.try_reserve_exact(constants.len()).ok()?;
+        for printed in constants {
+            let constant = printed.constant;
+            // What is none any more was replaced before.
+            if constant.xpr.type_ == NodeTag::T_Const && symbols.hide(&constant) {
+                self.originals.push((constant, *constant));
+                // SAFETY: dropping `self` restores it, no reference is in use, and the memory context stays:
+                // see `nothing`. See `replace` for the reasons why it is changed in place.
+                unsafe { symbols.put(printed) };
+            }
+        }
+        self.next_symbol = Some(symbols.next);
+        self.lists = symbols.lists;
+        Some(())
     }
 
     /// Removes the modifiers that only another extension could print. Returns `None` if there is no memory.
-    ///
-    /// # Safety
-    /// The same as for [`Changed::replaced`].
-    pub unsafe fn remove_foreign(&mut self, modifiers: &[Modifier]) -> Option<()> {
+    pub fn remove_foreign(&mut self, modifiers: &[Modifier<'q>]) -> Option<()> {
         for Modifier { kind, place } in modifiers {
             if types::are_modifiers_printed_by_core(*kind) {
                 continue;
             }
             self.originals.try_reserve(1).ok()?;
             self.modifiers.try_reserve(1).ok()?;
-            // SAFETY: the place is part of a live plan by the caller's promise. See `replace` for the reasons
-            // why it is changed in place. A constant that is none any more has been replaced by a symbol, for
-            // which EXPLAIN prints no modifier.
-            unsafe {
-                match *place {
-                    Place::Field(field) => self.modifiers.push((field, *field)),
-                    Place::Null(constant) | Place::Argument(constant) => {
-                        if (*constant).xpr.type_ != NodeTag::T_Const {
-                            continue;
-                        }
-                        self.originals.push((constant, *constant));
+            match *place {
+                Place::Field(field) => self.modifiers.push((field, *field)),
+                Place::Null(constant) | Place::Argument(constant) => {
+                    // It has been replaced by a symbol, for which EXPLAIN prints no modifier.
+                    if constant.xpr.type_ != NodeTag::T_Const {
+                        continue;
                     }
+                    self.originals.push((constant, *constant));
                 }
-                place.remove();
             }
+            // SAFETY: dropping `self` restores it, and no reference is in use: see `nothing`. See `replace`
+            // for the reasons why it is changed in place.
+            unsafe { place.remove() };
         }
         Some(())
     }
@@ -141,57 +137,46 @@ impl Changed {
         }
     }
 
-    /// Shortens a constant if it is long, or if no bytes are `left`. Returns `None` if too many are
-    /// shortened.
-    ///
-    /// # Safety
-    /// * `constant` must point to a constant of a live plan, which is not null and passed by reference.
-    /// * Until `self` is dropped, the plan must stay live, and no other code may read the constant. May
-    ///   raise.
-    unsafe fn consider(&mut self, constant: *mut Const, left: &mut usize) -> Option<()> {
-        // SAFETY: the constant is live, and its value is not null and passed by reference, by the caller's
-        // promise.
-        unsafe {
-            let short = match size(&*constant) {
-                size if size > MAX_BYTES => beginning(&*constant),
-                _ if *left == 0 => CUT.to_owned(),
-                size if is_text((*constant).consttype) => {
-                    *left = left.saturating_sub(size);
+    /// Shortens a constant, whose value is not null and passed by reference, if it is long, or if no bytes
+    /// are `left`. Returns `None` if too many are shortened. May raise.
+    fn consider(&mut self, constant: Handle<'q, Const>, left: &mut usize) -> Option<()> {
+        let short = match size(constant) {
+            size if size > MAX_BYTES => beginning(constant),
+            _ if *left == 0 => CUT.to_owned(),
+            size if is_text(constant.consttype) => {
+                *left = left.saturating_sub(size);
+                return Some(());
+            }
+            // A value of few bytes may be printed as a long text, for example the number 1e100000.
+            _ => {
+                // SAFETY: the value of a constant is of its type. The context stays: see `nothing`.
+                let text = unsafe { printed(constant.consttype, constant.constvalue) };
+                let length = text.count_bytes();
+                *left = left.saturating_sub(length);
+                if length <= MAX_BYTES {
                     return Some(());
                 }
-                // A value of few bytes may be printed as a long text, for example the number 1e100000.
-                _ => {
-                    let text = printed((*constant).consttype, (*constant).constvalue);
-                    let length = text.count_bytes();
-                    *left = left.saturating_sub(length);
-                    if length <= MAX_BYTES {
-                        return Some(());
-                    }
-                    clipped(text.to_bytes())
-                }
-            };
-            self.replace(constant, &short)
-        }
+                clipped(text.to_bytes())
+            }
+        };
+        self.replace(constant, &short)
     }
 
     /// Replaces a constant by a text of type "unknown", as a literal has before it gets its type.
-    ///
-    /// # Safety
-    /// * `constant` must point to a constant of a live plan.
-    /// * Until `self` is dropped, the plan and the current memory context must stay live, and no other code
-    ///   may read the constant.
-    unsafe fn replace(&mut self, constant: *mut Const, short: &CStr) -> Option<()> {
+    fn replace(&mut self, constant: Handle<'q, Const>, short: &CStr) -> Option<()> {
         if self.cut == MAX_SHORTENED {
             return None;
         }
         self.cut += 1;
+        self.originals.push((constant, *constant));
         // SAFETY: the constant is written in place, because copying the plan would copy the long constants.
         // Its memory belongs to this process, although a plan cache may share it. The executor has already
         // compiled the values into its expressions, and does not read the constants any more. It runs no node
         // and starts no worker until EXPLAIN has finished. Dropping `self` restores everything, also after an
-        // error. The new value is in the current memory context, which outlives `self`.
+        // error. The new value is in the current memory context, which outlives `self`, and no reference is
+        // in use: see `nothing`.
         unsafe {
-            self.originals.push((constant, *constant));
+            let constant = constant.as_ptr();
             let text = pg_sys::pstrdup(short.as_ptr());
             (*constant).consttype = pg_sys::UNKNOWNOID;
             (*constant).consttypmod = -1;
@@ -203,32 +188,32 @@ impl Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for Changed<'_> {
     fn drop(&mut self) {
-        for (field, original) in self.modifiers.drain(..).rev() {
-            // SAFETY: the caller of `remove_foreign` promised that the plan is still live.
-            unsafe { field.write(original) };
-        }
-        // The order is reversed, because a constant may be in the list twice.
-        for (constant, original) in self.originals.drain(..).rev() {
-            // SAFETY: the caller of `shortened` or `replaced` promised that the plan is still live, and that
-            // no other code reads its constants.
-            unsafe { constant.write(original) };
+        // SAFETY: the places are live, and no reference to them is in use: see `nothing`. The order is
+        // reversed, because a constant may be in the list twice.
+        unsafe {
+            for (field, original) in self.modifiers.drain(..).rev() {
+                field.as_ptr().write(original);
+            }
+            for (constant, original) in self.originals.drain(..).rev() {
+                constant.as_ptr().write(original);
+            }
         }
     }
 }
 
-/// Returns how many bytes a constant's value has.
-///
-/// # Safety
-/// The value of `constant` must be live, passed by reference, and of the length that `constlen` says.
-unsafe fn size(constant: &Const) -> usize {
-    // SAFETY: the value points to as many bytes as the length says, by the caller's promise.
+/// Returns how many bytes the value of a constant has, which is passed by reference.
+fn size(constant: Handle<Const>) -> usize {
+    if constant.constisnull {
+        return 0;
+    }
+    let value: *const c_char = constant.constvalue.cast_mut_ptr();
+    // SAFETY: the value points to as many bytes as the length says.
     unsafe {
-        let value: *const c_char = constant.constvalue.cast_mut_ptr();
         match constant.constlen {
             // A value is only compressed or stored elsewhere if it is long.
-            -1 if is_stored_otherwise(constant) => usize::MAX,
+            -1 if is_stored_otherwise(value.cast()) => usize::MAX,
             -1 => pgrx::varsize_any_exhdr(value.cast()),
             -2 => libc::strnlen(value, MAX_BYTES + 1),
             length => length.max(0) as usize,
@@ -236,12 +221,11 @@ unsafe fn size(constant: &Const) -> usize {
     }
 }
 
-/// Returns whether a value is compressed or stored outside the constant.
+/// Returns whether a value is compressed or stored elsewhere.
 ///
 /// # Safety
-/// The value of `constant` must be live and have a varlena header.
-unsafe fn is_stored_otherwise(constant: &Const) -> bool {
-    let value: *const pg_sys::varlena = constant.constvalue.cast_mut_ptr();
+/// The value must be live and have a varlena header.
+unsafe fn is_stored_otherwise(value: *const pg_sys::varlena) -> bool {
     // SAFETY: the value has a header by the caller's promise.
     unsafe { pgrx::varatt_is_1b_e(value) || pgrx::varatt_is_4b_c(value) }
 }
@@ -273,14 +257,12 @@ unsafe fn printed<'a>(kind: pg_sys::Oid, value: pg_sys::Datum) -> &'a CStr {
     }
 }
 
-/// Returns the beginning of a long constant, if it can be read without the rest.
-///
-/// # Safety
-/// The value of `constant` must be live, of its type, and passed by reference. May raise.
-unsafe fn beginning(constant: &Const) -> CString {
-    // SAFETY: the value is live and of its type by the caller's promise, so its header tells its length.
+/// Returns the beginning of a long constant, if it can be read without the rest. May raise.
+fn beginning(constant: Handle<Const>) -> CString {
+    // SAFETY: the value of a constant is of its type, so its header tells its length.
     unsafe {
-        if constant.constlen != -1 || is_stored_otherwise(constant) {
+        let is_varlena = constant.constlen == -1 && !constant.constisnull;
+        if !is_varlena || is_stored_otherwise(constant.constvalue.cast_mut_ptr()) {
             return CUT.to_owned();
         }
         let element = pg_sys::get_element_type(constant.consttype);
@@ -325,7 +307,7 @@ unsafe fn first_elements(array: *mut pg_sys::ArrayType, kind: pg_sys::Oid) -> CS
                 text.extend_from_slice(b"NULL");
             } else if is_text(kind) {
                 let element: *const pg_sys::varlena = value.cast_mut_ptr();
-                if pgrx::varatt_is_1b_e(element) || pgrx::varatt_is_4b_c(element) {
+                if is_stored_otherwise(element) {
                     break;
                 }
                 text.extend_from_slice(clipped(varlena(element)).as_bytes());

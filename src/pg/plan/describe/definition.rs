@@ -3,23 +3,24 @@
 //! how it is stored, do not count.
 
 use crate::pg::compat;
-use pgrx::pg_sys::{self, Oid, RelationData};
+use crate::pg::handles::RelationRef;
+use pgrx::pg_sys::{self, Oid};
 use rowsource_core::definition::{self, Names, Object};
 use rowsource_core::stable_hash::StableHasher;
 use std::ffi::CStr;
 
-/// Adds the definition of an index.
-///
-/// # Safety
-/// * The index must be open.
-/// * The caller must be in a memory context of its own. Raises if a catalog cannot be read.
-pub unsafe fn add(index: &RelationData, hash: &mut StableHasher) {
+/// Adds the definition of an index. The caller should be in a memory context of its own. Raises if a catalog
+/// cannot be read.
+pub fn add(index: RelationRef, hash: &mut StableHasher) {
+    if index.rd_index.is_null() {
+        return;
+    }
     // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key. The
     // text of an attribute is copied into the current memory context.
     unsafe {
         let row = &*index.rd_index;
         let table = Table(row.indrelid);
-        let method = pg_sys::get_am_name((*index.rd_rel).relam);
+        let method = pg_sys::get_am_name(index.class().relam);
         if !method.is_null() {
             hash.bytes(CStr::from_ptr(method).to_bytes().iter().copied());
         }
@@ -73,15 +74,12 @@ pub fn name(object: Object, oid: Oid) -> Option<String> {
         Object::Collation => pg_sys::CollationRelationId,
         Object::Column => return None,
     };
-    // SAFETY: the classes are those of objects that have names.
-    unsafe { identity(class, oid) }
+    identity(class, oid)
 }
 
-/// Returns PostgreSQL's name of an object, which does not depend on the search path.
-///
-/// # Safety
-/// May raise.
-unsafe fn identity(class: Oid, oid: Oid) -> Option<String> {
+/// Returns PostgreSQL's name of an object of a class that has names, which does not depend on the search
+/// path. May raise.
+fn identity(class: Oid, oid: Oid) -> Option<String> {
     if oid == pg_sys::InvalidOid {
         return None;
     }

@@ -1,32 +1,36 @@
 //! Has EXPLAIN print a plan, and reads what it printed.
 
+use super::constants::Changed;
 use super::foreign::{self, Muted};
 use super::printing;
 use super::symbols::Symbols;
+use crate::pg::handles::StartedQuery;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use crate::pg::server::contained::contained_with_others;
-use pgrx::pg_sys::{self, QueryDesc};
+use crate::pg::server::contained::{Unlocked, contained_with_others};
+use pgrx::pg_sys;
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 
 /// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
 /// number of nodes differs from `found`.
 ///
 /// # Safety
-/// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must allow errors: those that must reach the user are raised again.
-pub unsafe fn explained(
-    query: *mut QueryDesc,
-    found: &[Found],
+/// The caller must allow errors: those that must reach the user are raised again. No reference to any part of
+/// the query is in use.
+pub unsafe fn explained<'q>(
+    query: StartedQuery<'q>,
+    found: &[Found<'q>],
     symbols: Option<Symbols>,
 ) -> Option<ExplainedPlan> {
-    // SAFETY: `query` is started, and `found` are its nodes, by the caller's promise. Everything is allocated
-    // in a separate context, which is deleted at the end. The constants and the nodes are restored before
-    // that.
-    unsafe {
-        let _memory = Scratch::enter();
-        let parsed = contained_with_others(foreign::may_run(found), || {
-            let mut constants = printing::bounded(query, found, symbols)?;
+    // SAFETY: a statement is set up, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let runs_others = foreign::may_run(found);
+    let print = || {
+        // SAFETY: the constants and the nodes are restored below, before the memory context is deleted.
+        // Meanwhile only EXPLAIN reads the plan, by the caller's promise.
+        unsafe {
+            let mut constants = Changed::nothing();
+            printing::bound(query, found, symbols, &mut constants)?;
             let muted = Muted::new(found)?;
             let json = explain_json(query);
             drop(muted);
@@ -42,56 +46,53 @@ pub unsafe fn explained(
                 }
                 plan
             }))
-        })?;
-        let hidden = usize::from(found[0].hidden);
-        match parsed {
-            Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
-            Ok(plan) => {
-                pgrx::debug1!(
-                    "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
-                    plan.nodes.len() + hidden,
-                    found.len()
-                );
-                None
-            }
-            Err(error) => {
-                pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
-                None
-            }
+        }
+    };
+    let parsed = in_scratch(|| contained_with_others(unlocked, runs_others, print))?;
+    let hidden = usize::from(found[0].hidden);
+    match parsed {
+        Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
+        Ok(plan) => {
+            pgrx::debug1!(
+                "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
+                plan.nodes.len() + hidden,
+                found.len()
+            );
+            None
+        }
+        Err(error) => {
+            pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
+            None
         }
     }
 }
+
+/// Runs a body in a memory context of its own, which is deleted at the end.
+pub(super) fn in_scratch<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: the new context is a child of the current one, which is there until the body has ended.
+    let _scratch = unsafe {
+        let context = pg_sys::AllocSetContextCreateInternal(
+            pg_sys::CurrentMemoryContext,
+            c"pg_rowsource description".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let before = pg_sys::MemoryContextSwitchTo(context);
+        Scratch { context, before }
+    };
+    body()
+}
+
 /// A memory context for one description. Dropping this deletes it.
-pub(super) struct Scratch {
+struct Scratch {
     context: pg_sys::MemoryContext,
     before: pg_sys::MemoryContext,
 }
 
-impl Scratch {
-    /// Creates a memory context, and makes it the current one.
-    ///
-    /// # Safety
-    /// The current memory context must stay current and live until the result is dropped.
-    pub(super) unsafe fn enter() -> Scratch {
-        // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
-        unsafe {
-            let context = pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"pg_rowsource description".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let before = pg_sys::MemoryContextSwitchTo(context);
-            Scratch { context, before }
-        }
-    }
-}
-
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is
-        // live by the promise of `enter`'s caller.
+        // SAFETY: nothing in the context is used any more. The previous context is still there.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.before);
             pg_sys::MemoryContextDelete(self.context);
@@ -102,17 +103,16 @@ impl Drop for Scratch {
 /// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
 ///
 /// # Safety
-/// * `query` must be started.
-/// * The current memory context must outlive the result.
-unsafe fn explain_json<'a>(query: *mut QueryDesc) -> &'a mut [u8] {
-    // SAFETY: `query` is started by the caller's promise. A StringInfo has `len` bytes at `data`.
+/// The current memory context must outlive the result.
+unsafe fn explain_json<'a>(query: StartedQuery) -> &'a mut [u8] {
+    // SAFETY: a StringInfo has `len` bytes at `data`.
     unsafe {
         let es = pg_sys::NewExplainState();
         (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;
         (*es).costs = true;
         pg_sys::ExplainBeginOutput(es);
         pg_sys::ExplainOpenGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
-        pg_sys::ExplainPrintPlan(es, query);
+        pg_sys::ExplainPrintPlan(es, query.as_ptr());
         pg_sys::ExplainCloseGroup(c"Query".as_ptr(), std::ptr::null(), true, es);
         pg_sys::ExplainEndOutput(es);
         let text = &*(*es).str_;

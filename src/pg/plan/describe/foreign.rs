@@ -9,22 +9,19 @@
 use super::search_path::Unasked;
 use crate::guc;
 use crate::pg::compat::explain_hooks::Hooks;
-use crate::pg::plan::tree::{Found, tag};
+use crate::pg::handles::{Handle, PlanStateRef};
+use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use pgrx::pg_sys::{self, CustomExecMethods, FdwRoutine, NodeTag, PlanState};
+use pgrx::pg_sys::{self, CustomScanState, FdwRoutine, NodeTag};
 use std::ffi::c_void;
 
 /// Returns whether EXPLAIN would call a function of another extension for these nodes, which may be allowed.
-///
-/// # Safety
-/// `found` must be the nodes of a started query.
-pub unsafe fn may_run(found: &[Found]) -> bool {
+pub fn may_run(found: &[Found]) -> bool {
     let mut nodes = found.iter();
-    // SAFETY: the plan states are initialised by the caller's promise.
     Hooks::are_set()
-        || nodes.any(|place| unsafe {
+        || nodes.any(|place| {
             matches!(
-                tag(place.plan_state),
+                place.plan_state.tag(),
                 NodeTag::T_CustomScanState | NodeTag::T_ForeignScanState | NodeTag::T_ModifyTableState
             )
         })
@@ -50,9 +47,8 @@ impl Muted {
     /// there is no memory.
     ///
     /// # Safety
-    /// * `found` must be the nodes of a started query.
-    /// * Until the result is dropped, the query and the current memory context must stay live, and nothing
-    ///   but EXPLAIN may use the nodes. May raise.
+    /// Until the result is dropped, which must happen, the current memory context must stay live, and nothing
+    /// but EXPLAIN may use the nodes. May raise.
     pub unsafe fn new(found: &[Found]) -> Option<Muted> {
         let mut judge = Judge::default();
         // SAFETY: the caller makes the same promises.
@@ -64,69 +60,48 @@ impl Muted {
             _unasked: None,
         };
         for place in found {
-            // SAFETY: the plan state is live by the caller's promise.
-            unsafe { muted.mute(place.plan_state)? };
+            muted.mute(place.plan_state)?;
         }
         muted._unasked = (!muted.judge.has_allowed).then(Unasked::new);
         Some(muted)
     }
 
     /// Mutes the functions of a node.
-    ///
-    /// # Safety
-    /// `ps` must point to an initialised plan state. For the rest, as [`Muted::new`].
-    unsafe fn mute(&mut self, ps: *mut PlanState) -> Option<()> {
-        // SAFETY: the plan state is of the type that its tag says, by the caller's promise. The functions of
-        // a node belong to the node or its library, so they are as live as it is. A table that is changed has
-        // them if it is a foreign one.
-        unsafe {
-            match tag(ps) {
-                NodeTag::T_CustomScanState => {
-                    let scan = ps.cast::<pg_sys::CustomScanState>();
-                    self.mute_custom(&raw mut (*scan).methods)
-                }
-                NodeTag::T_ForeignScanState => {
-                    let scan = ps.cast::<pg_sys::ForeignScanState>();
-                    self.mute_foreign(&raw mut (*scan).fdwroutine)
-                }
-                NodeTag::T_ModifyTableState => {
-                    let modify = ps.cast::<pg_sys::ModifyTableState>();
-                    let count = (*modify).mt_nrels.max(0) as usize;
-                    (0..count).try_for_each(|i| {
-                        let table = (*modify).resultRelInfo.add(i);
-                        self.mute_foreign(&raw mut (*table).ri_FdwRoutine)
-                    })
-                }
-                _ => Some(()),
+    fn mute(&mut self, ps: PlanStateRef) -> Option<()> {
+        match ps.tag() {
+            NodeTag::T_CustomScanState => self.mute_custom(ps.cast()),
+            NodeTag::T_ForeignScanState => {
+                let scan = ps.cast::<pg_sys::ForeignScanState>();
+                self.mute_foreign(scan.part(|scan| &scan.fdwroutine))
             }
+            NodeTag::T_ModifyTableState => {
+                let modify = ps.cast::<pg_sys::ModifyTableState>();
+                let mut tables = modify.tables();
+                tables.try_for_each(|table| self.mute_foreign(table.part(|table| &table.ri_FdwRoutine)))
+            }
+            _ => Some(()),
         }
     }
 
     /// Mutes the functions of a custom scan.
-    ///
-    /// # Safety
-    /// `place` must hold a pointer to live functions. For the rest, as [`Muted::new`].
-    unsafe fn mute_custom(&mut self, place: *mut *const CustomExecMethods) -> Option<()> {
-        // SAFETY: the functions are live by the caller's promise.
-        unsafe {
-            let mut methods = **place;
-            let explain = methods.ExplainCustomScan.map(|explain| explain as *const c_void);
-            if self.judge.allows_all(&[explain]) {
-                return Some(());
-            }
-            methods.ExplainCustomScan = None;
-            self.replace(place.cast(), methods)
+    fn mute_custom(&mut self, scan: Handle<CustomScanState>) -> Option<()> {
+        // SAFETY: a custom scan has functions. They belong to its library.
+        let mut methods = unsafe { *scan.methods };
+        let explain = methods.ExplainCustomScan.map(|explain| explain as *const c_void);
+        if self.judge.allows_all(&[explain]) {
+            return Some(());
         }
+        methods.ExplainCustomScan = None;
+        // SAFETY: the place has a pointer to such functions.
+        unsafe { self.replace(scan.part(|scan| &scan.methods).as_ptr().cast(), methods) }
     }
 
-    /// Mutes the functions of a foreign table.
-    ///
-    /// # Safety
-    /// `place` must hold null or a pointer to live functions. For the rest, as [`Muted::new`].
-    unsafe fn mute_foreign(&mut self, place: *mut *mut FdwRoutine) -> Option<()> {
-        // SAFETY: the functions are live by the caller's promise.
+    /// Mutes the functions of a foreign table, unless it is no such table.
+    fn mute_foreign(&mut self, place: Handle<*mut FdwRoutine>) -> Option<()> {
+        // SAFETY: the functions of a node are null, or belong to the node or its library. The place has a
+        // pointer to such functions.
         unsafe {
-            let Some(routine) = (*place).as_ref() else {
+            let Some(routine) = place.as_ref() else {
                 return Some(());
             };
             let explain = [
@@ -147,7 +122,7 @@ impl Muted {
                 ExplainDirectModify: None,
                 ..*routine
             };
-            self.replace(place.cast(), routine)
+            self.replace(place.as_ptr().cast(), routine)
         }
     }
 

@@ -2,54 +2,48 @@
 
 use super::types;
 use crate::pg::compat::expression::json_returning;
-use crate::pg::plan::tree::{list, tag};
-use pgrx::pg_sys::{self, CoercionForm, Const, List, Node, NodeTag, Oid};
+use crate::pg::handles::Handle;
+use pgrx::pg_sys::{self, CoercionForm, Const, Node, NodeTag, Oid};
 
 /// A modifier of a type that is not PostgreSQL's own.
-pub struct Modifier {
+pub struct Modifier<'q> {
     pub kind: Oid,
-    pub place: Place,
+    pub place: Place<'q>,
 }
 
 /// Where a modifier is.
 #[derive(Clone, Copy)]
-pub enum Place {
+pub enum Place<'q> {
     /// In a field of an expression, or in a list of columns.
-    Field(*mut i32),
+    Field(Handle<'q, i32>),
     /// In a null constant.
-    Null(*mut Const),
+    Null(Handle<'q, Const>),
     /// In the argument of a function that applies it.
-    Argument(*mut Const),
+    Argument(Handle<'q, Const>),
 }
 
-impl Place {
+impl Place<'_> {
     /// Returns the modifier.
-    ///
-    /// # Safety
-    /// The place must be live. A constant must be one still: a symbol may have replaced it.
-    unsafe fn modifier(self) -> i32 {
-        // SAFETY: the place is live, and a constant is one, by the caller's promise.
-        unsafe {
-            match self {
-                Place::Field(field) => *field,
-                Place::Null(constant) => (*constant).consttypmod,
-                Place::Argument(constant) => (*constant).constvalue.value() as i32,
-            }
+    fn modifier(self) -> i32 {
+        match self {
+            Place::Field(field) => *field,
+            Place::Null(constant) => constant.consttypmod,
+            Place::Argument(constant) => constant.constvalue.value() as i32,
         }
     }
 
     /// Removes the modifier.
     ///
     /// # Safety
-    /// As [`Place::modifier`]. Nothing else may use the place meanwhile.
+    /// No reference to the place is in use. A constant must be one still: a symbol may have replaced it.
     pub unsafe fn remove(self) {
-        // SAFETY: the caller makes the same promises.
+        // SAFETY: the place is live, and nobody uses it now, by the caller's promise.
         unsafe {
             match self {
-                Place::Field(field) => *field = types::NO_MODIFIER,
-                Place::Null(constant) => (*constant).consttypmod = types::NO_MODIFIER,
+                Place::Field(field) => *field.as_ptr() = types::NO_MODIFIER,
+                Place::Null(constant) => (*constant.as_ptr()).consttypmod = types::NO_MODIFIER,
                 Place::Argument(constant) => {
-                    (*constant).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
+                    (*constant.as_ptr()).constvalue = pg_sys::Datum::from(types::NO_MODIFIER);
                 }
             }
         }
@@ -58,51 +52,35 @@ impl Place {
 
 /// Adds the modifiers that are printed for a part of an expression or of a query, if their types are not
 /// PostgreSQL's own. Returns false if there is no memory.
-///
-/// # Safety
-/// `node` must point to a part of a live expression or query, whose tag tells its type.
 #[inline(always)]
-pub unsafe fn add(node: *mut Node, modifiers: &mut Vec<Modifier>) -> bool {
-    // SAFETY: the node is live by the caller's promise, and each cast follows its tag.
-    unsafe {
-        match tag(node) {
-            NodeTag::T_RangeTblFunction => {
-                let function = &*node.cast::<pg_sys::RangeTblFunction>();
-                add_columns(function.funccoltypes, function.funccoltypmods, modifiers)
-            }
-            NodeTag::T_TableFunc => {
-                let table = &*node.cast::<pg_sys::TableFunc>();
-                add_columns(table.coltypes, table.coltypmods, modifiers)
-            }
-            _ => of(node).is_none_or(|(kind, place)| push(kind, place, modifiers)),
+pub fn add<'q>(node: Handle<'q, Node>, modifiers: &mut Vec<Modifier<'q>>) -> bool {
+    match node.tag() {
+        NodeTag::T_RangeTblFunction => {
+            let function = node.cast::<pg_sys::RangeTblFunction>();
+            let kinds = function.oids(|function| &function.funccoltypes);
+            let found = function.integers(|function| &function.funccoltypmods);
+            kinds
+                .zip(found)
+                .all(|(kind, field)| push(*kind, Place::Field(field), modifiers))
         }
-    }
-}
-
-/// Adds the modifiers of the columns that a function returns. Returns false if there is no memory.
-///
-/// # Safety
-/// The lists must be null or live lists of numbers. Each type must have a modifier.
-unsafe fn add_columns(kinds: *mut List, found: *mut List, modifiers: &mut Vec<Modifier>) -> bool {
-    // SAFETY: both are live and of the same length by the caller's promise.
-    unsafe {
-        let count = kinds.as_ref().map_or(0, |kinds| kinds.length as usize);
-        (0..count).all(|i| {
-            let kind = (*(*kinds).elements.add(i)).oid_value;
-            let field = &raw mut (*(*found).elements.add(i)).int_value;
-            push(kind, Place::Field(field), modifiers)
-        })
+        NodeTag::T_TableFunc => {
+            let table = node.cast::<pg_sys::TableFunc>();
+            let (kinds, found) = (
+                table.oids(|table| &table.coltypes),
+                table.integers(|table| &table.coltypmods),
+            );
+            kinds
+                .zip(found)
+                .all(|(kind, field)| push(*kind, Place::Field(field), modifiers))
+        }
+        _ => of(node).is_none_or(|(kind, place)| push(kind, place, modifiers)),
     }
 }
 
 /// Adds the modifier of a type, if there is one and the type is not PostgreSQL's own. Returns false if there
 /// is no memory.
-///
-/// # Safety
-/// As [`Place::modifier`].
-unsafe fn push(kind: Oid, place: Place, modifiers: &mut Vec<Modifier>) -> bool {
-    // SAFETY: the caller makes the same promise.
-    if types::is_of_core(kind) || unsafe { place.modifier() } < 0 {
+fn push<'q>(kind: Oid, place: Place<'q>, modifiers: &mut Vec<Modifier<'q>>) -> bool {
+    if types::is_of_core(kind) || place.modifier() < 0 {
         return true;
     }
     let has_room = modifiers.try_reserve(1).is_ok();
@@ -113,54 +91,48 @@ unsafe fn push(kind: Oid, place: Place, modifiers: &mut Vec<Modifier>) -> bool {
 }
 
 /// Returns the type that is printed for a part of an expression, and where its modifier is.
-///
-/// # Safety
-/// As [`add`].
 #[inline(always)]
-unsafe fn of(node: *mut Node) -> Option<(Oid, Place)> {
+fn of(node: Handle<'_, Node>) -> Option<(Oid, Place<'_>)> {
     /// The type and the modifier in these fields of this type of node.
     macro_rules! fields {
         ($node:ident, $kind:ident, $modifier:ident) => {{
             let typed = node.cast::<pg_sys::$node>();
-            ((*typed).$kind, Place::Field(&raw mut (*typed).$modifier))
+            (typed.$kind, Place::Field(typed.part(|typed| &typed.$modifier)))
         }};
     }
-    // SAFETY: the node is live by the caller's promise, and each cast follows its tag. The arguments are a
-    // list of nodes.
-    unsafe {
-        Some(match tag(node) {
-            // With its value, it becomes a symbol, or its type prints it.
-            NodeTag::T_Const if (*node.cast::<Const>()).constisnull => {
-                let null = node.cast::<Const>();
-                ((*null).consttype, Place::Null(null))
+    Some(match node.tag() {
+        // With its value, it becomes a symbol, or its type prints it.
+        NodeTag::T_Const => {
+            let null = node.cast::<Const>();
+            if !null.constisnull {
+                return None;
             }
-            NodeTag::T_RelabelType => fields!(RelabelType, resulttype, resulttypmod),
-            NodeTag::T_ArrayCoerceExpr => fields!(ArrayCoerceExpr, resulttype, resulttypmod),
-            NodeTag::T_CoerceToDomain => fields!(CoerceToDomain, resulttype, resulttypmod),
-            NodeTag::T_XmlExpr => fields!(XmlExpr, type_, typmod),
-            NodeTag::T_FuncExpr => {
-                let function = &*node.cast::<pg_sys::FuncExpr>();
-                // As core's exprIsLengthCoercion: any other function may have such an argument, too.
-                if !matches!(
-                    function.funcformat,
-                    CoercionForm::COERCE_EXPLICIT_CAST | CoercionForm::COERCE_IMPLICIT_CAST
-                ) || !matches!(list::<Const>(function.args).count(), 2 | 3)
-                {
-                    return None;
-                }
-                let argument = list::<Const>(function.args).nth(1)?;
-                let is_modifier = tag(argument) == NodeTag::T_Const
-                    && (*argument).consttype == pg_sys::INT4OID
-                    && !(*argument).constisnull;
-                if !is_modifier {
-                    return None;
-                }
-                (function.funcresulttype, Place::Argument(argument))
+            (null.consttype, Place::Null(null))
+        }
+        NodeTag::T_RelabelType => fields!(RelabelType, resulttype, resulttypmod),
+        NodeTag::T_ArrayCoerceExpr => fields!(ArrayCoerceExpr, resulttype, resulttypmod),
+        NodeTag::T_CoerceToDomain => fields!(CoerceToDomain, resulttype, resulttypmod),
+        NodeTag::T_XmlExpr => fields!(XmlExpr, type_, typmod),
+        NodeTag::T_FuncExpr => {
+            let function = node.cast::<pg_sys::FuncExpr>();
+            let arguments = function.list::<Node>(|function| &function.args);
+            // As core's exprIsLengthCoercion: any other function may have such an argument, too.
+            if !matches!(
+                function.funcformat,
+                CoercionForm::COERCE_EXPLICIT_CAST | CoercionForm::COERCE_IMPLICIT_CAST
+            ) || !matches!(arguments.len(), 2 | 3)
+            {
+                return None;
             }
-            _ => {
-                let (kind, modifier) = json_returning(node)?;
-                (kind, Place::Field(modifier))
+            let argument = arguments.get(1)?.downcast::<Const>()?;
+            if argument.consttype != pg_sys::INT4OID || argument.constisnull {
+                return None;
             }
-        })
-    }
+            (function.funcresulttype, Place::Argument(argument))
+        }
+        _ => {
+            let (kind, modifier) = json_returning(node)?;
+            (kind, Place::Field(modifier))
+        }
+    })
 }

@@ -4,30 +4,31 @@ use super::modifiers::{self, Modifier};
 use super::symbols::replace_by_symbol;
 use super::types;
 use crate::pg::compat::expression::{expression_tree_walker, query_tree_walker};
-use crate::pg::plan::tree::tag;
+use crate::pg::handles::Handle;
 use pgrx::pg_sys::{self, Const, Node, NodeTag, Query};
 use std::ffi::c_void;
 
 /// What the walk has found. There is no value if there is no memory.
 #[derive(Default)]
-struct Walk {
-    constants: Vec<*mut Const>,
-    modifiers: Vec<Modifier>,
+struct Walk<'q> {
+    constants: Vec<Handle<'q, Const>>,
+    modifiers: Vec<Modifier<'q>>,
     /// The highest number of a parameter.
     parameters: i32,
 }
 
 /// Replaces constants that only another extension could print by symbols, and removes such modifiers of
-/// types. The query may be printed after that, but not executed. Returns `None` if there is no memory.
+/// types. The query may be printed after that, but not executed. Returns `None` if there is no memory. May
+/// raise.
 ///
 /// # Safety
-/// `query` must be live, and nothing else may use it. May raise.
-pub unsafe fn hide_foreign(query: *mut Query) -> Option<()> {
+/// Nothing else may use the query.
+pub unsafe fn hide_foreign(query: Handle<Query>) -> Option<()> {
     let mut walk = Walk::default();
     let context: *mut Walk = &raw mut walk;
-    // SAFETY: the query is live by the caller's promise. The walker's frames are plain, so an error may cross
-    // them.
-    let stopped = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(query.cast(), context.cast())) };
+    // SAFETY: the walker's frames are plain, so an error may cross them.
+    let stopped =
+        unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| visit(query.node().as_ptr(), context.cast())) };
     if stopped {
         return None;
     }
@@ -35,7 +36,7 @@ pub unsafe fn hide_foreign(query: *mut Query) -> Option<()> {
     // SAFETY: the places are parts of the query, which nothing else uses, by the caller's promise.
     unsafe {
         for constant in walk.constants {
-            if !types::are_values_printed_by_core((*constant).consttype) {
+            if !types::are_values_printed_by_core(constant.consttype) {
                 symbol += 1;
                 replace_by_symbol(constant, symbol);
             }
@@ -59,17 +60,18 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
     if node.is_null() {
         return false;
     }
-    // SAFETY: the context is a walk by the caller's promise. Each node is of the type that its tag says.
+    // SAFETY: the node is live, and the context is a walk, by the caller's promise.
     unsafe {
+        let node = Handle::new(node);
         let walk = context.cast::<Walk>();
         if !modifiers::add(node, &mut (*walk).modifiers) {
             return true;
         }
-        match tag(node) {
-            NodeTag::T_Query => return query_tree_walker(node.cast(), visit, context),
-            NodeTag::T_Const if !(*node.cast::<Const>()).constisnull => {
+        match node.tag() {
+            NodeTag::T_Query => return query_tree_walker(node.as_ptr().cast(), visit, context),
+            NodeTag::T_Const => {
                 let constant = node.cast::<Const>();
-                if !types::is_of_core((*constant).consttype) {
+                if !constant.constisnull && !types::is_of_core(constant.consttype) {
                     if (*walk).constants.try_reserve(1).is_err() {
                         return true;
                     }
@@ -79,10 +81,10 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
             }
             NodeTag::T_Param => {
                 let parameter = node.cast::<pg_sys::Param>();
-                (*walk).parameters = (*walk).parameters.max((*parameter).paramid);
+                (*walk).parameters = (*walk).parameters.max(parameter.paramid);
             }
             _ => {}
         }
-        expression_tree_walker(node, visit, context)
+        expression_tree_walker(node.as_ptr(), visit, context)
     }
 }

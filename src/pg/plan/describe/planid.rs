@@ -7,43 +7,37 @@
 
 use super::definition;
 use super::named::operation;
-use super::relations;
-use crate::pg::plan::tree::{Found, list, tag};
-use pgrx::pg_sys::{self, NodeTag, Oid, Plan, QueryDesc};
+use crate::pg::handles::{Handle, PlanRef, PlanStateRef, StartedQuery};
+use crate::pg::plan::tree::Found;
+use crate::pg::server;
+use pgrx::pg_sys::{self, EState, NodeTag, Oid, Plan, RangeTblEntry};
 use rowsource_core::definition::Object;
 use rowsource_core::stable_hash::StableHasher;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString};
 
 /// More columns of a temporary table than these do not count.
 const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 
-/// Returns the planid of a plan.
-///
-/// # Safety
-/// * `query` must be started, and `found` must be the nodes of its plan.
-/// * The caller must be in a memory context of its own. Raises if a catalog cannot be read.
-pub unsafe fn planid(query: *mut QueryDesc, found: &[Found]) -> i64 {
-    // SAFETY: the query is started by the caller's promise, so its plan and its state are live, and so are
-    // those of its nodes.
-    unsafe {
-        let _unquoted = Unquoted::set();
-        let mut number = Number {
-            hash: StableHasher::new(),
-            entries: Entries::of((*query).plannedstmt),
-            estate: (*query).estate,
-            schema: None,
-        };
-        for place in found.iter().filter(|place| !place.hidden) {
-            let plan = (*place.plan_state).plan;
-            number.hash.text(operation(plan).as_bytes());
-            number.hash.number(u32::from(place.depth));
-            number
-                .hash
-                .byte(u8::from(place.by_expression) + 2 * u8::from((*plan).async_capable));
-            number.add(place.plan_state);
-        }
-        number.hash.finish()
+/// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog
+/// cannot be read.
+pub fn planid(query: StartedQuery, found: &[Found]) -> i64 {
+    let _unquoted = Unquoted::set();
+    let mut number = Number {
+        hash: StableHasher::new(),
+        roots: roots(query),
+        estate: query.estate(),
+        schema: None,
+    };
+    for place in found.iter().filter(|place| !place.hidden) {
+        let plan = place.plan_state.plan();
+        number.hash.text(operation(plan).as_bytes());
+        number.hash.number(u32::from(place.depth));
+        number
+            .hash
+            .byte(u8::from(place.by_expression) + 2 * u8::from(plan.async_capable));
+        number.add(place.plan_state);
     }
+    number.hash.finish()
 }
 
 /// While this lives, PostgreSQL quotes only the names that need it, whatever `quote_all_identifiers` says.
@@ -68,55 +62,40 @@ impl Drop for Unquoted {
     }
 }
 
-/// The range table of a plan.
-struct Entries {
-    entries: Vec<*mut pg_sys::RangeTblEntry>,
-    /// For each entry the number of the one that the statement names: of a partition, that of its table.
-    roots: Vec<u32>,
-}
-
-impl Entries {
-    /// Reads it.
-    ///
-    /// # Safety
-    /// `statement` must be live while the result is used.
-    unsafe fn of(statement: *const pg_sys::PlannedStmt) -> Entries {
-        // SAFETY: the statement is live by the caller's promise, and so are the members of its lists.
-        unsafe {
-            let entries: Vec<_> = list::<pg_sys::RangeTblEntry>((*statement).rtable).collect();
-            let mut roots: Vec<u32> = (0..=entries.len() as u32).collect();
-            // A table comes before its partitions.
-            for child in list::<pg_sys::AppendRelInfo>((*statement).appendRelations) {
-                let root = roots.get((*child).parent_relid as usize).copied();
-                if let (Some(root), Some(place)) = (root, roots.get_mut((*child).child_relid as usize)) {
-                    *place = root;
-                }
-            }
-            Entries { entries, roots }
+/// Returns for each entry of the range table the number of the one that the statement names: of a partition,
+/// that of its table.
+fn roots(query: StartedQuery) -> Vec<u32> {
+    let plan = query.plan();
+    let entries = plan
+        .follow(|plan| &plan.rtable)
+        .map_or(0, |table| table.length as u32);
+    let mut roots: Vec<u32> = (0..=entries).collect();
+    // A table comes before its partitions.
+    let children = plan.list::<pg_sys::AppendRelInfo>(|plan| &plan.appendRelations);
+    for child in children.iter() {
+        let root = roots.get(child.parent_relid as usize).copied();
+        if let (Some(root), Some(place)) = (root, roots.get_mut(child.child_relid as usize)) {
+            *place = root;
         }
     }
-
-    /// Returns the number of the entry that the statement names; 0 if there is none.
-    fn root(&self, number: u32) -> u32 {
-        self.roots.get(number as usize).copied().unwrap_or_default()
-    }
-
-    /// Returns the entry with this number; numbers count from 1.
-    fn get(&self, number: u32) -> Option<*mut pg_sys::RangeTblEntry> {
-        self.entries.get((number as usize).wrapping_sub(1)).copied()
-    }
+    roots
 }
 
 /// A planid in the making.
-struct Number {
+struct Number<'q> {
     hash: StableHasher,
-    entries: Entries,
-    estate: *mut pg_sys::EState,
+    roots: Vec<u32>,
+    estate: Handle<'q, EState>,
     /// The name of the schema that was needed last.
     schema: Option<(Oid, String)>,
 }
 
-impl Number {
+impl<'q> Number<'q> {
+    /// Returns the number of the entry of the range table that the statement names; 0 if there is none.
+    fn root(&self, number: u32) -> u32 {
+        self.roots.get(number as usize).copied().unwrap_or_default()
+    }
+
     /// Adds the name of an object, if there is one with this OID.
     fn object(&mut self, object: Object, oid: Oid) {
         let name = definition::name(object, oid);
@@ -124,340 +103,271 @@ impl Number {
     }
 
     /// Adds what distinguishes a node from others of its kind.
-    ///
-    /// # Safety
-    /// `state` must point to an initialised plan state of the query, whose plan is live.
-    unsafe fn add(&mut self, state: *mut pg_sys::PlanState) {
-        // SAFETY: the plan state and its plan are live by the caller's promise, and each cast follows the
-        // plan's tag.
-        unsafe {
-            let plan = (*state).plan;
-            match tag(plan) {
-                NodeTag::T_SeqScan
-                | NodeTag::T_SampleScan
-                | NodeTag::T_TidScan
-                | NodeTag::T_TidRangeScan
-                | NodeTag::T_BitmapHeapScan
-                | NodeTag::T_ValuesScan
-                | NodeTag::T_CteScan => self.scanned(plan),
-                NodeTag::T_ForeignScan => {
-                    self.scanned(plan);
-                    self.hash.number((*plan.cast::<pg_sys::ForeignScan>()).operation);
-                }
-                NodeTag::T_CustomScan => {
-                    self.scanned(plan);
-                    let methods = (*plan.cast::<pg_sys::CustomScan>()).methods;
-                    if let Some(methods) = methods.as_ref() {
-                        self.hash.text(CStr::from_ptr(methods.CustomName).to_bytes());
-                    }
-                }
-                NodeTag::T_FunctionScan => {
-                    self.scanned(plan);
-                    let functions = (*plan.cast::<pg_sys::FunctionScan>()).functions;
-                    for function in list::<pg_sys::RangeTblFunction>(functions) {
-                        let call = (*function).funcexpr.cast::<pg_sys::FuncExpr>();
-                        if !call.is_null() && tag(call) == NodeTag::T_FuncExpr {
-                            self.object(Object::Function, (*call).funcid);
-                        }
-                    }
-                }
-                NodeTag::T_IndexScan => {
-                    self.scanned(plan);
-                    let scan = &*plan.cast::<pg_sys::IndexScan>();
-                    self.index(state, scan.indexid);
-                    self.hash.number(scan.indexorderdir as u32);
-                }
-                NodeTag::T_IndexOnlyScan => {
-                    self.scanned(plan);
-                    let scan = &*plan.cast::<pg_sys::IndexOnlyScan>();
-                    self.index(state, scan.indexid);
-                    self.hash.number(scan.indexorderdir as u32);
-                }
-                NodeTag::T_BitmapIndexScan => {
-                    self.index(state, (*plan.cast::<pg_sys::BitmapIndexScan>()).indexid);
-                }
-                NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
-                    let join = &*plan.cast::<pg_sys::Join>();
-                    self.hash.number(join.jointype);
-                    self.hash.byte(u8::from(join.inner_unique));
-                }
-                NodeTag::T_Agg => {
-                    let agg = &*plan.cast::<pg_sys::Agg>();
-                    self.hash.number(agg.aggsplit);
-                    // More grouping sets are in a chain.
-                    for agg in std::iter::once(plan).chain(list::<Plan>(agg.chain)) {
-                        let agg = &*agg.cast::<pg_sys::Agg>();
-                        self.hash.number(agg.aggstrategy);
-                        self.columns_below(plan, agg.numCols, agg.grpColIdx);
-                        for set in list::<pg_sys::List>(agg.groupingSets) {
-                            // The list of the columns of `()` is null.
-                            self.hash.number(set.as_ref().map_or(0, |set| set.length as u32));
-                        }
-                    }
-                }
-                NodeTag::T_Group => {
-                    let group = &*plan.cast::<pg_sys::Group>();
-                    self.columns_below(plan, group.numCols, group.grpColIdx);
-                }
-                NodeTag::T_Unique => {
-                    let unique = &*plan.cast::<pg_sys::Unique>();
-                    self.columns_below(plan, unique.numCols, unique.uniqColIdx);
-                }
-                NodeTag::T_WindowAgg => {
-                    let window = &*plan.cast::<pg_sys::WindowAgg>();
-                    self.columns_below(plan, window.partNumCols, window.partColIdx);
-                    self.columns_below(plan, window.ordNumCols, window.ordColIdx);
-                }
-                NodeTag::T_SetOp => {
-                    let set = &*plan.cast::<pg_sys::SetOp>();
-                    self.hash.number(set.cmd);
-                    self.hash.number(set.strategy);
-                }
-                NodeTag::T_Sort => self.sort(&*plan.cast::<pg_sys::Sort>()),
-                NodeTag::T_IncrementalSort => {
-                    let sort = &*plan.cast::<pg_sys::IncrementalSort>();
-                    self.hash.number(sort.nPresortedCols as u32);
-                    self.sort(&sort.sort);
-                }
-                NodeTag::T_ModifyTable => {
-                    self.entry((*plan.cast::<pg_sys::ModifyTable>()).nominalRelation);
-                }
-                _ => {}
+    fn add(&mut self, state: PlanStateRef<'q>) {
+        let plan = state.plan();
+        match plan.tag() {
+            NodeTag::T_SeqScan
+            | NodeTag::T_SampleScan
+            | NodeTag::T_TidScan
+            | NodeTag::T_TidRangeScan
+            | NodeTag::T_BitmapHeapScan
+            | NodeTag::T_ValuesScan
+            | NodeTag::T_CteScan => self.scanned(plan),
+            NodeTag::T_ForeignScan => {
+                self.scanned(plan);
+                self.hash.number(plan.cast::<pg_sys::ForeignScan>().operation);
             }
+            NodeTag::T_CustomScan => {
+                self.scanned(plan);
+                let methods = plan.cast::<pg_sys::CustomScan>().methods;
+                // SAFETY: a custom scan has functions and a name, which belong to its library.
+                self.hash
+                    .text(unsafe { CStr::from_ptr((*methods).CustomName) }.to_bytes());
+            }
+            NodeTag::T_FunctionScan => {
+                self.scanned(plan);
+                let scan = plan.cast::<pg_sys::FunctionScan>();
+                for function in scan
+                    .list::<pg_sys::RangeTblFunction>(|scan| &scan.functions)
+                    .iter()
+                {
+                    let call = function.follow(|function| &function.funcexpr);
+                    if let Some(call) = call.and_then(|call| call.downcast::<pg_sys::FuncExpr>()) {
+                        self.object(Object::Function, call.funcid);
+                    }
+                }
+            }
+            NodeTag::T_IndexScan => {
+                self.scanned(plan);
+                let scan = plan.cast::<pg_sys::IndexScan>();
+                self.index(state, scan.indexid);
+                self.hash.number(scan.indexorderdir as u32);
+            }
+            NodeTag::T_IndexOnlyScan => {
+                self.scanned(plan);
+                let scan = plan.cast::<pg_sys::IndexOnlyScan>();
+                self.index(state, scan.indexid);
+                self.hash.number(scan.indexorderdir as u32);
+            }
+            NodeTag::T_BitmapIndexScan => {
+                self.index(state, plan.cast::<pg_sys::BitmapIndexScan>().indexid);
+            }
+            NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
+                let join = plan.cast::<pg_sys::Join>();
+                self.hash.number(join.jointype);
+                self.hash.byte(u8::from(join.inner_unique));
+            }
+            NodeTag::T_Agg => {
+                let first = plan.cast::<pg_sys::Agg>();
+                self.hash.number(first.aggsplit);
+                // More grouping sets are in a chain.
+                let chain = first.list::<pg_sys::Agg>(|agg| &agg.chain);
+                for agg in std::iter::once(first).chain(chain.iter()) {
+                    self.hash.number(agg.aggstrategy);
+                    self.columns_below(plan, agg.part(|agg| &agg.plan).grouping_columns()[0]);
+                    for set in agg.lengths(|agg| &agg.groupingSets) {
+                        self.hash.number(set as u32);
+                    }
+                }
+            }
+            NodeTag::T_Group | NodeTag::T_Unique => {
+                let [columns, _] = plan.grouping_columns();
+                self.columns_below(plan, columns);
+            }
+            NodeTag::T_WindowAgg => {
+                let columns = plan.grouping_columns();
+                columns
+                    .iter()
+                    .for_each(|columns| self.columns_below(plan, columns));
+            }
+            NodeTag::T_SetOp => {
+                let set = plan.cast::<pg_sys::SetOp>();
+                self.hash.number(set.cmd);
+                self.hash.number(set.strategy);
+            }
+            NodeTag::T_Sort => self.sort(plan),
+            NodeTag::T_IncrementalSort => {
+                let sort = plan.cast::<pg_sys::IncrementalSort>();
+                self.hash.number(sort.nPresortedCols as u32);
+                self.sort(plan);
+            }
+            NodeTag::T_ModifyTable => self.entry(plan.cast::<pg_sys::ModifyTable>().nominalRelation),
+            _ => {}
         }
     }
 
     /// Adds the keys of a sort.
-    ///
-    /// # Safety
-    /// The sort must be of the query's live plan.
-    unsafe fn sort(&mut self, sort: &pg_sys::Sort) {
-        // SAFETY: a sort's arrays have so many members, and its plan is live by the caller's promise.
-        unsafe {
-            let plan = (&raw const sort.plan).cast_mut();
-            for key in 0..sort.numCols.max(0) as usize {
-                self.column(plan, *sort.sortColIdx.add(key));
-                self.object(Object::Operator, *sort.sortOperators.add(key));
-                self.object(Object::Collation, *sort.collations.add(key));
-                self.hash.byte(u8::from(*sort.nullsFirst.add(key)));
-            }
+    fn sort(&mut self, plan: PlanRef<'q>) {
+        let keys = plan.cast::<pg_sys::Sort>().keys();
+        for (at, column) in keys.columns.iter().enumerate() {
+            self.column(Some(plan), *column);
+            self.object(Object::Operator, keys.operators[at]);
+            self.object(Object::Collation, keys.collations[at]);
+            self.hash.byte(u8::from(keys.nulls_first[at]));
         }
     }
 
     /// Adds the columns of the rows below a node by which it groups.
-    ///
-    /// # Safety
-    /// `plan` must point to a live node of the query's plan, and `columns` to so many numbers.
-    unsafe fn columns_below(&mut self, plan: *mut Plan, count: i32, columns: *const pg_sys::AttrNumber) {
-        self.hash.number(count as u32);
-        for at in 0..count.max(0) as usize {
-            // SAFETY: the caller promises that there are so many, and that the node is live.
-            unsafe { self.column((*plan).lefttree, *columns.add(at)) };
+    fn columns_below(&mut self, plan: PlanRef<'q>, columns: &[pg_sys::AttrNumber]) {
+        self.hash.number(columns.len() as u32);
+        for column in columns {
+            self.column(plan.follow(|plan| &plan.lefttree), *column);
         }
     }
 
     /// Adds what a column of a node's rows is: the column of a table, if it comes from there as it is, or the
     /// kind and type of an expression.
-    ///
-    /// # Safety
-    /// `plan` must point to a live node of the query's plan.
-    unsafe fn column(&mut self, mut plan: *mut Plan, mut number: pg_sys::AttrNumber) {
-        // SAFETY: the node is live by the caller's promise, and so are the nodes below it and their lists.
+    fn column(&mut self, mut below: Option<PlanRef<'q>>, mut number: pg_sys::AttrNumber) {
         // Each step goes down.
-        unsafe {
-            while let Some(plan_ref) = plan.as_ref() {
-                let entry = usize::try_from(number - 1)
-                    .ok()
-                    .and_then(|at| list::<pg_sys::TargetEntry>(plan_ref.targetlist).nth(at));
-                let Some(expression) = entry.map(|entry| (*entry).expr) else {
-                    return self.hash.number(number as u32);
-                };
-                if expression.is_null() || tag(expression) != NodeTag::T_Var {
-                    if !expression.is_null() {
-                        self.hash.text(format!("{:?}", tag(expression)).as_bytes());
-                        self.object(Object::Type, pg_sys::exprType(expression.cast()));
+        while let Some(plan) = below {
+            let columns = plan.list::<pg_sys::TargetEntry>(|plan| &plan.targetlist);
+            let at = usize::try_from(number - 1).ok();
+            let Some(entry) = at.and_then(|at| columns.get(at)) else {
+                return self.hash.number(number as u32);
+            };
+            let Some(expression) = entry.follow(|entry| &entry.expr) else {
+                return;
+            };
+            let Some(var) = expression.downcast::<pg_sys::Var>() else {
+                self.hash.text(format!("{:?}", expression.tag()).as_bytes());
+                // SAFETY: the function accepts each expression.
+                let kind = unsafe { pg_sys::exprType(expression.node().as_ptr()) };
+                return self.object(Object::Type, kind);
+            };
+            below = match var.varno {
+                pg_sys::OUTER_VAR => match plan.tag() {
+                    NodeTag::T_Append => {
+                        let append = plan.cast::<pg_sys::Append>();
+                        append.list::<Plan>(|append| &append.appendplans).get(0)
                     }
-                    return;
-                }
-                let var = &*expression.cast::<pg_sys::Var>();
-                let below = match var.varno {
-                    pg_sys::OUTER_VAR => match tag(plan) {
-                        NodeTag::T_Append => first((*plan.cast::<pg_sys::Append>()).appendplans),
-                        NodeTag::T_MergeAppend => first((*plan.cast::<pg_sys::MergeAppend>()).mergeplans),
-                        _ => plan_ref.lefttree,
-                    },
-                    pg_sys::INNER_VAR => plan_ref.righttree,
-                    named => {
-                        if named > 0 {
-                            self.named_column(named as u32, var.varattno);
-                        } else {
-                            self.hash.number(var.varattno as u32);
-                        }
-                        return;
+                    NodeTag::T_MergeAppend => {
+                        let append = plan.cast::<pg_sys::MergeAppend>();
+                        append.list::<Plan>(|append| &append.mergeplans).get(0)
                     }
-                };
-                (plan, number) = (below, var.varattno);
-            }
+                    _ => plan.follow(|plan| &plan.lefttree),
+                },
+                pg_sys::INNER_VAR => plan.follow(|plan| &plan.righttree),
+                named if named > 0 => return self.named_column(named as u32, var.varattno),
+                _ => return self.hash.number(var.varattno as u32),
+            };
+            number = var.varattno;
         }
     }
 
     /// Adds a column of an entry of the range table.
-    ///
-    /// # Safety
-    /// The query's plan must be live.
-    unsafe fn named_column(&mut self, number: u32, column: pg_sys::AttrNumber) {
-        // SAFETY: the entry is live by the caller's promise, and its names are strings.
-        unsafe {
-            self.hash.number(self.entries.root(number));
-            let Some(entry) = self.entries.get(number) else {
-                return;
-            };
-            let name: *const c_char = if (*entry).relid != pg_sys::InvalidOid {
-                pg_sys::get_attname((*entry).relid, column, true)
-            } else {
-                usize::try_from(column - 1)
-                    .ok()
-                    .and_then(|at| list::<pg_sys::String>((*(*entry).eref).colnames).nth(at))
-                    .map_or(std::ptr::null(), |name| (*name).sval)
-            };
-            if !name.is_null() {
-                self.hash.text(CStr::from_ptr(name).to_bytes());
-            }
+    fn named_column(&mut self, number: u32, column: pg_sys::AttrNumber) {
+        self.hash.number(self.root(number));
+        let Some(entry) = self.estate.entry(number) else {
+            return;
+        };
+        if entry.relid != pg_sys::InvalidOid {
+            self.table_column(entry.relid, column);
+        } else if let Some(name) = column_of(entry, column) {
+            self.hash.text(name.to_bytes());
         }
+    }
+
+    /// Adds the name of a column of a table. Returns false if there is none.
+    fn table_column(&mut self, table: Oid, column: pg_sys::AttrNumber) -> bool {
+        // SAFETY: the function accepts any number. A name is null or a C string in the current memory
+        // context.
+        let name = unsafe {
+            let name = pg_sys::get_attname(table, column, true);
+            (!name.is_null()).then(|| CStr::from_ptr(name))
+        };
+        name.iter().for_each(|name| self.hash.text(name.to_bytes()));
+        name.is_some()
     }
 
     /// Adds what a node scans.
-    ///
-    /// # Safety
-    /// `plan` must point to a live scan of the query's plan.
-    unsafe fn scanned(&mut self, plan: *mut Plan) {
-        // SAFETY: a scan's plan node, which the caller promises, begins with `Scan`.
-        unsafe {
-            let number = (*plan.cast::<pg_sys::Scan>()).scanrelid;
-            // If a table is joined with itself, this tells the two scans apart.
-            self.hash.number(self.entries.root(number));
-            self.entry(number);
-        }
+    fn scanned(&mut self, plan: PlanRef<'q>) {
+        let number = plan.cast::<pg_sys::Scan>().scanrelid;
+        // If a table is joined with itself, this tells the two scans apart.
+        self.hash.number(self.root(number));
+        self.entry(number);
     }
 
     /// Adds the relation of an entry of the range table, or what the entry is.
-    ///
-    /// # Safety
-    /// The query's plan and state must be live.
-    unsafe fn entry(&mut self, number: u32) {
-        // SAFETY: the entry is live by the caller's promise. The executor's array of relations is as long as
-        // the range table, and has null for relations that are not open.
-        unsafe {
-            let Some(entry) = self.entries.get(number) else {
-                return self.hash.text(b"");
-            };
-            let oid = (*entry).relid;
-            if oid == pg_sys::InvalidOid {
-                return self.hash.number((*entry).rtekind);
-            }
-            let open = (*self.estate).es_relations;
-            let open = if open.is_null() {
-                std::ptr::null_mut()
-            } else {
-                *open.add(number as usize - 1)
-            };
-            if let Some(class) = open.as_ref().map(|relation| &*relation.rd_rel) {
-                let name = CStr::from_ptr(class.relname.data.as_ptr()).to_bytes();
-                let is_temporary = class.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP;
-                self.relation(oid, name, class.relnamespace, is_temporary);
-            } else {
-                let name = pg_sys::get_rel_name(oid);
-                if !name.is_null() {
-                    let is_temporary = pg_sys::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_TEMP;
-                    let schema = pg_sys::get_rel_namespace(oid);
-                    self.relation(oid, CStr::from_ptr(name).to_bytes(), schema, is_temporary);
-                }
-            }
+    fn entry(&mut self, number: u32) {
+        let Some(entry) = self.estate.entry(number) else {
+            return self.hash.text(b"");
+        };
+        let oid = entry.relid;
+        if oid == pg_sys::InvalidOid {
+            return self.hash.number(entry.rtekind);
+        }
+        let open = self.estate.relations().get(number as usize - 1).copied();
+        if let Some(relation) = open.flatten() {
+            let schema = relation.class().relnamespace;
+            self.relation(oid, relation.name().to_bytes(), schema, relation.is_temporary());
+        } else if let Some(name) = name_of(oid) {
+            // SAFETY: the function accepts any number.
+            let schema = unsafe { pg_sys::get_rel_namespace(oid) };
+            self.relation(oid, name.to_bytes(), schema, server::is_temporary_relation(oid));
         }
     }
 
     /// Adds the name of a relation and its schema. A temporary one also has its columns, because sessions
     /// give the same name to different tables. The table that a REFRESH fills has the name of its view.
-    ///
-    /// # Safety
-    /// May raise.
-    unsafe fn relation(&mut self, oid: Oid, name: &[u8], schema: Oid, is_temporary: bool) {
+    fn relation(&mut self, oid: Oid, name: &[u8], schema: Oid, is_temporary: bool) {
         let refreshed = name
             .strip_prefix(b"pg_temp_")
             .and_then(|rest| std::str::from_utf8(rest).ok())
             .and_then(|rest| rest.split('_').next()?.parse::<u32>().ok());
-        // SAFETY: the functions accept any number, and return null or C strings in the current memory
-        // context.
-        unsafe {
-            if let Some(view) = refreshed {
-                let view = pg_sys::get_rel_name(Oid::from(view));
-                if !view.is_null() {
-                    self.hash.text(b"refreshed");
-                    return self.hash.text(CStr::from_ptr(view).to_bytes());
-                }
-            }
-            if is_temporary {
-                self.hash.text(b"pg_temp");
-                self.hash.text(name);
-                return self.columns(oid);
-            }
-            if self.schema.as_ref().is_none_or(|(known, _)| *known != schema) {
-                let name = crate::pg::server::schema_name(schema.to_u32());
-                self.schema = Some((schema, name.unwrap_or_default()));
-            }
-            if let Some((_, schema)) = &self.schema {
-                self.hash.text(schema.as_bytes());
-            }
-            self.hash.text(name);
+        if let Some(view) = refreshed.and_then(|view| name_of(Oid::from(view))) {
+            self.hash.text(b"refreshed");
+            return self.hash.text(view.to_bytes());
         }
+        if is_temporary {
+            self.hash.text(b"pg_temp");
+            self.hash.text(name);
+            return self.columns(oid);
+        }
+        if self.schema.as_ref().is_none_or(|(known, _)| *known != schema) {
+            let name = server::schema_name(schema.to_u32());
+            self.schema = Some((schema, name.unwrap_or_default()));
+        }
+        if let Some((_, schema)) = &self.schema {
+            self.hash.text(schema.as_bytes());
+        }
+        self.hash.text(name);
     }
 
     /// Adds the columns of a temporary table.
-    ///
-    /// # Safety
-    /// May raise.
-    unsafe fn columns(&mut self, table: Oid) {
-        // SAFETY: the functions accept any number. A name is null or a C string.
-        unsafe {
-            for column in 1..=MAX_COLUMNS {
-                let name = pg_sys::get_attname(table, column, true);
-                if name.is_null() {
-                    break;
-                }
-                self.hash.text(CStr::from_ptr(name).to_bytes());
-                self.object(Object::Type, pg_sys::get_atttype(table, column));
+    fn columns(&mut self, table: Oid) {
+        for column in 1..=MAX_COLUMNS {
+            if !self.table_column(table, column) {
+                break;
             }
+            // SAFETY: the function accepts any number.
+            self.object(Object::Type, unsafe { pg_sys::get_atttype(table, column) });
         }
     }
 
     /// Adds the definition of the index that a node scans.
-    ///
-    /// # Safety
-    /// `state` must point to an initialised plan state of the query.
-    unsafe fn index(&mut self, state: *mut pg_sys::PlanState, oid: Oid) {
-        // SAFETY: the plan state is initialised by the caller's promise, so its index is open, or null. A
-        // name is null or a C string.
-        unsafe {
-            match relations::index(state).as_ref() {
-                Some(index) => definition::add(index, &mut self.hash),
-                None => {
-                    let name = pg_sys::get_rel_name(oid);
-                    if !name.is_null() {
-                        self.hash.text(CStr::from_ptr(name).to_bytes());
-                    }
-                }
-            }
+    fn index(&mut self, state: PlanStateRef, oid: Oid) {
+        match state.index() {
+            Some(index) => definition::add(index, &mut self.hash),
+            None => name_of(oid)
+                .iter()
+                .for_each(|name| self.hash.text(name.to_bytes())),
         }
     }
 }
 
-/// Returns the first node of a list of plans; null if there is none.
-///
-/// # Safety
-/// The list must be live, or null.
-unsafe fn first(plans: *const pg_sys::List) -> *mut Plan {
-    // SAFETY: the caller promises the same.
-    unsafe { list::<Plan>(plans) }
-        .next()
-        .unwrap_or(std::ptr::null_mut())
+/// Returns the name of a column of an entry of the range table that is no relation.
+fn column_of<'q>(entry: Handle<'q, RangeTblEntry>, column: pg_sys::AttrNumber) -> Option<&'q CStr> {
+    let names = entry.follow(|entry| &entry.eref)?;
+    let names = names.list::<pg_sys::String>(|names| &names.colnames);
+    let name = names.get(usize::try_from(column - 1).ok()?)?;
+    name.string(|name| &name.sval)
+}
+
+/// Returns the name of a relation. May raise.
+fn name_of(oid: Oid) -> Option<CString> {
+    // SAFETY: the function accepts any number, and returns null or a C string.
+    unsafe {
+        let name = pg_sys::get_rel_name(oid);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
+    }
 }

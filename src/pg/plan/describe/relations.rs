@@ -2,17 +2,17 @@
 //! is read once per schema, not per table: a plan may scan 10,000 partitions of one schema.
 
 use super::named::text;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::plan::tree::{Found, tag};
+use crate::pg::handles::{PlanStateRef, RelationRef, name};
+use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use crate::pg::server::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
-use pgrx::PgTupleDesc;
-use pgrx::pg_sys::{self, NodeTag, Oid, PlanState};
+use pgrx::pg_sys::{self, NodeTag, Oid};
 use rowsource_core::plan::{Extent, ObjectKind, PlanNode};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CString;
 use std::hash::Hasher;
 
 /// The most indexes that are kept as gone.
@@ -21,34 +21,25 @@ const MAX_GONE: usize = 8;
 /// Adds the schemas, and the tables of index scans that have none yet. A temporary table gets no schema,
 /// because each session has another one. Neither does a system catalog, which is found without it.
 ///
-/// # Safety
-/// `found` must be the initialised nodes of a started query, which keeps its relations open. The nodes that
-/// are not hidden must be in the order of `nodes`.
-pub unsafe fn add(found: &[Found], nodes: &mut [PlanNode]) {
+/// The nodes that are not hidden must be in the order of `nodes`. It reads catalogs, and may raise.
+pub fn add(found: &[Found], nodes: &mut [PlanNode]) {
     let mut last: Option<(Oid, Option<Box<str>>)> = None;
     let shown = found.iter().filter(|place| !place.hidden);
     for (place, node) in shown.zip(nodes) {
-        // SAFETY: the plan state is initialised and its relation is open, by the caller's promise.
-        unsafe {
-            let relation = table(place.plan_state);
-            if relation.is_null() {
-                continue;
-            }
-            let class = (*relation).rd_rel;
-            if is_index_scan(place.plan_state) && node.table.is_none() {
-                let name = &raw const (*class).relname.data;
-                node.table = Some(text(CStr::from_ptr(name.cast::<c_char>())).into());
-            }
-            let schema = (*class).relnamespace;
-            let is_temporary = (*class).relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP;
-            if is_temporary || schema.to_u32() == pg_sys::PG_CATALOG_NAMESPACE {
-                continue;
-            }
-            if last.as_ref().is_none_or(|(known, _)| *known != schema) {
-                last = Some((schema, server::schema_name(schema.to_u32()).map(Into::into)));
-            }
-            node.schema = last.as_ref().and_then(|(_, name)| name.clone());
+        let Some(relation) = place.plan_state.table() else {
+            continue;
+        };
+        if is_index_scan(place.plan_state) && node.table.is_none() {
+            node.table = Some(text(relation.name()).into());
         }
+        let schema = relation.class().relnamespace;
+        if relation.is_temporary() || schema.to_u32() == pg_sys::PG_CATALOG_NAMESPACE {
+            continue;
+        }
+        if last.as_ref().is_none_or(|(known, _)| *known != schema) {
+            last = Some((schema, server::schema_name(schema.to_u32()).map(Into::into)));
+        }
+        node.schema = last.as_ref().and_then(|(_, name)| name.clone());
     }
 }
 
@@ -99,41 +90,20 @@ fn has_relation(schema: &str, name: &str) -> bool {
 /// Returns a number that changes with what a description shows and neither the text nor the plan's identity
 /// tells: the names of tables, columns, indexes and their schemas, and whether a node is disabled. Returns
 /// `None` if it shows numbers of the planner's.
-///
-/// # Safety
-/// The same as for [`add`].
-pub unsafe fn names(found: &[Found]) -> Option<u64> {
+pub fn names(found: &[Found]) -> Option<u64> {
     let mut hasher = FxHasher::default();
-    for place in found {
-        // SAFETY: the plan state is initialised and its relations are open, by the caller's promise.
-        unsafe {
-            let ps = place.plan_state;
-            if tag(ps) == NodeTag::T_MemoizeState {
-                return None;
-            }
-            hasher.write_i32(compat::disabled_nodes((*ps).plan));
-            for relation in [table(ps), index(ps)] {
-                if let Some(relation) = relation.as_ref() {
-                    add_names(relation, &mut hasher);
-                }
-            }
+    for ps in found.iter().map(|place| place.plan_state) {
+        if ps.tag() == NodeTag::T_MemoizeState {
+            return None;
+        }
+        hasher.write_i32(compat::disabled_nodes(&ps.plan()));
+        for relation in [ps.table(), ps.index()].into_iter().flatten() {
+            hasher.write_u32(relation.class().relnamespace.to_u32());
+            hasher.write(relation.name().to_bytes_with_nul());
+            hasher.write_u64(columns(relation));
         }
     }
     Some(hasher.finish())
-}
-
-/// Adds the names of a relation, of its schema and of its first columns.
-///
-/// # Safety
-/// `relation` must be open.
-unsafe fn add_names(relation: &pg_sys::RelationData, hasher: &mut FxHasher) {
-    // SAFETY: the relation is open by the caller's promise, so it has its entry. A name is a C string.
-    unsafe {
-        let class = &*relation.rd_rel;
-        hasher.write_u32(class.relnamespace.to_u32());
-        hasher.write(CStr::from_ptr(class.relname.data.as_ptr()).to_bytes_with_nul());
-        hasher.write_u64(columns(relation));
-    }
 }
 
 /// Which columns a relation has, as far as the session can tell without looking at them.
@@ -153,14 +123,10 @@ type Known = Option<(Columns, u64)>;
 static KNOWN: BackendLocal<[Cell<Known>; PLACES]> = BackendLocal::new([const { Cell::new(None) }; PLACES]);
 
 /// Returns a number that changes with the names of the relation's first columns.
-///
-/// # Safety
-/// `relation` must be open.
-unsafe fn columns(relation: &pg_sys::RelationData) -> u64 {
+fn columns(relation: RelationRef) -> u64 {
     // It hears of its own transaction's changes only when that is committed.
     if server::has_transaction_id() {
-        // SAFETY: the caller promises the same.
-        return unsafe { read_columns(relation) };
+        return read_columns(relation);
     }
     let columns = Columns {
         relation: relation.rd_id.to_u32(),
@@ -172,142 +138,76 @@ unsafe fn columns(relation: &pg_sys::RelationData) -> u64 {
     {
         return names;
     }
-    // SAFETY: the caller promises the same.
-    let names = unsafe { read_columns(relation) };
+    let names = read_columns(relation);
     place.set(Some((columns, names)));
     names
 }
 
 /// Reads the names of the relation's first columns.
-///
-/// # Safety
-/// `relation` must be open.
 #[cold]
 #[inline(never)]
-unsafe fn read_columns(relation: &pg_sys::RelationData) -> u64 {
+fn read_columns(relation: RelationRef) -> u64 {
     const MAX_COLUMNS: usize = 100;
     let mut hasher = FxHasher::default();
-    // SAFETY: the relation is open by the caller's promise, so it has its descriptor. A name is a C string.
-    unsafe {
-        let columns = PgTupleDesc::from_pg_unchecked(relation.rd_att);
-        for column in columns.iter().take(MAX_COLUMNS) {
-            hasher.write(CStr::from_ptr(column.attname.data.as_ptr()).to_bytes_with_nul());
-        }
+    for column in (0..MAX_COLUMNS).map_while(|at| compat::column(relation, at)) {
+        hasher.write(name(&column.attname).to_bytes_with_nul());
     }
     hasher.finish()
 }
 
-/// Returns the index that a node scans; null if there is none.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state of a started query.
-pub(super) unsafe fn index(ps: *mut PlanState) -> pg_sys::Relation {
-    // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
-    unsafe {
-        match tag(ps) {
-            NodeTag::T_IndexScanState => (*ps.cast::<pg_sys::IndexScanState>()).iss_RelationDesc,
-            NodeTag::T_IndexOnlyScanState => (*ps.cast::<pg_sys::IndexOnlyScanState>()).ioss_RelationDesc,
-            NodeTag::T_BitmapIndexScanState => (*ps.cast::<pg_sys::BitmapIndexScanState>()).biss_RelationDesc,
-            _ => std::ptr::null_mut(),
-        }
-    }
-}
-
 /// Returns what bounds the nodes that are not hidden.
-///
-/// # Safety
-/// The same as for [`add`].
-pub unsafe fn extents(found: &[Found]) -> Vec<Extent> {
+pub fn extents(found: &[Found]) -> Vec<Extent> {
     let shown = found.iter().filter(|place| !place.hidden);
-    // SAFETY: the plan states are initialised, by the caller's promise.
-    shown.map(|place| unsafe { extent(place.plan_state) }).collect()
+    shown.map(|place| extent(place.plan_state)).collect()
 }
 
 /// Returns what bounds a node.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state of a started query.
-unsafe fn extent(ps: *mut PlanState) -> Extent {
-    // SAFETY: the plan state is of the type that its tag says, and has its plan. An expression begins with
-    // its tag.
-    unsafe {
-        match tag(ps) {
-            NodeTag::T_ModifyTableState => Extent::Unknown,
-            NodeTag::T_LimitState => {
-                let limit = &*(*ps).plan.cast::<pg_sys::Limit>();
-                let count = limit.limitCount.cast::<pg_sys::Const>();
-                let is_constant = !count.is_null()
-                    && tag(count) == NodeTag::T_Const
-                    && !(*count).constisnull
-                    && limit.limitOffset.is_null()
-                    && limit.limitOption == pg_sys::LimitOption::LIMIT_OPTION_COUNT;
-                if is_constant {
-                    Extent::ConstantLimit
-                } else {
-                    Extent::Unknown
-                }
+fn extent(ps: PlanStateRef) -> Extent {
+    match ps.tag() {
+        NodeTag::T_ModifyTableState => Extent::Unknown,
+        NodeTag::T_LimitState => {
+            let limit = ps.plan().cast::<pg_sys::Limit>();
+            let count = limit.follow(|limit| &limit.limitCount);
+            let constant = count.and_then(|count| count.downcast::<pg_sys::Const>());
+            let is_constant = constant.is_some_and(|constant| !constant.constisnull)
+                && limit.limitOffset.is_null()
+                && limit.limitOption == pg_sys::LimitOption::LIMIT_OPTION_COUNT;
+            if is_constant {
+                Extent::ConstantLimit
+            } else {
+                Extent::Unknown
             }
-            _ => {
-                let relation = table(ps);
-                if relation.is_null() {
-                    return Extent::Unknown;
-                }
-                let class = &*(*relation).rd_rel;
-                let is_heap = class.relam == pg_sys::HEAP_TABLE_AM_OID;
-                // The executor is about to read it. If that fails, it fails there.
-                let blocks = is_heap.then(|| {
-                    contained(Unlocked::promised(), || {
-                        pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM)
-                    })
-                });
-                match blocks {
-                    Some(Ok(blocks)) => Extent::Table {
-                        oid: (*relation).rd_id.to_u32(),
-                        file: class.relfilenode.to_u32(),
-                        blocks,
-                    },
-                    _ => Extent::Unknown,
-                }
+        }
+        _ => {
+            let Some(relation) = ps.table() else {
+                return Extent::Unknown;
+            };
+            let class = relation.class();
+            let is_heap = class.relam == pg_sys::HEAP_TABLE_AM_OID;
+            // The executor is about to read it. If that fails, it fails there.
+            // SAFETY: the relation is open. The statement is described in ExecutorStart, which holds no lock.
+            let blocks = is_heap.then(|| unsafe {
+                contained(&mut Unlocked::promised(), |_| {
+                    let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+                    pg_sys::RelationGetNumberOfBlocksInFork(relation.as_ptr(), main)
+                })
+            });
+            match blocks {
+                Some(Ok(blocks)) => Extent::Table {
+                    oid: relation.rd_id.to_u32(),
+                    file: class.relfilenode.to_u32(),
+                    blocks,
+                },
+                _ => Extent::Unknown,
             }
         }
     }
 }
 
 /// Returns whether a node scans a table by an index.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state.
-unsafe fn is_index_scan(ps: *mut PlanState) -> bool {
-    // SAFETY: the plan state begins with its tag.
-    let kind = unsafe { tag(ps) };
-    matches!(kind, NodeTag::T_IndexScanState | NodeTag::T_IndexOnlyScanState)
-}
-
-/// Returns the table that a node scans or changes; null if there is none.
-///
-/// # Safety
-/// `ps` must point to an initialised plan state of a started query.
-unsafe fn table(ps: *mut PlanState) -> pg_sys::Relation {
-    // SAFETY: the plan state is of the type that its tag says, by the caller's promise.
-    unsafe {
-        match tag(ps) {
-            NodeTag::T_IndexScanState
-            | NodeTag::T_IndexOnlyScanState
-            | NodeTag::T_SeqScanState
-            | NodeTag::T_SampleScanState
-            | NodeTag::T_BitmapHeapScanState
-            | NodeTag::T_TidScanState
-            | NodeTag::T_TidRangeScanState
-            | NodeTag::T_ForeignScanState
-            | NodeTag::T_CustomScanState => (*ps.cast::<pg_sys::ScanState>()).ss_currentRelation,
-            NodeTag::T_ModifyTableState => {
-                let root = (*ps.cast::<pg_sys::ModifyTableState>()).rootResultRelInfo;
-                if root.is_null() {
-                    return std::ptr::null_mut();
-                }
-                (*root).ri_RelationDesc
-            }
-            _ => std::ptr::null_mut(),
-        }
-    }
+fn is_index_scan(ps: PlanStateRef) -> bool {
+    matches!(
+        ps.tag(),
+        NodeTag::T_IndexScanState | NodeTag::T_IndexOnlyScanState
+    )
 }

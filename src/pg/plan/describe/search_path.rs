@@ -5,7 +5,7 @@
 //! else can give it: the printing ends with an error instead. The path stays as it is until the user's own
 //! statement needs it.
 
-use crate::pg::server::backend_local::BackendLocal;
+use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, ObjectAccessType, Oid};
 use std::cell::Cell;

@@ -4,12 +4,13 @@
 //! the numbers that follow.
 
 use crate::pg::compat::jumble;
+use crate::pg::handles::Handle;
 use pgrx::pg_sys::{self, Const, NodeTag, Param};
 use rowsource_core::normalise::{List, Place, Text, constants_of_list};
 
 /// A constant of a plan.
-pub struct Printed {
-    pub constant: *mut Const,
+pub struct Printed<'q> {
+    pub constant: Handle<'q, Const>,
     /// EXPLAIN reads its value as a text, so only another text may replace it.
     pub as_text: bool,
     /// Where the operator is whose array this is; -1 if it is no array of an operator, or if that is not
@@ -42,27 +43,22 @@ impl Symbols<'_> {
         !is_word || self.of_text(constant.location).is_some()
     }
 
-    /// Replaces a constant by a symbol. If EXPLAIN reads it as a text, it stays a text.
+    /// Replaces a constant by a symbol. If EXPLAIN reads it as a text, it stays a text. May raise.
     ///
     /// # Safety
-    /// * `constant` must point to a constant of a live plan, and be restored before other code reads it.
-    /// * The current memory context must outlive that. May raise.
+    /// * No reference to the constant is in use, and it is restored before other code reads it.
+    /// * The current memory context must outlive that.
     pub unsafe fn put(&mut self, printed: &Printed) {
-        let Printed {
-            constant, as_text, ..
-        } = *printed;
-        // SAFETY: the constant is live by the caller's promise.
-        let location = unsafe { (*constant).location };
-        let number = self.number(location, printed.operator_at);
-        // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol. The
-        // text is allocated in the current memory context.
+        let number = self.number(printed.constant.location, printed.operator_at);
+        // SAFETY: the caller promises the same. The text is allocated in the current memory context.
         unsafe {
-            if as_text {
+            if printed.as_text {
                 let symbol = std::ffi::CString::new(format!("${number}")).unwrap_or_default();
-                (*constant).constvalue = pg_sys::Datum::from(pg_sys::cstring_to_text(symbol.as_ptr()));
+                let text = pg_sys::cstring_to_text(symbol.as_ptr());
+                (*printed.constant.as_ptr()).constvalue = pg_sys::Datum::from(text);
                 return;
             }
-            replace_by_symbol(constant, number);
+            replace_by_symbol(printed.constant, number);
         }
     }
 
@@ -126,30 +122,21 @@ impl Symbols<'_> {
 /// Replaces a constant by the symbol with this number.
 ///
 /// # Safety
-/// `constant` must point to a constant of a live plan, and be restored before other code reads it.
-pub unsafe fn replace_by_symbol(constant: *mut Const, number: u32) {
-    // SAFETY: the constant is live by the caller's promise, and its memory has room for a symbol.
-    unsafe {
-        let Const {
-            consttype,
-            consttypmod,
-            constcollid,
-            location,
-            ..
-        } = *constant;
-        let symbol = Param {
-            paramkind: pg_sys::ParamKind::PARAM_EXTERN,
-            paramid: number as i32,
-            paramtype: consttype,
-            paramtypmod: consttypmod,
-            paramcollid: constcollid,
-            location,
-            xpr: pg_sys::Expr {
-                type_: NodeTag::T_Param,
-            },
-        };
-        constant.cast::<Param>().write(symbol);
-    }
+/// No reference to the constant is in use, and it is restored before other code reads it as one.
+pub unsafe fn replace_by_symbol(constant: Handle<Const>, number: u32) {
+    let symbol = Param {
+        paramkind: pg_sys::ParamKind::PARAM_EXTERN,
+        paramid: number as i32,
+        paramtype: constant.consttype,
+        paramtypmod: constant.consttypmod,
+        paramcollid: constant.constcollid,
+        location: constant.location,
+        xpr: pg_sys::Expr {
+            type_: NodeTag::T_Param,
+        },
+    };
+    // SAFETY: the memory of a constant has room for a symbol, and nobody uses it now.
+    unsafe { constant.as_ptr().cast::<Param>().write(symbol) };
 }
 
 /// Returns the number of the parameter with which a text begins, as in `$1`.

@@ -9,12 +9,10 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::model::PlanKey;
 
 /// Returns the chain that `choose` selects with its size, and a copy of its bytes. Returns `None` if the plan
-/// has no entry, or there is no memory.
-///
-/// # Safety
-/// The caller must be outside of any FFI boundary, and hold no lock. Raises nothing.
-pub(super) unsafe fn read(
+/// has no entry, or there is no memory. Raises nothing.
+pub(super) fn read(
     store: &Store,
+    unlocked: &mut Unlocked,
     key: &PlanKey,
     choose: impl FnOnce(&Memory) -> (pg_sys::dsa_pointer, u32),
 ) -> Option<(pg_sys::dsa_pointer, Vec<u8>)> {
@@ -23,8 +21,8 @@ pub(super) unsafe fn read(
     // SAFETY: the partition lock keeps the entry and its chain until it is released. `contained` catches
     // errors, and then releases the lock.
     let chain = unsafe {
-        contained(Unlocked::promised(), || {
-            let entry: *mut Entry = pg_sys::dshash_find(store.table, key.cast(), false).cast();
+        contained(unlocked, |_| {
+            let entry: *mut Entry = pg_sys::dshash_find(store.table(), key.cast(), false).cast();
             if entry.is_null() {
                 return None;
             }
@@ -32,12 +30,12 @@ pub(super) unsafe fn read(
             let has_room = bytes.try_reserve_exact(size as usize).is_ok();
             if has_room {
                 pg_guard_ffi_boundary(|| {
-                    blocks::each(store.plans, chain, |_, part: &mut [u8]| {
+                    blocks::each(store.plans(), chain, |_, part: &mut [u8]| {
                         bytes.extend_from_slice(part)
                     });
                 });
             }
-            pg_sys::dshash_release_lock(store.table, entry.cast());
+            pg_sys::dshash_release_lock(store.table(), entry.cast());
             has_room.then_some(chain)
         })
     };

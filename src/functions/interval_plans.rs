@@ -1,0 +1,189 @@
+//! What a query's plans did in an interval, from the snapshots around it.
+
+use super::history::how_to_take;
+use super::samples::room_for_one;
+use super::{display, origin, wait_names};
+use crate::pg::server::{self, fail, memory, query};
+use crate::session;
+use pgrx::PgSqlErrorCode;
+use rowsource_core::compare::Side;
+use rowsource_core::model::archive::{self, ArchiveError};
+use rowsource_core::model::{Plan, PlanKey};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Selects the ends of an interval: those of the snapshots around it.
+const ENDS: &str = "
+    SELECT pg_catalog.json_build_array(
+               pg_catalog.min(v.from_at)::pg_catalog.text, pg_catalog.max(v.to_at)::pg_catalog.text,
+               pg_catalog.bool_or(v.snap_id OPERATOR(pg_catalog.=) 0))
+      FROM {}rowsource_intervals v
+     WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}";
+
+/// Selects what the snapshots have of the plans of a query: until the beginning of the interval, and until
+/// its end.
+const PLANS: &str = "
+    WITH i AS (
+        SELECT v.from_snap_id, v.snap_id, v.from_at, v.to_at FROM {}rowsource_intervals v
+         WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}
+    ), ends (is_end, snap_id) AS (
+        (SELECT false, i.from_snap_id FROM i ORDER BY i.from_at LIMIT 1)
+        UNION ALL
+        (SELECT true, i.snap_id FROM i ORDER BY i.to_at DESC LIMIT 1)
+    )
+    SELECT pg_catalog.json_build_array(e.is_end, p.userid::pg_catalog.int8, p.datid::pg_catalog.int8, p.planid, p.toplevel,
+               pg_catalog.encode(d.description, 'hex'), pg_catalog.encode(p.statistics, 'hex'))
+      FROM ends e
+           CROSS JOIN LATERAL (
+               SELECT DISTINCT ON (p.userid, p.datid, p.planid, p.toplevel) p.*
+                 FROM {}rowsource_snapshot_plans p
+                WHERE p.queryid OPERATOR(pg_catalog.=) [queryid] AND p.snap_id OPERATOR(pg_catalog.<=) e.snap_id
+                ORDER BY p.userid, p.datid, p.planid, p.toplevel, p.snap_id DESC, p.first_seen_at DESC) p
+           JOIN {}rowsource_snapshot_descriptions d
+           ON d.queryid OPERATOR(pg_catalog.=) p.queryid AND d.planid OPERATOR(pg_catalog.=) p.planid
+              AND d.userid OPERATOR(pg_catalog.=) p.userid AND d.datid OPERATOR(pg_catalog.=) p.datid
+              AND d.toplevel OPERATOR(pg_catalog.=) p.toplevel";
+
+/// Selects the interval of each baseline.
+const BASELINES: &str = "
+    SELECT pg_catalog.json_build_array(b.name, pg_catalog.extract('epoch', b.from_at), pg_catalog.extract('epoch', b.to_at))
+      FROM {}rowsource_baselines b";
+
+/// Returns the interval of a baseline.
+///
+/// # Errors
+/// Raises an error if there is none of this name.
+pub fn baseline(name: &str) -> (i64, i64) {
+    let mut found = None;
+    query::each(BASELINES, (0, 0), |row| {
+        if row[0].as_str() == Some(name) {
+            // A snapshot ends an interval and begins the next one.
+            found = Some((query::time(&row[1]) + 1, query::time(&row[2]) - 1));
+        }
+    });
+    found.unwrap_or_else(|| {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &format!("there is no baseline \"{name}\""),
+            "The table rowsource_baselines lists them.",
+        )
+    })
+}
+
+/// A plan until the end of the interval, and until its beginning.
+#[derive(Default)]
+struct Stored {
+    end: Option<Plan>,
+    begin: Option<Plan>,
+}
+
+/// Returns what the plan of a query did that took the most time in an interval. Counters are those between
+/// the snapshots around it, and now counts as one more snapshot.
+///
+/// # Errors
+/// Raises an error if the query did not run then.
+pub fn side(queryid: i64, interval: (i64, i64)) -> Side {
+    origin::must_be_this("intervals are compared");
+    let mut ends = (String::new(), String::new(), false);
+    query::each(ENDS, interval, |row| {
+        let text = |at: usize| row[at].as_str().unwrap_or_default().to_owned();
+        ends = (text(0), text(1), row[2].as_bool() == Some(true));
+    });
+    let (from_at, to_at, is_until_now) = ends;
+    let mut plans: HashMap<PlanKey, Stored> = HashMap::new();
+    query::each(
+        &PLANS.replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
+        interval,
+        |row| {
+            server::check_for_interrupts();
+            let Some((key, plan)) = stored_plan(queryid, row) else {
+                return;
+            };
+            memory::ensure_headroom(plan.nodes.len());
+            room_for_one(&mut plans);
+            let stored = plans.entry(key).or_default();
+            match row[0].as_bool() {
+                Some(true) => stored.end = Some(plan),
+                _ => stored.begin = Some(plan),
+            }
+        },
+    );
+    if is_until_now {
+        let keys = session::keys().into_iter();
+        for key in keys.filter(|key| key.queryid == queryid && server::may_see(key.userid)) {
+            server::check_for_interrupts();
+            memory::ensure();
+            if let Some(plan) = session::plan(&key) {
+                room_for_one(&mut plans);
+                plans.entry(key).or_default().end = Some(plan);
+            }
+        }
+    }
+    let sides = plans.into_iter().filter_map(|(key, stored)| {
+        let side = did(&stored.end?, stored.begin.as_ref());
+        (side.executions > 0).then_some((key, side))
+    });
+    // First those of this database and this user.
+    let most = sides.max_by(|(one, first), (other, second)| {
+        let by_distance = display::distance(other).cmp(&display::distance(one));
+        by_distance.then(first.total_ms.total_cmp(&second.total_ms))
+    });
+    let Some((key, side)) = most else {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &match from_at.is_empty() {
+                true => "no snapshot is as old as this interval".to_owned(),
+                false => format!("queryid {queryid} did not run from {from_at} to {to_at}"),
+            },
+            &how_to_take(),
+        )
+    };
+    Side {
+        name: format!(
+            "planid {}, mean of {} execution{} from {from_at} to {to_at}",
+            key.planid,
+            side.executions,
+            if side.executions == 1 { "" } else { "s" }
+        ),
+        ..side
+    }
+}
+
+/// Returns what a plan did since an earlier moment. If it was evicted or reset meanwhile, that is all of it.
+fn did(end: &Plan, begin: Option<&Plan>) -> Side {
+    let side_of = |plan: &Plan| Side::of(plan, &wait_names::shown(plan, false));
+    let mut side = side_of(end);
+    let first_seen_at = |plan: &Plan| plan.statistics.first_seen_at;
+    if let Some(begin) = begin.filter(|begin| first_seen_at(begin) == first_seen_at(end)) {
+        side.subtract(&side_of(begin));
+    }
+    side
+}
+
+/// Returns a plan that [`PLANS`] selects; `None` if its bytes are of another version, or damaged.
+fn stored_plan(queryid: i64, row: &Value) -> Option<(PlanKey, Plan)> {
+    let id = |at: usize| row[at].as_i64();
+    let key = PlanKey::new(
+        id(1)? as u32,
+        id(2)? as u32,
+        queryid,
+        id(3)?,
+        row[4].as_bool() == Some(true),
+    );
+    let (description, statistics) = (from_hex(&row[5])?, from_hex(&row[6])?);
+    match archive::stored_plan(key, &description, &statistics) {
+        Ok(plan) => Some((key, plan)),
+        Err(ArchiveError::Memory) => memory::out_of_memory(),
+        Err(_) => None,
+    }
+}
+
+fn from_hex(text: &Value) -> Option<Vec<u8>> {
+    let text = text.as_str()?.as_bytes();
+    let mut bytes = memory::with_room(text.len() / 2);
+    for pair in text.chunks_exact(2) {
+        let digit = |c: u8| char::from(c).to_digit(16);
+        bytes.push((digit(pair[0])? * 16 + digit(pair[1])?) as u8);
+    }
+    Some(bytes)
+}

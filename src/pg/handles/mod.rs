@@ -1,0 +1,16 @@
+//! Handles to what PostgreSQL has of a started query: its plan, the states of its nodes, its expressions.
+//!
+//! A hook makes one handle, and promises there what holds while its lifetime lasts. From it, safe code
+//! reaches everything else: it follows a pointer in a field, walks a list, or takes a node for what its tag
+//! says.
+//!
+//! What a handle refers to is read as it is. Who must write to it takes the pointer ([`Handle::as_ptr`]), as
+//! PostgreSQL does, and says why no reference to it is in use.
+
+mod handle;
+mod planner;
+mod query;
+
+pub use handle::{Bare, Handle, ListOf, name, tag};
+pub use planner::{NewPlan, ToPlan};
+pub use query::{PlanRef, PlanStateRef, PlannedStmtRef, QueryRef, RelationRef, StartedQuery};
