@@ -22,7 +22,7 @@ fn table(shapes: Vec<Shape>, seeds: u64) -> Vec<(String, Honesty)> {
 /// What is promised, with fewer runs, so with wider limits.
 #[test]
 fn stated_errors_hold() {
-    const SEEDS: u64 = 150;
+    const SEEDS: u64 = 300;
     for name in [
         "uniform 20000 of 300 ns, 50 ns outside",
         "step",

@@ -199,7 +199,7 @@ mod tests {
                 "it stands for the time between two"
             );
         }
-        assert!((beats_in(10_000_000) - 505.0).abs() < 1.0);
+        assert!((beats_in(10_000_000) - 504.0).abs() < 1.0);
         let young: Vec<_> = beats[1..60].iter().map(|(_, gap)| *gap).collect();
         assert!(young.iter().any(|gap| *gap < 1000) && young.iter().any(|gap| *gap > 2000));
     }
