@@ -211,7 +211,7 @@ fn two_intervals_are_compared() {
         ),
         (format!("{queryid}, 'soon..'"), "\"soon\" is no moment".to_owned()),
         (
-            format!("7, '{begin}..{end}'"),
+            format!("7, '{begin}..{end}', '{end}..'"),
             format!("queryid 7 did not run from {begin} to {end}"),
         ),
         (

@@ -156,6 +156,8 @@ fn samples_of_snapshots_and_of_memory_are_one_interval() {
             "{before}, {after}"
         );
     }
+    // Nothing is active for a while.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     let of_top = "SELECT sum(samples) FROM rowsource_top_activity('10 min') WHERE wait_event = 'PgSleep'";
     let [samples] = numbers(&mut observer, of_top)[..] else {
         panic!("a number")
