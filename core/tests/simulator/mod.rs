@@ -44,6 +44,20 @@ pub struct Machine {
     pub steps_back: Option<(f64, f64)>,
 }
 
+impl Machine {
+    /// Returns what the server would have measured of its clock.
+    fn config(&self) -> Config {
+        Config::new(
+            self.sampfreq,
+            1.0 / self.ticks_per_ns,
+            self.reading_ns * self.ticks_per_ns,
+            self.reading_ns,
+            BOOKKEEPING_NS,
+            self.step_ns.max(1.0),
+        )
+    }
+}
+
 impl Default for Machine {
     fn default() -> Self {
         Machine {
@@ -198,14 +212,7 @@ impl<'a> Run<'a> {
             random,
             gaps,
             machine,
-            config: Config::new(
-                machine.sampfreq,
-                1.0 / machine.ticks_per_ns,
-                machine.reading_ns * machine.ticks_per_ns,
-                machine.reading_ns,
-                BOOKKEEPING_NS,
-                machine.step_ns.max(1.0),
-            ),
+            config: machine.config(),
             bodies,
             nodes: vec![node; bodies.len()],
             runs: None,
