@@ -348,7 +348,7 @@ pub fn stored_lines(
                 })
                 .nodes
         }
-        shown => display::statistics_of(&plan, None, shown == Shown::Last),
+        shown => display::statistics_of(&mut plan, None, shown == Shown::Last),
     };
     for line in display::table(&plan, &stats, &format) {
         rows.add_line(&line);
