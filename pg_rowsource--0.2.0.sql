@@ -95,6 +95,26 @@ COMMENT ON COLUMN rowsource_executions.nodes IS 'What each node did, by its node
 COMMENT ON COLUMN rowsource_executions.parameters IS 'The values of its parameters as SQL, if they are kept, if you may see them, and in its database. ? is one that is not known';
 GRANT SELECT ON rowsource_executions TO PUBLIC;
 
+CREATE FUNCTION rowsource_compare(
+    queryid bigint DEFAULT NULL,
+    a text DEFAULT NULL,
+    b text DEFAULT NULL,
+    metric text DEFAULT 'self_time',
+    format text DEFAULT 'text'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_compare_0_2';
+COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
+
+CREATE FUNCTION rowsource_plan(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    which text DEFAULT 'mean'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_plan_0_2';
+COMMENT ON FUNCTION rowsource_plan(bigint, bigint, text) IS 'Writes a plan as JSON, so that rowsource_compare() compares it on another server. which: mean, total, last, slowest, failed or cancelled';
+
 CREATE FUNCTION rowsource_folded(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -1596,8 +1616,7 @@ CREATE FUNCTION rowsource_imported_line(
     line text,
     OUT origin text,
     OUT table_name text,
-    OUT snap_id bigint,
-    OUT content jsonb
+    OUT snap_id bigint
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'rowsource_imported_line_0_2';
@@ -1647,13 +1666,15 @@ CREATE FUNCTION rowsource_display_stored(
     toplevel boolean,
     description bytea,
     statistics bytea,
+    usename text,
+    datname text,
     format text
 ) RETURNS SETOF text
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_stored_0_2';
-COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
-REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text) TO pg_read_all_stats;
+COMMENT ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) IS 'Internal: formats the plan of rowsource_display_snapshot()';
+REVOKE ALL ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_display_stored(bigint, bigint, bigint, text, oid, oid, bigint, bigint, boolean, bytea, bytea, text, text, text) TO pg_read_all_stats;
 
 CREATE VIEW rowsource_trace_targets AS
     SELECT t.target, t.pid, t.application_name, pg_catalog.pg_get_userbyid(t.userid) AS usename,
@@ -2228,6 +2249,8 @@ CREATE TABLE rowsource_imported (
     hash text NOT NULL
 );
 ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);
+-- rowsource_interval_plans uses this index to find the snapshots of a plan.
+CREATE INDEX rowsource_imported_plan_idx ON rowsource_imported (origin, table_name, (content ->> 'queryid'::text));
 COMMENT ON TABLE rowsource_imported IS 'The history of other servers, which rowsource_import() has read. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_imported.origin IS 'The server that it is of: its system_identifier';
 COMMENT ON COLUMN rowsource_imported.table_name IS 'The table there that has the row';
@@ -2444,9 +2467,15 @@ CREATE VIEW rowsource_intervals AS
                                  THEN least(pg_catalog.pg_postmaster_start_time(),
                                             (SELECT pg_catalog.min(t.stats_reset) FROM pg_stat_rowsource_tempfile_io t)) END) AS from_at,
                    s.taken_at AS to_at, s.active_time, pg_catalog.lag(s.active_time) OVER w AS from_active_time
-              FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k WHERE NOT pg_catalog.pg_is_in_recovery()
+              FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k
+                     WHERE NOT pg_catalog.pg_is_in_recovery() AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
                     UNION ALL
-                    SELECT 0::bigint, pg_catalog.clock_timestamp(), pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d) s
+                    SELECT 0::bigint, pg_catalog.clock_timestamp(), (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d)
+                     WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                    UNION ALL
+                    SELECT r.snap_id, r.taken_at, r.active_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text) s
             WINDOW w AS (ORDER BY nullif(s.snap_id, 0::bigint))) i
      WHERE i.from_at IS NOT NULL;
 COMMENT ON VIEW rowsource_intervals IS 'The intervals between snapshots. The last one lasts until now; if there is no snapshot, it begins with the counters';
@@ -2458,6 +2487,13 @@ COMMENT ON COLUMN rowsource_intervals.active_time IS 'Milliseconds of all statem
 GRANT SELECT ON rowsource_intervals TO PUBLIC;
 
 CREATE VIEW rowsource_interval_tempfile_io AS
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_reads, d.small_read_bytes, d.small_read_time,
            d.small_read_time / nullif(d.small_reads, 0::bigint)::float8 AS small_read_mean_time,
@@ -2482,9 +2518,9 @@ CREATE VIEW rowsource_interval_tempfile_io AS
                    c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint) AS large_write_bytes,
                    c.large_write_time - coalesce(p.large_write_time, 0::float8) AS large_write_time
               FROM rowsource_intervals i
-                   JOIN (SELECT * FROM rowsource_snapshot_tempfile_io
+                   JOIN (SELECT * FROM stored
                          UNION ALL SELECT * FROM _rowsource_tempfile_io(0::bigint)) c ON c.snap_id = i.snap_id
-                   LEFT JOIN rowsource_snapshot_tempfile_io p
+                   LEFT JOIN stored p
                    ON p.snap_id = i.from_snap_id AND p.datid = c.datid
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source) d;
@@ -2515,18 +2551,25 @@ COMMENT ON COLUMN rowsource_interval_tempfile_io.source IS 'request: each reques
 GRANT SELECT ON rowsource_interval_tempfile_io TO PUBLIC;
 
 CREATE VIEW rowsource_interval_waits AS
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_waits k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_waits'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT i.snap_id, i.from_at, i.to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
                    c.wait_event, c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    c.wait_time - coalesce(p.wait_time, 0::float8) AS wait_time
               FROM rowsource_intervals i
-                   JOIN (SELECT * FROM rowsource_snapshot_waits
+                   JOIN (SELECT * FROM stored
                          UNION ALL
                          SELECT 0::bigint, n.backend_type, coalesce(n.wait_event_type, ''::text), n.wait_event, n.waits, n.wait_time,
                                 n.stats_reset
                            FROM _rowsource_waits() n) c ON c.snap_id = i.snap_id
-                   LEFT JOIN rowsource_snapshot_waits p
+                   LEFT JOIN stored p
                    ON p.snap_id = i.from_snap_id AND p.backend_type = c.backend_type
                       AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset) d
      WHERE d.waits > 0::bigint OR d.wait_time > 0::float8;
@@ -2543,10 +2586,10 @@ COMMENT ON COLUMN rowsource_interval_waits.mean_time IS 'Milliseconds of such a 
 GRANT SELECT ON rowsource_interval_waits TO PUBLIC;
 
 CREATE VIEW rowsource_interval_plans AS
-    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, coalesce(d.usename, u.rolname) AS usename, coalesce(d.datname, b.datname) AS datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+      FROM (SELECT p.snap_id, s.to_at, p.usename, p.datname, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -2558,28 +2601,41 @@ CREATE VIEW rowsource_interval_plans AS
                        AS temp_blk_read_time,
                    CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END
                        AS temp_blk_write_time
-              FROM (SELECT k.snap_id, k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
+              FROM (SELECT k.snap_id, NULL::name AS usename, NULL::name AS datname,
+                           k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
                            k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time, k.temp_blk_write_time
-                      FROM rowsource_snapshot_plans k
+                      FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
                     UNION ALL
-                    SELECT 0::bigint, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
+                    SELECT r.snap_id, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name,
+                           r.userid, r.datid, r.queryid, r.planid, r.toplevel, r.query, r.first_seen_at, r.calls, r.total_time,
+                           r.temp_blks_read, r.temp_blks_written, r.temp_blk_read_time, r.temp_blk_write_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                    UNION ALL
+                    SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
                       FROM pg_stat_rowsource_plans() n
                      WHERE n.queryid IS NOT NULL AND n.last_seen_at >= (SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) p
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
-                         FROM rowsource_snapshot_plans b
+                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                               UNION ALL
+                               SELECT r.*
+                                 FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                                WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                                     AND (m.content ->> 'queryid'::text) = p.queryid::text) b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.toplevel = p.toplevel
                               AND b.snap_id < coalesce(nullif(p.snap_id, 0::bigint), 9223372036854775807::bigint)
                         ORDER BY b.snap_id DESC, b.first_seen_at DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
                        SELECT f.snap_id IS NOT NULL
-                              OR p.first_seen_at >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
+                              OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
+                              AS is_known) k
              WHERE s.from_snap_id IS NOT NULL) d
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
-           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid;
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text;
 COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
 COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the interval ended';
@@ -2649,31 +2705,49 @@ CREATE FUNCTION rowsource_display_snapshot(
 ) RETURNS SETOF text
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
-    WITH w AS (
-        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM rowsource_snapshots
+    WITH snapshots AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshots k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text
+    ), plans AS NOT MATERIALIZED (
+        SELECT k.*, u.rolname AS usename, b.datname FROM rowsource_snapshot_plans k
+               LEFT JOIN pg_catalog.pg_roles u ON u.oid = k.userid LEFT JOIN pg_catalog.pg_database b ON b.oid = k.datid
+         WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+    ), descriptions AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_descriptions'::text
+    ), w AS (
+        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM snapshots
     )
     SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
-      FROM w, rowsource_snapshot_plans o
+      FROM w, plans o
      WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
            AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
     HAVING pg_catalog.count(*) > 1::bigint
     UNION ALL
     SELECT rowsource_display_stored(
                w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
-               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
+               (SELECT s.taken_at::text FROM snapshots s WHERE s.snap_id = w.snap_id),
                p.userid, p.datid, p.queryid, p.planid, p.toplevel, d.description, p.statistics,
-               rowsource_display_snapshot.format)
+               p.usename::text, p.datname::text, rowsource_display_snapshot.format)
       FROM w
            LEFT JOIN LATERAL (
-               SELECT * FROM rowsource_snapshot_plans o
+               SELECT * FROM plans o
                 WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
                       AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
-                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.datid)
-                         DESC NULLS LAST,
-                         (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
+                ORDER BY (o.datname = pg_catalog.current_database()) DESC NULLS LAST, (o.usename = current_user) DESC NULLS LAST,
                          o.total_time DESC
                 LIMIT 1::bigint) p ON true
-           LEFT JOIN rowsource_snapshot_descriptions d
+           LEFT JOIN descriptions d
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.toplevel = p.toplevel;
 END;
@@ -2747,9 +2821,11 @@ BEGIN ATOMIC
     WITH wanted AS MATERIALIZED (
         SELECT s.* FROM rowsource_snapshots s
          WHERE s.is_kept
-            OR s.snap_id IN (SELECT pg_catalog.unnest(ARRAY[v.from_snap_id, v.snap_id])
-                               FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
-                                    JOIN rowsource_intervals v ON v.to_at > i.from_at AND v.from_at < i.to_at)
+            OR EXISTS (SELECT FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
+                        WHERE s.taken_at >= coalesce((SELECT pg_catalog.max(b.taken_at) FROM rowsource_snapshots b WHERE b.taken_at <= i.from_at),
+                                                     i.from_at)
+                              AND s.taken_at <= coalesce((SELECT pg_catalog.min(a.taken_at) FROM rowsource_snapshots a WHERE a.taken_at >= i.to_at),
+                                                         i.to_at))
     ), named AS (
         SELECT 'rowsource_snapshot_plans'::text AS rel, p.snap_id, pg_catalog.to_jsonb(p.*) AS row, p.userid, p.datid
           FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
@@ -2794,7 +2870,18 @@ BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
     WITH new AS (
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
-        SELECT l.origin, l.table_name, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
+        SELECT l.origin, l.table_name, l.snap_id, c.content, pg_catalog.md5(c.content::text)
+          FROM rowsource_imported_line(rowsource_import.line) l CROSS JOIN LATERAL (SELECT rowsource_import.line::jsonb -> 'row'::text) c (content)
+         -- A value that no column takes is an error here, and not whenever somebody reads it.
+         WHERE CASE l.table_name
+                    WHEN 'rowsource_baselines'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_baselines, c.content))
+                    WHEN 'rowsource_snapshots'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, c.content))
+                    WHEN 'rowsource_snapshot_tempfile_io'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, c.content))
+                    WHEN 'rowsource_snapshot_waits'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, c.content))
+                    WHEN 'rowsource_snapshot_plans'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, c.content))
+                    WHEN 'rowsource_snapshot_descriptions'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, c.content))
+                    WHEN 'rowsource_snapshot_ash'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_ash, c.content))
+               END IS NOT NULL
             ON CONFLICT DO NOTHING
         RETURNING origin
     )

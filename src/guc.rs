@@ -16,7 +16,9 @@ use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 
 pub use kept::{executions_size, keep_parameters};
-pub use snapshots::{history_exclude, snapshot_database, snapshot_interval_us, snapshot_max_mb};
+pub use snapshots::{
+    history_exclude, history_origin, snapshot_database, snapshot_interval_us, snapshot_max_mb,
+};
 
 /// Which statements are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]

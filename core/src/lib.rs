@@ -18,7 +18,8 @@
 //!   index's expressions use;
 //! * `pending` is the protocol of the sessions' buffers in shared memory; `eviction` chooses the plans that
 //!   go;
-//! * `flips` detects that a query changed its plan;
+//! * `flips` detects that a query changed its plan; `regressions` says what has become slower,
+//!   and `compare` why;
 //! * `stable_hash` makes numbers that never change;
 //! * `zeroed` is memory that is zeroed once and then reused;
 //! * `details` names what PostgreSQL knows of a node and of a statement;
@@ -33,6 +34,7 @@ pub mod blocks;
 pub mod breaker;
 pub mod call_trace;
 pub mod clock;
+pub mod compare;
 pub mod definition;
 pub mod details;
 pub mod eviction;
@@ -54,6 +56,7 @@ pub mod planids;
 mod processor_time;
 pub mod progress;
 pub mod reconcile;
+pub mod regressions;
 pub mod report;
 pub mod results;
 mod room;

@@ -1,5 +1,6 @@
 //! The rows of `rowsource_ash` and `rowsource_top_activity`, and the lines of `rowsource_ash_report`.
 
+use super::origin;
 use super::samples::{self, Entry, Event, Lookup, Sampled, ring, room_for_one};
 use super::store::fail_without_store;
 use crate::pg::ash::worker;
@@ -10,7 +11,7 @@ use pgrx::PgSqlErrorCode;
 use rowsource_core::ash::Sample;
 use rowsource_core::model::PlanKey;
 use rowsource_core::report::activity::{Activity, Seen};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The interval of a report without arguments, in microseconds.
@@ -271,12 +272,17 @@ pub fn top_columns() -> Columns<Top> {
 pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
     let mut lookup = Lookup::default();
-    let mut users: BTreeMap<u32, Option<String>> = BTreeMap::new();
-    let mut activity = Activity::new(from, to, ring().begun_at(), &samples::why_no_older());
+    // What is imported has an end, and nothing is in memory.
+    let begun_at = match origin::other() {
+        Some(_) => i64::MIN,
+        None => ring().begun_at(),
+    };
+    origin::begin(rows);
+    let mut activity = Activity::new(from, to, begun_at, &samples::why_no_older());
     samples::each(&mut lookup, Some(from), to, |lookup, entry| match entry {
         Entry::Stored { first, last, moments } => activity.add_stored(first, last, moments),
         Entry::Moment(moment, slot_us) => activity.add_moment(&moment, slot_us),
-        Entry::Sample(sampled) => add_sample(&mut activity, &sampled, lookup, &mut users),
+        Entry::Sample(sampled) => add_sample(&mut activity, &sampled, lookup),
     });
     for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
         rows.add_line(&line);
@@ -284,12 +290,7 @@ pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 }
 
 /// Adds a sample to a report.
-fn add_sample(
-    activity: &mut Activity,
-    sampled: &Sampled,
-    lookup: &mut Lookup,
-    users: &mut BTreeMap<u32, Option<String>>,
-) {
+fn add_sample(activity: &mut Activity, sampled: &Sampled, lookup: &mut Lookup) {
     let sample = &sampled.sample;
     let Some(Sample { key, .. }) = sampled.seen() else {
         if !sample.is_blocker {
@@ -311,11 +312,8 @@ fn add_sample(
         };
         (node, name)
     });
-    let user = users
-        .entry(key.userid)
-        .or_insert_with(|| server::user_name(key.userid));
     let mut session = sampled.backend_type.as_deref().unwrap_or_default().to_owned();
-    for part in [user.as_deref(), sampled.application.as_deref()]
+    for part in [sampled.usename.as_deref(), sampled.application.as_deref()]
         .into_iter()
         .flatten()
     {

@@ -3,8 +3,8 @@
 use super::ash::{self, known};
 use super::samples::{self, Entry, Lookup, Sampled, room_for_one};
 use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::memory;
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, memory};
 use rowsource_core::ash::Moment;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -227,11 +227,11 @@ pub fn columns() -> Columns<Row> {
         /// the session did
         userid: oid = row.ids().map(|(user, _)| user);
         /// Its user
-        usename: name = row.ids().and_then(|(user, _)| server::user_name(user));
+        usename: name = row.seen.as_ref().and_then(|sampled| sampled.usename.as_deref().map(str::to_owned));
         /// The OID of its database
         datid: oid = row.ids().map(|(_, database)| database);
         /// Its database
-        datname: name = row.ids().and_then(|(_, database)| server::database_name(database));
+        datname: name = row.seen.as_ref().and_then(|sampled| sampled.datname.as_deref().map(str::to_owned));
         /// The name of its application
         application_name: text = row.seen.as_ref().and_then(|sampled| sampled.application.as_deref());
         /// The event that it waited for: the kind of the lock

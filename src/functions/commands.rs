@@ -7,7 +7,8 @@ use crate::pg::server;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::{self, Rows};
 use crate::pg::store;
-use rowsource_core::model::Exemplar;
+use rowsource_core::flips::extra_ms;
+use rowsource_core::model::{Exemplar, PlanKey};
 
 /// A question, and what answers it.
 pub struct Command {
@@ -77,8 +78,32 @@ pub fn rows(rows: &mut Rows) {
             "Which statements changed their plan, and are they slower now?",
             "SELECT * FROM {}rowsource_plan_flips LIMIT 10",
         );
+        if let Some([from, to]) = worst_change() {
+            let PlanKey { queryid, planid, .. } = to;
+            let before = from.planid;
+            add(
+                "Why does the one take longer whose change cost the most?",
+                &format!("SELECT * FROM {{}}rowsource_compare({queryid}, '{before}', '{planid}')"),
+            );
+        }
         add("Is all measured?", "SELECT * FROM {}rowsource_info()");
     }
+}
+
+/// Returns the two plans of the change that cost the most, of those that the user may see and that are kept.
+fn worst_change() -> Option<[PlanKey; 2]> {
+    let mut worst: Option<(f64, [PlanKey; 2])> = None;
+    for event in store::flips()? {
+        let plans = [event.from, event.to()];
+        let cost = extra_ms(&event.before, &event.after).unwrap_or(0.0);
+        if cost > worst.map_or(0.0, |(worst, _)| worst)
+            && server::may_see(event.from.userid)
+            && plans.iter().all(|key| store::plan(key).is_some())
+        {
+            worst = Some((cost, plans));
+        }
+    }
+    worst.map(|(_, plans)| plans)
 }
 
 /// The plan that cost the most.

@@ -76,6 +76,22 @@ pub(super) fn table(plan: &Plan, stats: &[NodeStats], format: &Format) -> Vec<St
     table_with_warning(plan, stats, format, None)
 }
 
+/// Returns the same of a plan of snapshots, which knows the names of its user and its database.
+pub(super) fn stored_table(
+    plan: &Plan,
+    stats: &[NodeStats],
+    format: &Format,
+    [user, database]: [Option<String>; 2],
+) -> Vec<String> {
+    memory::ensure_headroom(plan.description.nodes.len());
+    let header = Header {
+        user: user.unwrap_or_default(),
+        database: database.unwrap_or_default(),
+        ..header(plan, format.shown())
+    };
+    report::display(&header, &plan.description.nodes, stats, format)
+}
+
 /// Returns the lines of a plan's table behind a warning.
 fn table_with_warning(
     plan: &Plan,
@@ -321,6 +337,14 @@ fn fail_not_kept(queryid: i64, planid: Option<i64>) -> ! {
 /// its total time.
 type Rank = ((bool, bool), f64, PlanKey);
 
+/// Returns whether a plan is of another database, and of another user.
+fn distance(key: &PlanKey) -> (bool, bool) {
+    (
+        key.datid != server::database_id(),
+        key.userid != server::user_id(),
+    )
+}
+
 /// Returns a wanted plan, if there is one. Prefers plans of this database, then plans of the user, then the
 /// one that took the most time. Ignores plans that the user may not see: an error that mentions them would
 /// reveal that they exist.
@@ -336,11 +360,7 @@ fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> boo
         let Some(plan) = session::plan(&key).filter(&fits) else {
             continue;
         };
-        let distance = (
-            key.datid != server::database_id(),
-            key.userid != server::user_id(),
-        );
-        let rank = (distance, plan.statistics.times.total_ms, key);
+        let rank = (distance(&key), plan.statistics.times.total_ms, key);
         plans += 1;
         if first.as_ref().is_none_or(|(first, _)| is_before(&rank, first)) {
             next = first.replace((rank, plan)).map(|(rank, _)| rank);
@@ -370,6 +390,19 @@ fn stored_plan(is_wanted: impl Fn(&PlanKey) -> bool, fits: impl Fn(&Plan) -> boo
         last: None,
         choice,
     })
+}
+
+/// Returns the plan of a query that ran last, as far as it is stored. Prefers this database, then this user.
+///
+/// # Errors
+/// Raises an error if there is none that the user may see.
+pub(super) fn newest_plan(queryid: i64) -> PlanKey {
+    let is_wanted = |key: &PlanKey| queryid == key.queryid && server::may_see(key.userid);
+    // Of those at the same distance it is the first one, and those that ran last come first.
+    let mut keys = session::keys();
+    keys.retain(is_wanted);
+    let newest = keys.into_iter().min_by_key(distance);
+    newest.unwrap_or_else(|| fail_not_kept(queryid, None))
 }
 
 /// Adds the row of `rowsource_last()`, if a statement was measured. The ids of another user's statement are

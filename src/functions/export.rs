@@ -26,7 +26,7 @@ pub(super) enum Which {
 }
 
 /// The words for [`Which`], as users write them.
-const WHICH: [(&str, Which); 6] = [
+pub(super) const WHICH: [(&str, Which); 6] = [
     ("last", Which::Last),
     ("mean", Which::Mean),
     ("total", Which::Total),
@@ -52,7 +52,7 @@ pub(super) struct Exported {
 
 impl Exported {
     /// Returns the waits of the executions that are exported.
-    fn waits(&self) -> Vec<NamedWaits> {
+    pub fn waits(&self) -> Vec<NamedWaits> {
         let is_one = matches!(self.which, Which::Last | Which::Kept(_));
         wait_names::shown(&self.plan, is_one)
     }
@@ -99,7 +99,11 @@ impl Exported {
 pub(super) fn chosen(queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) -> Exported {
     // This comes first, so that the calling statement is excluded even if the call fails.
     statement::exclude_running_from_last();
-    let which = choose("which", which, &WHICH);
+    executions(queryid, planid, choose("which", which, &WHICH))
+}
+
+/// Returns the same of executions that are known.
+pub(super) fn executions(queryid: Option<i64>, planid: Option<i64>, which: Which) -> Exported {
     let Found { plan, last, choice } = match which {
         Which::Kept(_) => display::find_stored(queryid, planid),
         _ => display::find(queryid, planid),

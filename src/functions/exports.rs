@@ -4,9 +4,9 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    again, ash, blockers, call_trace, clocks, commands, display, executions, explain, export, flips, history,
-    live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage, tempfile,
-    trace_targets, transfer, waits,
+    again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
+    history, live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage,
+    tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -72,6 +72,24 @@ functions! {
     rowsource_executions() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(executions::columns(), |rows| executions::rows(rows)),
         view: View { comment: "The last executions that took long, failed or were cancelled, of all sessions", adds: Adds::Names(RAN) };
+
+    /// Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree
+    /// with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like '42
+    /// slowest'), or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today,
+    /// and a the one that it replaced. metric: self_time, total_time, starts, rows, blks_hit, blks_read,
+    /// blk_read_time, temp_blks or wait_time. format: text or json
+    rowsource_compare(
+        queryid: bigint = "NULL", a: text(MAX_REPORT_BYTES) = "NULL", b: text(MAX_REPORT_BYTES) = "NULL",
+        metric: text(MAX_FORMAT_BYTES) = "'self_time'", format: text(MAX_FORMAT_BYTES) = "'text'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| compare::lines(rows, queryid, [a.as_deref(), b.as_deref()], metric.as_deref(), format.as_deref()));
+
+    /// Writes a plan as JSON, so that rowsource_compare() compares it on another server. which: mean, total,
+    /// last, slowest, failed or cancelled
+    rowsource_plan(
+        queryid: bigint = "NULL", planid: bigint = "NULL", which: text(MAX_FORMAT_BYTES) = "'mean'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| compare::plan_row(rows, queryid, planid, which.as_deref()));
 
     /// Exports a plan as folded stacks, for flame graphs. which: last, mean, total, slowest, failed or
     /// cancelled
@@ -451,7 +469,8 @@ functions! {
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,
         taken_at: text(MAX_FORMAT_BYTES), userid: oid, datid: oid, queryid: bigint, planid: bigint,
         toplevel: boolean, description: bytea(archive::MAX_DESCRIPTION),
-        statistics: bytea(archive::MAX_STATISTICS), format: text(MAX_FORMAT_BYTES)
+        statistics: bytea(archive::MAX_STATISTICS), usename: text(MAX_NAME_BYTES), datname: text(MAX_NAME_BYTES),
+        format: text(MAX_FORMAT_BYTES)
     ) TO pg_read_all_stats "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| {
             let wanted = Wanted {
@@ -470,7 +489,7 @@ functions! {
                 description: description?,
                 statistics: statistics?,
             });
-            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, format.as_deref())
+            history::stored_lines(rows, &wanted, taken_at.as_deref(), find, [usename, datname], format.as_deref())
         });
 }
 

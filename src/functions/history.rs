@@ -2,7 +2,7 @@
 //! tables and pass the values.
 
 use super::store::snapshots_elsewhere;
-use super::{ash, display};
+use super::{ash, display, origin};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory, query};
@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Says how to get snapshots, and in which database the server takes them.
 fn how_to_take() -> String {
+    if origin::other().is_some() {
+        return "No older snapshots were imported.".to_owned();
+    }
     if server::is_in_recovery() {
         return "A standby takes no snapshots.".to_owned();
     }
@@ -110,6 +113,7 @@ fn report(
 ) {
     let (from, to) = ash::interval(from, to);
     rows.add_line(title);
+    origin::begin(rows);
     query::each(&COUNTERS.replace("[counters]", counters), (from, to), |counted| {
         let text = |key: &str| counted[key].as_str().unwrap_or_default();
         let Some(seconds) = counted["seconds"].as_f64() else {
@@ -271,13 +275,14 @@ pub struct Stored {
     pub statistics: Vec<u8>,
 }
 
-/// Adds the lines of a stored plan. `taken_at` tells when the snapshot was taken; `None` if there is none.
-/// `find` returns the plan, if the snapshot has it.
+/// Adds the lines of a stored plan of this user and database. `taken_at` tells when the snapshot was taken;
+/// `None` if there is none. `find` returns the plan, if the snapshot has it.
 pub fn stored_lines(
     rows: &mut Rows,
     wanted: &Wanted,
     taken_at: Option<&str>,
     find: impl FnOnce() -> Option<Stored>,
+    names: [Option<String>; 2],
     format: Option<&str>,
 ) {
     let format = display::parse(format.unwrap_or("ALLSTATS"));
@@ -292,10 +297,14 @@ pub fn stored_lines(
                 &how_to_take(),
             )
         }
+        let hint = match wanted.snapshot {
+            Some(0) => "0 is now: rowsource_display() shows the plan.",
+            _ => "The table rowsource_snapshots lists the snapshots.",
+        };
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &format!("there is no snapshot {snapshot}"),
-            "The table rowsource_snapshots lists the snapshots.",
+            hint,
         )
     };
     // Bytes of any content take less than this much memory for each of them.
@@ -350,7 +359,7 @@ pub fn stored_lines(
         }
         shown => display::statistics_of(&mut plan, None, shown == Shown::Last),
     };
-    for line in display::table(&plan, &stats, &format) {
+    for line in display::stored_table(&plan, &stats, &format, names) {
         rows.add_line(&line);
     }
 }

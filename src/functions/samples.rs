@@ -1,7 +1,7 @@
 //! The samples of an interval, with names: those that memory has, and older ones from snapshots.
 
 use super::store::snapshots_elsewhere;
-use super::wait_names;
+use super::{origin, wait_names};
 use crate::pg::ash::memory;
 use crate::pg::compat;
 use crate::pg::live;
@@ -44,6 +44,8 @@ pub struct Sampled {
     /// Whether the user may see what the session did. If not, nothing of the rest is known.
     pub is_visible: bool,
     pub backend_type: Option<Rc<str>>,
+    pub usename: Option<Rc<str>>,
+    pub datname: Option<Rc<str>>,
     pub application: Option<Rc<str>>,
     /// What the node does.
     pub operation: Option<Rc<str>>,
@@ -98,9 +100,13 @@ impl Names {
 /// What is looked up once for many samples.
 #[derive(Default)]
 pub struct Lookup {
+    /// Whether they are of another server, so that nothing of this one may name them.
+    is_other: bool,
     plans: HashMap<PlanKey, Option<Rc<Names>>>,
     events: BTreeMap<u32, Option<Rc<Event>>>,
     users: BTreeMap<Option<u32>, bool>,
+    /// The names of users and databases.
+    names: BTreeMap<(bool, u32), Option<Rc<str>>>,
     backend_types: BTreeMap<u8, Rc<str>>,
     commands: BTreeMap<u32, Option<Rc<str>>>,
     /// The texts of statements by their queryids; `None` until one is wanted.
@@ -124,7 +130,7 @@ impl Lookup {
 
     /// Returns what is known of the plan of a sample.
     fn plan(&mut self, key: &PlanKey) -> Option<Rc<Names>> {
-        if key.planid == 0 {
+        if key.planid == 0 || self.is_other {
             return None;
         }
         room_for_one(&mut self.plans);
@@ -145,10 +151,14 @@ impl Lookup {
         if let Some(plan) = self.plan(key) {
             return Some(plan.text.clone());
         }
-        let running = self.running.get_or_insert_with(running);
-        let texts = self.texts.get_or_insert_with(|| texts(running));
-        let stored = &self.stored_texts;
-        if let Some(text) = texts.get(&key.queryid).or_else(|| stored.get(&key.queryid)) {
+        if !self.is_other {
+            let running = self.running.get_or_insert_with(running);
+            let texts = self.texts.get_or_insert_with(|| texts(running));
+            if let Some(text) = texts.get(&key.queryid) {
+                return Some(text.clone());
+            }
+        }
+        if let Some(text) = self.stored_texts.get(&key.queryid) {
             return Some(text.clone());
         }
         match (&sampled.command, &sampled.object) {
@@ -175,6 +185,8 @@ impl Lookup {
             moments,
             is_visible: sees_all || self.may_see(&sample),
             backend_type: None,
+            usename: None,
+            datname: None,
             application: None,
             operation: None,
             object: None,
@@ -196,6 +208,7 @@ impl Lookup {
         let of = sample.backend_type;
         let backend_type = || names::backend_type_name(u32::from(of)).into();
         sampled.backend_type = Some(self.backend_types.entry(of).or_insert_with(backend_type).clone());
+        (sampled.usename, sampled.datname) = self.names(&sample.key);
         let application = ring().name(&sample);
         sampled.application = application.map(|name| server::from_database(&name).into());
         let event = || wait_names::name(sample.wait_event).map(Rc::new);
@@ -205,6 +218,18 @@ impl Lookup {
         let command = || server::command_name(number).map(Rc::from);
         sampled.command = self.commands.entry(number).or_insert_with(command).clone();
         sampled
+    }
+
+    /// Returns the names of the user and the database of a sample of this server.
+    fn names(&mut self, key: &PlanKey) -> (Option<Rc<str>>, Option<Rc<str>>) {
+        let mut name = |is_user: bool, oid: u32, of: fn(u32) -> Option<String>| {
+            let names = self.names.entry((is_user, oid));
+            names.or_insert_with(|| of(oid).map(Rc::from)).clone()
+        };
+        (
+            name(true, key.userid, server::user_name),
+            name(false, key.datid, server::database_name),
+        )
     }
 
     /// Returns a text of a snapshot, which many samples share.
@@ -230,19 +255,24 @@ impl Lookup {
             let shared = self.stored_events.entry(event);
             shared.or_insert_with_key(|event| Rc::new(event.clone())).clone()
         });
+        let key = PlanKey::new(
+            id(4) as u32,
+            id(5) as u32,
+            id(7),
+            id(8),
+            row[9].as_bool() == Some(true),
+        );
+        let (usename, datname) = match self.is_other {
+            true => (self.stored(&row[19]), self.stored(&row[20])),
+            false => self.names(&key),
+        };
         Sampled {
             sample: Sample {
                 at: time(&row[0]),
                 pid: id(1) as i32,
                 leader: number(2).map(|pid| pid as i32),
                 backend_type: 0,
-                key: PlanKey::new(
-                    id(4) as u32,
-                    id(5) as u32,
-                    id(7),
-                    id(8),
-                    row[9].as_bool() == Some(true),
-                ),
+                key,
                 is_other_role: false,
                 application: 0,
                 node: number(10).map(|node| node as u16),
@@ -255,6 +285,8 @@ impl Lookup {
             moments: id(16) as u64,
             is_visible: true,
             backend_type: self.stored(&row[3]),
+            usename,
+            datname,
             application: self.stored(&row[6]),
             operation: self.stored(&row[11]),
             object: self.stored(&row[12]),
@@ -322,12 +354,17 @@ pub fn ring() -> Ring<'static> {
 }
 
 /// Visits what is known of an interval: from snapshots what is older than what memory has, and the rest from
-/// memory. So no moment is visited twice. Without a beginning, it is what memory has. The user can cancel
+/// memory. So no moment is visited twice. Without a beginning, it is what memory has. Of another server, it
+/// is what was imported. The user can cancel
 /// this. What `visit` allocates at a time must be smaller than the process's reserve.
 ///
 /// # Errors
 /// Raises "out of memory".
 pub fn each(lookup: &mut Lookup, from: Option<i64>, to: i64, mut visit: impl FnMut(&mut Lookup, Entry)) {
+    lookup.is_other = origin::check().is_some();
+    if lookup.is_other {
+        return each_stored(lookup, from.unwrap_or(i64::MIN), to, &mut visit);
+    }
     let mut begin = from.unwrap_or(i64::MIN);
     if let Some(from) = from
         && why_not_stored().is_none()
@@ -435,6 +472,9 @@ pub fn why_not_stored() -> Option<&'static str> {
 
 /// Says why there may be no older samples.
 pub fn why_no_older() -> String {
+    if origin::other().is_some() {
+        return "no older ones were imported".to_owned();
+    }
     match (why_not_stored(), snapshots_elsewhere()) {
         (Some(why), _) => why.to_owned(),
         (None, Some(name)) => {
@@ -448,7 +488,7 @@ pub fn why_no_older() -> String {
 const PARTS: &str = "
     SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', s.first_sample_at), pg_catalog.extract('epoch', s.last_sample_at),
                                        s.sampled_moments)
-      FROM {}rowsource_snapshots s
+      FROM [rowsource_snapshots] s
      WHERE s.sampled_moments OPERATOR(pg_catalog.>) 0 AND s.last_sample_at OPERATOR(pg_catalog.>=) {from}
            AND s.first_sample_at OPERATOR(pg_catalog.<=) {to}
      ORDER BY s.snap_id";
@@ -459,19 +499,23 @@ const TEXTS: &str = "
              WHERE a.sample_time OPERATOR(pg_catalog.>=) {from} AND a.sample_time OPERATOR(pg_catalog.<=) {to}) q
            CROSS JOIN LATERAL (SELECT pg_catalog.substr(p.query, 1, 1000) AS query FROM {}rowsource_snapshot_plans p
                                 WHERE p.queryid OPERATOR(pg_catalog.=) q.queryid ORDER BY p.snap_id DESC LIMIT 1) t";
+/// The same of another server, where no index has the plans of a statement.
+const OTHER_TEXTS: &str = "
+    SELECT pg_catalog.json_build_array(p.queryid, pg_catalog.substr(p.query, 1, 1000)) FROM [rowsource_snapshot_plans] p ORDER BY p.snap_id";
 /// Selects the samples of an interval.
 const SAMPLES: &str = "
     SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', a.sample_time), a.pid, a.leader_pid, a.backend_type,
                a.userid::pg_catalog.int8, a.datid::pg_catalog.int8, a.application_name, a.queryid, a.planid, a.toplevel, a.node_id,
-               a.operation, a.object_name, a.wait_event_type, a.wait_event, a.blocking_pid, a.moments, a.mode, a.command)
-      FROM {}rowsource_snapshot_ash a
+               a.operation, a.object_name, a.wait_event_type, a.wait_event, a.blocking_pid, a.moments, a.mode, a.command,
+               a.usename, a.datname)
+      FROM [rowsource_snapshot_ash] a
      WHERE a.sample_time OPERATOR(pg_catalog.>=) {from} AND a.sample_time OPERATOR(pg_catalog.<=) {to}
      ORDER BY a.sample_time, a.moments DESC, a.pid";
 
 /// Visits what snapshots have of an interval.
 fn each_stored(lookup: &mut Lookup, from: i64, to: i64, visit: &mut impl FnMut(&mut Lookup, Entry)) {
     let mut parts: Vec<(i64, i64, f64)> = Vec::new();
-    query::each(PARTS, (from, to), |row| {
+    query::each(&origin::rows_of(PARTS), (from, to), |row| {
         let (begin, end) = (time(&row[0]), time(&row[1]));
         let per_us = row[2].as_f64().unwrap_or(0.0) / (end - begin).max(1) as f64;
         // Two snapshots at one moment may have the same part.
@@ -486,15 +530,23 @@ fn each_stored(lookup: &mut Lookup, from: i64, to: i64, visit: &mut impl FnMut(&
             visit(lookup, Entry::Stored { first, last, moments });
         }
     });
-    query::each(TEXTS, (from, to), |row| {
+    let texts = if origin::other().is_some() {
+        OTHER_TEXTS
+    } else {
+        TEXTS
+    };
+    query::each(&origin::rows_of(texts), (from, to), |row| {
         if let (Some(queryid), Some(text)) = (row[0].as_i64(), row[1].as_str()) {
             room_for_one(&mut lookup.stored_texts);
             lookup.stored_texts.insert(queryid, text.into());
         }
     });
-    let (run, started_at) = (ring().run(), slots::stats_reset().unwrap_or(i64::MIN));
+    let (run, started_at) = match memory::ring() {
+        Some(ring) if !lookup.is_other => (ring.run(), slots::stats_reset().unwrap_or(i64::MIN)),
+        _ => (0, i64::MIN),
+    };
     let (mut last, mut part) = (None, 0);
-    query::each(SAMPLES, (from, to), |row| {
+    query::each(&origin::rows_of(SAMPLES), (from, to), |row| {
         let sampled = lookup.stored_sample(row);
         let (at, moments) = (sampled.sample.at, sampled.moments);
         // Blocking sessions that are not active may be of another moment of its slot.

@@ -1,11 +1,12 @@
 //! Baselines, and the history of other servers: what the functions in SQL check.
 
+use super::origin;
 use crate::guc;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::fail;
 use crate::pg::server::srf::Rows;
 use pgrx::PgSqlErrorCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The format of exported lines.
 const FORMAT: i64 = 1;
@@ -25,6 +26,7 @@ const MAX_NAME_BYTES: usize = 200;
 /// Fails if an interval cannot get a name, of which `exists` says whether there is such a baseline. Of the
 /// snapshots that baselines would keep, `bytes` is what they take, and `snapshots` are those of this one.
 pub fn check_new_baseline(name: Option<&str>, exists: bool, bytes: i64, snapshots: i64) {
+    origin::must_be_this("a baseline is");
     let (code, message, hint) = match name {
         None | Some("") => (
             PgSqlErrorCode::ERRCODE_INVALID_NAME,
@@ -68,12 +70,11 @@ pub fn check_baseline(name: Option<&str>, exists: bool) {
     }
 }
 
-/// A line that was exported.
+/// A line that was exported. Its row is read by PostgreSQL, for which numbers stay what they are.
 pub struct Line {
     origin: String,
     table: String,
     snapshot: Option<i64>,
-    row: Map<String, Value>,
 }
 
 /// Adds the row of `rowsource_imported_line()`. Fails if a line is none that was exported.
@@ -91,7 +92,7 @@ pub fn imported_row(rows: &mut Rows, line: &str) {
 /// Returns what a line says, or what is wrong with it.
 fn parsed(line: &str) -> Result<Line, String> {
     let beginning: String = line.chars().take(40).collect();
-    let mut json: Value = serde_json::from_str(line)
+    let json: Value = serde_json::from_str(line)
         .map_err(|error| format!("the line that begins with \"{beginning}\" is no exported line: {error}"))?;
     let number = json["line"]
         .as_i64()
@@ -119,14 +120,13 @@ fn parsed(line: &str) -> Result<Line, String> {
         ));
     }
     let snapshot = json["snap_id"].as_i64();
-    match json["row"].take() {
-        Value::Object(row) => Ok(Line {
+    match json["row"].is_object() {
+        true => Ok(Line {
             origin,
             table,
             snapshot,
-            row,
         }),
-        _ => Err(format!("line {number} has no row")),
+        false => Err(format!("line {number} has no row")),
     }
 }
 
@@ -139,7 +139,5 @@ pub fn imported_columns() -> Columns<Line> {
         table_name: text = &row.table;
         /// The number of its snapshot there
         snap_id: bigint = row.snapshot;
-        /// The row
-        content: jsonb = &row.row;
     }
 }

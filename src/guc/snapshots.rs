@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 static INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(15 * 60);
 static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static EXCLUDE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static ORIGIN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
 /// The unit is a megabyte.
@@ -43,6 +44,14 @@ pub(super) fn define() {
             flags: GucFlags::default(),
         },
         check_exclude,
+    );
+    GucRegistry::define_string_guc(
+        c"pg_rowsource.history_origin",
+        c"Names the server whose imported history the functions and views of the history show.",
+        c"Empty: this server.",
+        &ORIGIN,
+        GucContext::Userset,
+        GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"pg_rowsource.snapshot_retention",
@@ -117,6 +126,11 @@ fn check_exclude(list: Option<CString>, _: Origin) -> Result<(), Refusal> {
             )),
         })
     })
+}
+
+/// Returns the other server whose history is shown, if one is named.
+pub fn history_origin() -> Option<CString> {
+    ORIGIN.get().filter(|name| !name.is_empty())
 }
 
 /// Returns how many megabytes the snapshots of a database may take.

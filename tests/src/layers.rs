@@ -220,6 +220,11 @@ const CORE: &[Layer] = &[
     ),
     layer("flips", &["model", "room"], "changes of plans"),
     layer(
+        "regressions",
+        &["model", "processor_time", "room"],
+        "what has become slower, and is no chance",
+    ),
+    layer(
         "results",
         &["float", "histogram", "model", "reconcile", "sampler", "waits"],
         "computes the statistics of a statement's nodes",
@@ -230,8 +235,13 @@ const CORE: &[Layer] = &[
         "a node's facts under the keys of EXPLAIN",
     ),
     layer(
+        "compare",
+        &["model", "plan"],
+        "why a plan is slower than another one",
+    ),
+    layer(
         "report",
-        &["ash", "model", "plan"],
+        &["ash", "compare", "model", "plan"],
         "the table of a measured plan",
     ),
     layer(

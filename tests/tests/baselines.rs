@@ -79,6 +79,9 @@ fn wrong_lines(there: &mut Client) {
             "{line}: {message}"
         );
     }
+    let wrong = r#"{"rowsource_export": 1, "line": 7, "origin": "1", "table": "rowsource_snapshots", "row": {"taken_at": "never"}}"#;
+    let (code, message) = must_fail(there, &format!("SELECT rowsource_import('{wrong}')"));
+    assert_eq!(code.code(), "22007", "{message}");
 }
 
 #[test]

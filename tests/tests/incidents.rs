@@ -1,11 +1,12 @@
 //! The seven incidents of the page "On call: it is slow", made on purpose on one server: the page's own
 //! commands must name the statement, the table and the session that are to blame. They are read from the
-//! page, and what they show is printed, which is where its outputs come from.
+//! page, and what they show is printed, which is where its outputs come from. A day later, and after a
+//! restart, the commands of the chapter "What happened" must name them, too.
 
 use postgres::{Client, SimpleQueryMessage};
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
-use rowsource_tests::documents::{blocks, read};
+use rowsource_tests::documents::{blocks, read, statements};
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::until;
 
@@ -40,6 +41,8 @@ struct Shop {
     commands: Vec<String>,
     /// When the incident began.
     since: String,
+    /// When each began and ended.
+    all: Vec<(String, String)>,
 }
 
 impl Shop {
@@ -49,13 +52,17 @@ impl Shop {
             "max_parallel_workers_per_gather = 0",
             "jit = off",
             "pg_rowsource.keep_constants = off",
+            "pg_rowsource.snapshot_interval = 0",
         ];
         let server = Server::preloaded("incidents", &settings);
         let mut on_call = server.connect();
         run_each(&mut on_call, "SET pg_rowsource.statistics_level = basic");
         run_each(&mut on_call, SHOP);
         on_call.batch_execute(BATCH).expect("a procedure");
-        run_each(&mut on_call, "SELECT rowsource_reset()");
+        run_each(
+            &mut on_call,
+            "SELECT rowsource_reset(); SELECT rowsource_snapshot()",
+        );
         let is_sql = |block: &rowsource_tests::documents::Block| block.info == "sql";
         let page = blocks(&read("docs/on-call.md"));
         Shop {
@@ -63,6 +70,7 @@ impl Shop {
             on_call,
             commands: page.into_iter().filter(is_sql).map(|block| block.text).collect(),
             since: String::new(),
+            all: Vec::new(),
         }
     }
 
@@ -117,8 +125,11 @@ impl Shop {
     }
 
     /// Ends an incident: of the samples since it began, all but a few have a statement, or what kind of
-    /// command ran.
+    /// command ran. Then a snapshot is taken, which the server does each quarter of an hour.
     fn end(&mut self) {
+        let until = value(&mut self.on_call, "SELECT clock_timestamp()::text");
+        self.all.push((self.since.clone(), until));
+        run_each(&mut self.on_call, "SELECT rowsource_snapshot()");
         let lines = texts(
             &mut self.on_call,
             &format!("SELECT rowsource_ash_report('{}')", self.since),
@@ -327,4 +338,135 @@ fn the_commands_of_the_page_name_the_cause_of_each_incident() {
     batch(&mut shop);
     // What the page says when nothing was found.
     assert!(shop.commands.is_empty(), "nobody ran {:?}", shop.commands);
+    a_day_later(shop);
+}
+
+/// The interval in the commands of the chapter.
+const YESTERDAY: &str = "'2026-11-27 14:00', '2026-11-27 14:30'";
+
+/// What they must show of each incident: for each command, texts that one row has.
+type Told<'a> = &'a [(&'a str, &'a [&'a [&'a str]])];
+const TOLD: [Told<'_>; 5] = [
+    &[(
+        "rowsource_blockers(",
+        &[
+            &["0 | ", "report", "SELECT count(*) FROM orders"],
+            &[
+                "1 | ",
+                "migration | AccessExclusiveLock | orders",
+                "ALTER TABLE on orders",
+            ],
+            &["2 | ", "shop | AccessShareLock | orders", "SELECT on orders"],
+        ],
+    )],
+    &[(
+        "rowsource_ash_report(",
+        &[
+            &["SELECT max(md5(id", " | "],
+            &["SELECT count(md5(i", " | "],
+            &["COPY (SELECT * FROM orders) TO STDOUT", " | "],
+            &["| Client | ClientWrite"],
+            &["client backend postgres export"],
+        ],
+    )],
+    &[
+        (
+            "FROM rowsource_interval_plans(",
+            &[&["| 40 |", "SELECT sum(amount) FROM orders WHERE customer = $1"]],
+        ),
+        ("rowsource_display_snapshot(", &[&["Seq Scan", "orders"]]),
+    ],
+    &[
+        (
+            "FROM rowsource_interval_plans(",
+            &[
+                &["| 1 |", "FROM fresh f JOIN orders"],
+                &["| 1 |", "ORDER BY pad, id"],
+            ],
+        ),
+        (
+            "rowsource_display_snapshot(",
+            &[&["Seq Scan", "fresh", "50001"], &["Sort", "100K"]],
+        ),
+        ("rowsource_tempfile_report(", &[&["| work file ", "M |"]]),
+    ],
+    &[
+        (
+            "FROM rowsource_interval_plans(",
+            &[&["| 30 |", "pad LIKE"], &["| 30 |", "UPDATE orders SET amount"]],
+        ),
+        ("rowsource_display_snapshot(", &[&["pad LIKE"]]),
+    ],
+];
+
+/// The incidents of seconds become some of minutes, of a day ago: their samples are as far from each other,
+/// and stand for as many moments, as the server leaves of older ones. Then the server starts anew.
+fn a_day_later(mut shop: Shop) {
+    let now: String = value(&mut shop.on_call, "SELECT clock_timestamp()::text");
+    let aged =
+        |at: &str| format!("'{now}'::timestamptz - interval '1 day' - ('{now}'::timestamptz - {at}) * 100");
+    let [taken, first, last, sample] =
+        ["taken_at", "first_sample_at", "last_sample_at", "sample_time"].map(aged);
+    run_each(
+        &mut shop.on_call,
+        &format!(
+            "UPDATE rowsource_snapshots SET taken_at = {taken}, first_sample_at = {first}, last_sample_at = {last},
+                    sampled_moments = sampled_moments * 100;
+             UPDATE rowsource_snapshot_ash SET sample_time = {sample}, moments = moments * 100"
+        ),
+    );
+    shop.server.stop();
+    shop.server.launch();
+    let mut client = shop.server.connect();
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); SELECT rowsource_snapshot(); SELECT rowsource_snapshot()",
+    );
+    let commands = commands_of_yesterday();
+    assert_eq!(shop.all.len(), TOLD.len());
+    for ((since, until), told) in shop.all.iter().zip(TOLD) {
+        let ends = [since, until].map(|at| aged(&format!("'{at}'::timestamptz")));
+        let ends: String = value(
+            &mut client,
+            &format!("SELECT format('%L, %L', {}, {})", ends[0], ends[1]),
+        );
+        println!("== a day later: {ends}");
+        for (source, expected) in told {
+            let command = commands.iter().find(|command| command.contains(source));
+            let command = command.unwrap_or_else(|| panic!("no command of {source}"));
+            shows(&mut client, &command.replace(YESTERDAY, &ends), expected);
+        }
+    }
+    shop.server.assert_no_crash();
+}
+
+/// Returns the commands of the chapter that ask of an interval of yesterday.
+fn commands_of_yesterday() -> Vec<String> {
+    let page = blocks(&read("docs/history.md"));
+    let commands: Vec<String> = page
+        .iter()
+        .filter(|block| block.info == "sql")
+        .flat_map(|block| statements(&block.text))
+        .filter(|command| command.contains(YESTERDAY))
+        .collect();
+    assert_eq!(commands.len(), 6, "{commands:?}");
+    commands
+}
+
+/// Asserts that for each of the expected ones, a row has all its texts.
+fn shows(client: &mut Client, command: &str, expected: &[&[&str]]) {
+    let rows = texts(client, command).into_iter().map(|row| {
+        let cells = row.into_iter().map(Option::unwrap_or_default);
+        format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
+    });
+    let rows: Vec<String> = rows.collect();
+    println!("{command}\n{}", rows.join("\n"));
+    for parts in expected {
+        let has_all = |row: &String| parts.iter().all(|part| row.contains(part));
+        assert!(
+            rows.iter().any(has_all),
+            "no row has {parts:?}: {command}\n{}",
+            rows.join("\n")
+        );
+    }
 }

@@ -288,6 +288,25 @@ fn an_interval_is_the_difference_of_the_views_at_its_ends() {
     }
     let all: Vec<i32> = (0..=RESTARTED).collect();
     assert_eq!(wrong(&mut observer, &all), NONE);
+    // The functions show the same of an interval.
+    let ends = texts(&mut observer, "SELECT snap_id, taken_at FROM ends ORDER BY n");
+    for pair in ends.windows(2) {
+        let [id, from, to] =
+            [&pair[1][0], &pair[0][1], &pair[1][1]].map(|cell| cell.as_deref().expect("a value"));
+        for name in [
+            "rowsource_interval_tempfile_io",
+            "rowsource_interval_waits",
+            "rowsource_interval_plans",
+        ] {
+            let shown = format!("SELECT * FROM {name}('{from}', '{to}')");
+            let view = format!("SELECT * FROM {name} WHERE snap_id = {id}");
+            assert_eq!(
+                different(&mut observer, &shown, &view),
+                NONE,
+                "{name} until snapshot {id}"
+            );
+        }
+    }
     for fault in FAULTS {
         run_each(&mut observer, &format!("BEGIN; {fault}"));
         assert_ne!(wrong(&mut observer, &all), NONE, "{fault}");

@@ -336,6 +336,17 @@ impl Plan {
         StatementSums::of(&self.statistics, self.nodes.first())
     }
 
+    /// Makes its sums those of one execution, which is in the place of the last one. `stats` are its nodes.
+    pub fn become_one(&mut self, stats: &[NodeStats], is_generic: bool) {
+        let times = &mut self.statistics.times;
+        (times.calls, times.total_ms, times.mean_ms) = (1, self.statistics.last_ms, self.statistics.last_ms);
+        self.statistics.generic_plan_calls = u64::from(is_generic);
+        for (node, stats) in self.nodes.iter_mut().zip(stats) {
+            node.clear();
+            node.add(stats, &Histogram::default());
+        }
+    }
+
     /// Adds an execution. If there is no memory for its nodes, adds it only to the plan as a whole.
     pub fn add(&mut self, execution: &ExecutionStats<'_>) {
         execution.add_to_plan(&mut self.statistics);

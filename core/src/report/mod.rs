@@ -2,6 +2,7 @@
 
 pub mod activity;
 mod columns;
+pub mod comparison;
 mod format;
 mod header;
 pub mod iostat;

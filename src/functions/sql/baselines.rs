@@ -64,9 +64,11 @@ BEGIN ATOMIC
     WITH wanted AS MATERIALIZED (
         SELECT s.* FROM rowsource_snapshots s
          WHERE s.is_kept
-            OR s.snap_id IN (SELECT pg_catalog.unnest(ARRAY[v.from_snap_id, v.snap_id])
-                               FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
-                                    JOIN rowsource_intervals v ON v.to_at > i.from_at AND v.from_at < i.to_at)
+            OR EXISTS (SELECT FROM _rowsource_interval(rowsource_export.from_time, rowsource_export.to_time) i
+                        WHERE s.taken_at >= coalesce((SELECT pg_catalog.max(b.taken_at) FROM rowsource_snapshots b WHERE b.taken_at <= i.from_at),
+                                                     i.from_at)
+                              AND s.taken_at <= coalesce((SELECT pg_catalog.min(a.taken_at) FROM rowsource_snapshots a WHERE a.taken_at >= i.to_at),
+                                                         i.to_at))
     ), named AS (
         SELECT 'rowsource_snapshot_plans'::text AS rel, p.snap_id, pg_catalog.to_jsonb(p.*) AS row, p.userid, p.datid
           FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
@@ -108,7 +110,18 @@ BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
     WITH new AS (
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
-        SELECT l.origin, l.table_name, l.snap_id, l.content, pg_catalog.md5(l.content::text) FROM rowsource_imported_line(rowsource_import.line) l
+        SELECT l.origin, l.table_name, l.snap_id, c.content, pg_catalog.md5(c.content::text)
+          FROM rowsource_imported_line(rowsource_import.line) l CROSS JOIN LATERAL (SELECT rowsource_import.line::jsonb -> 'row'::text) c (content)
+         -- A value that no column takes is an error here, and not whenever somebody reads it.
+         WHERE CASE l.table_name
+                    WHEN 'rowsource_baselines'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_baselines, c.content))
+                    WHEN 'rowsource_snapshots'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, c.content))
+                    WHEN 'rowsource_snapshot_tempfile_io'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, c.content))
+                    WHEN 'rowsource_snapshot_waits'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, c.content))
+                    WHEN 'rowsource_snapshot_plans'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, c.content))
+                    WHEN 'rowsource_snapshot_descriptions'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, c.content))
+                    WHEN 'rowsource_snapshot_ash'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_ash, c.content))
+               END IS NOT NULL
             ON CONFLICT DO NOTHING
         RETURNING origin
     )

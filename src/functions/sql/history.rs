@@ -3,7 +3,8 @@
 use crate::functions::surface::objects;
 
 objects! {
-    // Now counts as one more snapshot, unless the snapshots are those of another server.
+    // Now counts as one more snapshot, unless the snapshots are those of another server. These are in a
+    // standby's own tables, or were imported: of whose, pg_rowsource.history_origin says.
     /// The intervals between snapshots. The last one lasts until now; if there is no snapshot, it begins with
     /// the counters
     VIEW rowsource_intervals TO PUBLIC {
@@ -26,9 +27,15 @@ objects! {
                                  THEN least(pg_catalog.pg_postmaster_start_time(),
                                             (SELECT pg_catalog.min(t.stats_reset) FROM pg_stat_rowsource_tempfile_io t)) END) AS from_at,
                    s.taken_at AS to_at, s.active_time, pg_catalog.lag(s.active_time) OVER w AS from_active_time
-              FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k WHERE NOT pg_catalog.pg_is_in_recovery()
+              FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k
+                     WHERE NOT pg_catalog.pg_is_in_recovery() AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
                     UNION ALL
-                    SELECT 0::bigint, pg_catalog.clock_timestamp(), pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d) s
+                    SELECT 0::bigint, pg_catalog.clock_timestamp(), (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d)
+                     WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                    UNION ALL
+                    SELECT r.snap_id, r.taken_at, r.active_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text) s
             WINDOW w AS (ORDER BY nullif(s.snap_id, 0::bigint))) i
      WHERE i.from_at IS NOT NULL";
 
@@ -84,6 +91,13 @@ objects! {
         /// request: each request was counted. counter: core counted the blocks
         source: text;
     } "
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_reads, d.small_read_bytes, d.small_read_time,
            d.small_read_time / nullif(d.small_reads, 0::bigint)::float8 AS small_read_mean_time,
@@ -108,9 +122,9 @@ objects! {
                    c.large_write_bytes - coalesce(p.large_write_bytes, 0::bigint) AS large_write_bytes,
                    c.large_write_time - coalesce(p.large_write_time, 0::float8) AS large_write_time
               FROM rowsource_intervals i
-                   JOIN (SELECT * FROM rowsource_snapshot_tempfile_io
+                   JOIN (SELECT * FROM stored
                          UNION ALL SELECT * FROM _rowsource_tempfile_io(0::bigint)) c ON c.snap_id = i.snap_id
-                   LEFT JOIN rowsource_snapshot_tempfile_io p
+                   LEFT JOIN stored p
                    ON p.snap_id = i.from_snap_id AND p.datid = c.datid
                       AND p.filetype = c.filetype
                       AND p.stats_reset = c.stats_reset AND p.source = c.source) d";
@@ -138,18 +152,25 @@ objects! {
         /// Milliseconds of such a wait on average
         mean_time: float8;
     } "
+    WITH stored AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_waits k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_waits'::text
+    )
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
       FROM (SELECT i.snap_id, i.from_at, i.to_at, c.backend_type, nullif(c.wait_event_type, ''::text) AS wait_event_type,
                    c.wait_event, c.waits - coalesce(p.waits, 0::bigint) AS waits,
                    c.wait_time - coalesce(p.wait_time, 0::float8) AS wait_time
               FROM rowsource_intervals i
-                   JOIN (SELECT * FROM rowsource_snapshot_waits
+                   JOIN (SELECT * FROM stored
                          UNION ALL
                          SELECT 0::bigint, n.backend_type, coalesce(n.wait_event_type, ''::text), n.wait_event, n.waits, n.wait_time,
                                 n.stats_reset
                            FROM _rowsource_waits() n) c ON c.snap_id = i.snap_id
-                   LEFT JOIN rowsource_snapshot_waits p
+                   LEFT JOIN stored p
                    ON p.snap_id = i.from_snap_id AND p.backend_type = c.backend_type
                       AND p.wait_event_type = c.wait_event_type AND p.wait_event = c.wait_event AND p.stats_reset = c.stats_reset) d
      WHERE d.waits > 0::bigint OR d.wait_time > 0::float8";
@@ -179,10 +200,10 @@ objects! {
         /// Milliseconds writing blocks of work files by these executions
         temp_blk_write_time: float8;
     } "
-    SELECT d.snap_id, d.to_at, u.rolname AS usename, b.datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
+    SELECT d.snap_id, d.to_at, coalesce(d.usename, u.rolname) AS usename, coalesce(d.datname, b.datname) AS datname, d.userid, d.datid, d.queryid, d.planid, d.toplevel, d.query, d.calls,
            d.total_time, d.total_time / nullif(d.calls, 0::bigint)::float8 AS mean_time, d.temp_blks_read,
            d.temp_blks_written, d.temp_blk_read_time, d.temp_blk_write_time
-      FROM (SELECT p.snap_id, s.to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+      FROM (SELECT p.snap_id, s.to_at, p.usename, p.datname, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                    p.query,
                    CASE WHEN f.goes_on THEN p.calls - f.calls WHEN k.is_known THEN p.calls END AS calls,
                    CASE WHEN f.goes_on THEN p.total_time - f.total_time WHEN k.is_known THEN p.total_time END AS total_time,
@@ -194,28 +215,41 @@ objects! {
                        AS temp_blk_read_time,
                    CASE WHEN f.goes_on THEN p.temp_blk_write_time - f.temp_blk_write_time WHEN k.is_known THEN p.temp_blk_write_time END
                        AS temp_blk_write_time
-              FROM (SELECT k.snap_id, k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
+              FROM (SELECT k.snap_id, NULL::name AS usename, NULL::name AS datname,
+                           k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
                            k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time, k.temp_blk_write_time
-                      FROM rowsource_snapshot_plans k
+                      FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
                     UNION ALL
-                    SELECT 0::bigint, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
+                    SELECT r.snap_id, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name,
+                           r.userid, r.datid, r.queryid, r.planid, r.toplevel, r.query, r.first_seen_at, r.calls, r.total_time,
+                           r.temp_blks_read, r.temp_blks_written, r.temp_blk_read_time, r.temp_blk_write_time
+                      FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                    UNION ALL
+                    SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
                       FROM pg_stat_rowsource_plans() n
                      WHERE n.queryid IS NOT NULL AND n.last_seen_at >= (SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) p
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
-                         FROM rowsource_snapshot_plans b
+                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                               UNION ALL
+                               SELECT r.*
+                                 FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+                                WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                                     AND (m.content ->> 'queryid'::text) = p.queryid::text) b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.toplevel = p.toplevel
                               AND b.snap_id < coalesce(nullif(p.snap_id, 0::bigint), 9223372036854775807::bigint)
                         ORDER BY b.snap_id DESC, b.first_seen_at DESC LIMIT 1::bigint) f ON true
                    CROSS JOIN LATERAL (
                        SELECT f.snap_id IS NOT NULL
-                              OR p.first_seen_at >= (SELECT pg_catalog.min(taken_at) FROM rowsource_snapshots) AS is_known) k
+                              OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
+                              AS is_known) k
              WHERE s.from_snap_id IS NOT NULL) d
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid
-           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid";
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text";
 
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
     /// arguments, of the last hour
@@ -256,31 +290,49 @@ END";
     FUNCTION rowsource_display_snapshot(queryid: bigint, planid: bigint = "NULL", snap_id: bigint = "NULL", format: text = "'ALLSTATS'") TO pg_read_all_stats
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
 BEGIN ATOMIC
-    WITH w AS (
-        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM rowsource_snapshots
+    WITH snapshots AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshots k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text
+    ), plans AS NOT MATERIALIZED (
+        SELECT k.*, u.rolname AS usename, b.datname FROM rowsource_snapshot_plans k
+               LEFT JOIN pg_catalog.pg_roles u ON u.oid = k.userid LEFT JOIN pg_catalog.pg_database b ON b.oid = k.datid
+         WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+    ), descriptions AS NOT MATERIALIZED (
+        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        UNION ALL
+        SELECT r.*
+          FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, m.content) r
+         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_descriptions'::text
+    ), w AS (
+        SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM snapshots
     )
     SELECT pg_catalog.format('plan 1 of %s, by total time. rowsource_snapshot_plans lists all.', pg_catalog.count(*))
-      FROM w, rowsource_snapshot_plans o
+      FROM w, plans o
      WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
            AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
     HAVING pg_catalog.count(*) > 1::bigint
     UNION ALL
     SELECT rowsource_display_stored(
                w.snap_id, rowsource_display_snapshot.queryid, rowsource_display_snapshot.planid,
-               (SELECT s.taken_at::text FROM rowsource_snapshots s WHERE s.snap_id = w.snap_id),
+               (SELECT s.taken_at::text FROM snapshots s WHERE s.snap_id = w.snap_id),
                p.userid, p.datid, p.queryid, p.planid, p.toplevel, d.description, p.statistics,
-               rowsource_display_snapshot.format)
+               p.usename::text, p.datname::text, rowsource_display_snapshot.format)
       FROM w
            LEFT JOIN LATERAL (
-               SELECT * FROM rowsource_snapshot_plans o
+               SELECT * FROM plans o
                 WHERE o.snap_id = w.snap_id AND o.queryid = rowsource_display_snapshot.queryid
                       AND (rowsource_display_snapshot.planid IS NULL OR o.planid = rowsource_display_snapshot.planid)
-                ORDER BY (SELECT b.datname = pg_catalog.current_database() FROM pg_catalog.pg_database b WHERE b.oid = o.datid)
-                         DESC NULLS LAST,
-                         (SELECT u.rolname = current_user FROM pg_catalog.pg_roles u WHERE u.oid = o.userid) DESC NULLS LAST,
+                ORDER BY (o.datname = pg_catalog.current_database()) DESC NULLS LAST, (o.usename = current_user) DESC NULLS LAST,
                          o.total_time DESC
                 LIMIT 1::bigint) p ON true
-           LEFT JOIN rowsource_snapshot_descriptions d
+           LEFT JOIN descriptions d
              ON d.userid = p.userid AND d.datid = p.datid AND d.queryid = p.queryid AND d.planid = p.planid
                 AND d.toplevel = p.toplevel;
 END";

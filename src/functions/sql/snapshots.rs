@@ -211,7 +211,9 @@ CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_
         /// Tells rows apart
         hash: text "NOT NULL";
     } "
-ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);";
+ALTER TABLE rowsource_imported ADD PRIMARY KEY (origin, table_name, hash);
+-- rowsource_interval_plans uses this index to find the snapshots of a plan.
+CREATE INDEX rowsource_imported_plan_idx ON rowsource_imported (origin, table_name, (content ->> 'queryid'::text));";
 
     // A part of a primary key cannot be NULL, and no database has the highest number.
     /// Internal: the counters of temporary files, as a snapshot of this number stores them. Everyone may call

@@ -8,7 +8,7 @@
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, MainMemory};
+use crate::pg::server::{self, MainMemory, SettingUp};
 use crate::pg::store;
 use pgrx::pg_sys;
 use rowsource_core::ash::{Header, RECORD_BYTES, Record, Ring};
@@ -36,19 +36,15 @@ pub(super) fn init() {
 }
 
 /// Finds or creates the ring.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-unsafe fn set_up() {
-    let (mut found, size) = (false, guc::history_size());
-    // SAFETY: the caller promises what PostgreSQL's function expects. The memory is aligned to cache lines,
-    // and stays mapped.
+fn set_up(shared: &SettingUp) {
+    let size = guc::history_size();
+    let (place, is_new) = shared.find_or_make(NAME, size);
+    // SAFETY: the memory has this size, is aligned to cache lines, and stays mapped.
     unsafe {
-        let place = pg_sys::ShmemInitStruct(NAME.as_ptr(), size, &mut found);
-        if !found {
-            empty(place, size);
+        if is_new {
+            empty(place.cast(), size);
         }
-        RING.set(ring_at(place, size));
+        RING.set(ring_at(place.cast(), size));
     }
     IS_MAIN.set(true);
 }

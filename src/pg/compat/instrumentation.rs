@@ -131,24 +131,20 @@ fn core_now_ns() -> f64 {
     clock::system::monotonic() as f64
 }
 
-/// Allocates instrumentation for triggers in the current memory context.
-///
-/// # Safety
-/// Raises "out of memory".
 #[cfg(pg_ge_19)]
-pub unsafe fn alloc_trigger_instrumentation(count: i32, options: i32) -> *mut pg_sys::TriggerInstrumentation {
-    // SAFETY: it may be called in any memory context.
-    unsafe { pg_sys::InstrAllocTrigger(count, options) }
-}
-
-/// Allocates instrumentation for triggers in the current memory context.
-///
-/// # Safety
-/// Raises "out of memory".
+type TriggerInstrumentation = pg_sys::TriggerInstrumentation;
 #[cfg(not(pg_ge_19))]
-pub unsafe fn alloc_trigger_instrumentation(count: i32, options: i32) -> *mut pg_sys::Instrumentation {
+type TriggerInstrumentation = pg_sys::Instrumentation;
+
+/// Allocates instrumentation for triggers in the current memory context. Raises "out of memory".
+pub fn alloc_trigger_instrumentation(count: i32, options: i32) -> *mut TriggerInstrumentation {
     // SAFETY: it may be called in any memory context.
-    unsafe { pg_sys::InstrAlloc(count, options, false) }
+    unsafe {
+        #[cfg(pg_ge_19)]
+        return pg_sys::InstrAllocTrigger(count, options);
+        #[cfg(not(pg_ge_19))]
+        return pg_sys::InstrAlloc(count, options, false);
+    }
 }
 
 /// Returns how often a trigger was called, and the nanoseconds of that.

@@ -130,55 +130,33 @@ pub fn plan_id(_statement: &pg_sys::PlannedStmt) -> i64 {
     0
 }
 
-/// Returns a column of a row type. Columns count from 0.
-///
-/// # Safety
-/// The row type must be live, and have that column.
-#[cfg(pg_ge_18)]
-pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the columns lie behind an array with as many short forms of them, by PostgreSQL's definition of
-    // the type.
-    unsafe {
-        let short_forms = (*row_type).compact_attrs.as_ptr();
-        let columns = short_forms.add((*row_type).natts as usize);
-        columns.cast::<pg_sys::FormData_pg_attribute>().add(column)
-    }
-}
-/// Returns a column of a row type, as above.
-///
-/// # Safety
-/// The row type must be live, and have that column.
-#[cfg(not(pg_ge_18))]
-pub unsafe fn attribute(row_type: pg_sys::TupleDesc, column: usize) -> *const pg_sys::FormData_pg_attribute {
-    // SAFETY: the caller ensures that the row type is live and has the column.
-    unsafe { (*row_type).attrs.as_ptr().add(column) }
-}
-
 /// Returns a column of a relation, from 0 on.
 pub fn column(relation: RelationRef<'_>, at: usize) -> Option<&pg_sys::FormData_pg_attribute> {
-    // SAFETY: the relation is open, so it has its row type, which has this column.
-    (at < relation.columns()).then(|| unsafe { &*attribute(relation.rd_att, at) })
+    // SAFETY: the relation is open, so it has its row type, which has this column. From 18 on, the columns
+    // lie behind an array with as many short forms of them, by PostgreSQL's definition of the type.
+    (at < relation.columns()).then(|| unsafe {
+        let row_type = relation.rd_att;
+        #[cfg(pg_ge_18)]
+        let first = (*row_type).compact_attrs.as_ptr().add(relation.columns());
+        #[cfg(not(pg_ge_18))]
+        let first = (*row_type).attrs.as_ptr();
+        &*first.cast::<pg_sys::FormData_pg_attribute>().add(at)
+    })
 }
 
 /// Returns whether all rows of a table have a value in a column. From 18 on, a column that is NOT NULL may
 /// have nulls in old rows: until its constraint is validated.
-///
-/// # Safety
-/// The row type must be that of an open relation, and have that column.
 #[cfg(pg_ge_18)]
-pub unsafe fn has_no_nulls(row_type: pg_sys::TupleDesc, column: usize) -> bool {
-    // SAFETY: the caller ensures that the row type is live and has the column.
-    let nullability = unsafe { (*(*row_type).compact_attrs.as_ptr().add(column)).attnullability };
-    nullability as u8 == pg_sys::ATTNULLABLE_VALID
+pub fn has_no_nulls(relation: RelationRef, at: usize) -> bool {
+    // SAFETY: the relation is open, so it has its row type, which has this column.
+    at < relation.columns()
+        && unsafe { (*(*relation.rd_att).compact_attrs.as_ptr().add(at)).attnullability } as u8
+            == pg_sys::ATTNULLABLE_VALID
 }
 /// Returns whether all rows of a table have a value in a column.
-///
-/// # Safety
-/// The row type must be that of an open relation, and have that column.
 #[cfg(not(pg_ge_18))]
-pub unsafe fn has_no_nulls(row_type: pg_sys::TupleDesc, column: usize) -> bool {
-    // SAFETY: the caller ensures that the row type is live and has the column.
-    unsafe { (*attribute(row_type, column)).attnotnull }
+pub fn has_no_nulls(relation: RelationRef, at: usize) -> bool {
+    column(relation, at).is_some_and(|column| column.attnotnull)
 }
 
 /// Returns whether the setting `timing_clock_source` chooses the system's clock.

@@ -5,18 +5,16 @@
 //! parameters gets an entry at the end of the list of objects that invalidate it, for a cache that does not
 //! exist: PostgreSQL copies plans, and the list with them.
 
-use pgrx::pg_sys::{ParamListInfo, PlannedStmt};
+use crate::pg::handles::{NewPlan, QueryRef};
+use pgrx::pg_sys::ParamListInfo;
 use rowsource_core::model::PlanOrigin;
 
-/// Returns where a plan comes from.
-///
-/// # Safety
-/// None: the plan says it. It is unsafe because the function for older majors is.
+/// Returns where the plan of a query comes from.
 #[cfg(pg_ge_19)]
 #[inline(always)]
-pub unsafe fn plan_origin(plan: &PlannedStmt) -> PlanOrigin {
+pub fn plan_origin(query: QueryRef) -> PlanOrigin {
     use pgrx::pg_sys::PlannedStmtOrigin::{PLAN_STMT_CACHE_CUSTOM, PLAN_STMT_CACHE_GENERIC};
-    match plan.planOrigin {
+    match query.plan().planOrigin {
         PLAN_STMT_CACHE_GENERIC => PlanOrigin::Generic,
         PLAN_STMT_CACHE_CUSTOM => PlanOrigin::Custom,
         _ => PlanOrigin::Other,
@@ -24,20 +22,18 @@ pub unsafe fn plan_origin(plan: &PlannedStmt) -> PlanOrigin {
 }
 
 /// Does nothing: PostgreSQL notes it itself.
-///
-/// # Safety
-/// None: it uses nothing. It is unsafe because the function for older majors is.
 #[cfg(pg_ge_19)]
 #[inline(always)]
-pub unsafe fn note_parameters(_plan: *mut PlannedStmt, _parameters: ParamListInfo) {}
+pub fn note_parameters(_plan: &mut NewPlan, _parameters: ParamListInfo) {}
 
 #[cfg(not(pg_ge_19))]
 pub use before_19::{note_parameters, plan_origin};
 
 #[cfg(not(pg_ge_19))]
 mod before_19 {
-    use super::{ParamListInfo, PlanOrigin, PlannedStmt};
+    use super::{NewPlan, ParamListInfo, PlanOrigin, QueryRef};
     use crate::pg::border::{backend_local::BackendLocal, unguarded};
+    use crate::pg::handles::PlannedStmtRef;
     use pgrx::pg_sys::{self, NodeTag, PlanInvalItem};
     use std::cell::Cell;
     use std::ffi::{CStr, c_char, c_void};
@@ -78,21 +74,18 @@ mod before_19 {
     #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
     static OF_OTHERS: BackendLocal<Cell<*const c_char>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
-    /// Returns where a plan comes from.
-    ///
-    /// # Safety
-    /// `plan` must be a live node, allocated by PostgreSQL as all nodes are.
+    /// Returns where the plan of a query comes from.
     #[inline(always)]
-    pub unsafe fn plan_origin(plan: &PlannedStmt) -> PlanOrigin {
-        // SAFETY: the plan is live, and allocated by itself, by the caller's promise. A live context has a
-        // name.
+    pub fn plan_origin(query: QueryRef) -> PlanOrigin {
+        let plan = query.plan();
+        if !plan.invalItems.is_null() && is_for_parameters(plan) {
+            return PlanOrigin::Custom;
+        }
+        // SAFETY: the plan of a query was allocated by PostgreSQL, as all nodes are. A live context has a
+        // name, which is a constant text.
         unsafe {
-            if !plan.invalItems.is_null() && is_for_parameters(plan) {
-                return PlanOrigin::Custom;
-            }
-            let memory = std::ptr::from_ref(plan).cast_mut().cast();
-            let name = (*GetMemoryChunkContext(memory)).name;
-            if name == OF_OTHERS.get() || name != OF_CACHE.get() && !is_of_cache(name) {
+            let name = (*GetMemoryChunkContext(plan.as_ptr().cast())).name;
+            if name == OF_OTHERS.get() || name != OF_CACHE.get() && !is_of_cache(CStr::from_ptr(name)) {
                 return PlanOrigin::Other;
             }
         }
@@ -100,60 +93,43 @@ mod before_19 {
     }
 
     /// Returns whether this is the name of the plan cache's memory contexts, and keeps the answer.
-    ///
-    /// # Safety
-    /// `name` must be the name of a memory context.
     #[cold]
     #[inline(never)]
-    unsafe fn is_of_cache(name: *const c_char) -> bool {
-        // SAFETY: the name of a memory context is a constant text.
-        let is_of_cache = unsafe { CStr::from_ptr(name) } == c"CachedPlan";
+    fn is_of_cache(name: &'static CStr) -> bool {
+        let is_of_cache = name == c"CachedPlan";
         let place = if is_of_cache { &OF_CACHE } else { &OF_OTHERS };
-        place.set(name);
+        place.set(name.as_ptr());
         is_of_cache
     }
 
     /// Returns whether [`note_parameters`] marked the plan.
-    ///
-    /// # Safety
-    /// The plan must be live, and have a list of objects that invalidate it.
     #[inline(never)]
-    unsafe fn is_for_parameters(plan: &PlannedStmt) -> bool {
-        // SAFETY: a list has at least one element, and the elements of this one are such entries.
-        unsafe {
-            let items = &*plan.invalItems;
-            let last = items.elements.add(items.length as usize - 1);
-            (*(*last).ptr_value.cast::<PlanInvalItem>()).cacheId == FOR_PARAMETERS
-        }
+    fn is_for_parameters(plan: PlannedStmtRef) -> bool {
+        let items = plan.list::<PlanInvalItem>(|plan| &plan.invalItems);
+        let last = items.len().checked_sub(1).and_then(|last| items.get(last));
+        last.is_some_and(|last| last.cacheId == FOR_PARAMETERS)
     }
 
     /// Marks a new plan if it was made for these parameters.
-    ///
-    /// # Safety
-    /// * `plan` must be a live plan that nobody else uses.
-    /// * The caller's frame must be plain: "out of memory" crosses it.
     #[inline(always)]
-    pub unsafe fn note_parameters(plan: *mut PlannedStmt, parameters: ParamListInfo) {
+    pub fn note_parameters(plan: &mut NewPlan, parameters: ParamListInfo) {
         if !parameters.is_null() {
-            // SAFETY: the caller promises what the function requires.
-            unsafe { mark(plan) };
+            mark(plan);
         }
     }
 
     /// Marks a plan.
-    ///
-    /// # Safety
-    /// As for [`note_parameters`].
     #[inline(never)]
     #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
-    unsafe fn mark(plan: *mut PlannedStmt) {
-        // SAFETY: the plan is live, and nobody else uses it. The entry is allocated where the planner
-        // allocated the plan.
+    fn mark(plan: &mut NewPlan) {
+        let plan = plan.plan_mut();
+        // SAFETY: the entry is allocated where the planner allocated the plan. "Out of memory" crosses plain
+        // frames, as `NewPlan` promises.
         unsafe {
             let item = palloc0(size_of::<PlanInvalItem>()).cast::<PlanInvalItem>();
             (*item).type_ = NodeTag::T_PlanInvalItem;
             (*item).cacheId = FOR_PARAMETERS;
-            (*plan).invalItems = lappend((*plan).invalItems, item.cast());
+            plan.invalItems = lappend(plan.invalItems, item.cast());
         }
     }
 }

@@ -33,7 +33,7 @@ macro_rules! planner_hook {
         ) -> *mut pgrx::pg_sys::PlannedStmt {
             // SAFETY: PostgreSQL passes valid arguments, which are passed on unchanged. The frames are plain.
             unsafe {
-                let planned = $plan($crate::pg::handles::ToPlan::new(query, text), |_| {
+                let mut planned = $plan($crate::pg::handles::ToPlan::new(query, text), |_| {
                     let planner = $previous
                         .get()
                         .unwrap_or($crate::pg::compat::planner::standard_planner);
@@ -45,10 +45,9 @@ macro_rules! planner_hook {
                         #[cfg(pg_ge_19)]
                         explain,
                     ))
-                })
-                .into_ptr();
-                $crate::pg::compat::note_parameters(planned, params);
-                planned
+                });
+                $crate::pg::compat::note_parameters(&mut planned, params);
+                planned.into_ptr()
             }
         }
     };

@@ -127,7 +127,7 @@ fn check(text: &CStr) {
         let statements: Vec<*mut pg_sys::RawStmt> = tree::list(parse(text)).collect();
         match statements[..] {
             [] => Some("there is no statement"),
-            [one] if has_plan((*one).stmt) => None,
+            [one] if has_plan(Handle::new((*one).stmt)) => None,
             [_] => Some("it is a utility statement"),
             _ => Some("there are several statements"),
         }
@@ -176,26 +176,18 @@ unsafe extern "C-unwind" fn name_place(text: *mut c_void) {
 }
 
 /// Returns whether a statement is planned and has no utility statement around it.
-///
-/// # Safety
-/// `statement` must be a live tree of the parser.
-unsafe fn has_plan(statement: *mut pg_sys::Node) -> bool {
-    // SAFETY: the tree is live by the caller's promise, and each cast follows its tag. The leftmost part of a
-    // set operation has the INTO of all of it.
-    unsafe {
-        match tree::tag(statement) {
-            NodeTag::T_InsertStmt | NodeTag::T_UpdateStmt | NodeTag::T_DeleteStmt | NodeTag::T_MergeStmt => {
-                true
+fn has_plan(statement: Handle<pg_sys::Node>) -> bool {
+    match statement.tag() {
+        NodeTag::T_InsertStmt | NodeTag::T_UpdateStmt | NodeTag::T_DeleteStmt | NodeTag::T_MergeStmt => true,
+        NodeTag::T_SelectStmt => {
+            // The leftmost part of a set operation has the INTO of all of it.
+            let mut select = statement.cast::<pg_sys::SelectStmt>();
+            while let Some(left) = select.follow(|select| &select.larg) {
+                select = left;
             }
-            NodeTag::T_SelectStmt => {
-                let mut select = statement.cast::<pg_sys::SelectStmt>();
-                while !(*select).larg.is_null() {
-                    select = (*select).larg;
-                }
-                (*select).intoClause.is_null()
-            }
-            _ => false,
+            select.intoClause.is_null()
         }
+        _ => false,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::handles::{Handle, PlannedStmtRef};
 use crate::pg::server::catalog;
-use crate::pg::server::contained::{contained_or_cancelled, guarded};
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled, guarded};
 use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, RangeTblEntry};
 use rowsource_core::model::PlanKey;
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -65,9 +65,12 @@ fn is_this(extension: Oid) -> bool {
     if known == extension {
         return is_this;
     }
-    // SAFETY: a script runs in a transaction.
+    // SAFETY: a statement begins or ends, so the session holds no lock. The caller's frame is plain.
     let found = unsafe {
-        guarded(|| contained_or_cancelled(|| Some(pg_sys::get_extension_oid(NAME.as_ptr(), true))))
+        guarded(|| {
+            let unlocked = &mut Unlocked::promised();
+            contained_or_cancelled(unlocked, || Some(pg_sys::get_extension_oid(NAME.as_ptr(), true)))
+        })
     };
     let is_this = found == Some(extension);
     SCRIPT.set((extension, is_this));
@@ -104,13 +107,12 @@ fn depends(plan: PlannedStmtRef) -> bool {
         return false;
     }
     if !KNOWN.get() {
-        // SAFETY: a plan is set up in a transaction, and the caller allows errors.
-        let read = unsafe {
-            contained_or_cancelled(|| {
-                read();
-                Some(())
-            })
-        };
+        // SAFETY: a statement is set up, so the session holds no lock.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        let read = contained_or_cancelled(unlocked, || {
+            read();
+            Some(())
+        });
         if read.is_none() {
             KNOWN.set(false);
         }

@@ -8,7 +8,7 @@ use super::{nesting, unnamed};
 use crate::pg::compat;
 use crate::pg::handles::{NewPlan, PlannedStmtRef, QueryRef, ToPlan};
 use crate::pg::server::SourceText;
-use crate::pg::server::contained::{contained_with_others, guarded};
+use crate::pg::server::contained::{Unlocked, contained_with_others, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, switch};
 use crate::pg::sql_trace::lines::{self, Ended, Statement, Value};
@@ -172,13 +172,12 @@ fn start(call: &Call, body: impl FnOnce()) {
     }
     let statement = of_plan(query.plan(), SourceText::of(query)).nested(is_nested);
     lines::bound(&statement);
-    let params = query.params;
-    // SAFETY: the parameters of a query are null or live, and the frames are plain, as `Call` promises.
+    // SAFETY: a query starts, so the session holds no lock. The frames are plain, as `Call` promises.
     unsafe {
         if lines::lists_binds(&statement) {
             guarded(|| {
-                contained_with_others(true, || {
-                    binds(&statement, params);
+                contained_with_others(&mut Unlocked::promised(), true, || {
+                    binds(&statement, query);
                     Some(())
                 })
             });
@@ -224,12 +223,10 @@ const MAX_PARAMETERS: i32 = 1_000;
 const MAX_PRINTED: u64 = 1 << 20;
 
 /// Writes the values of a query's parameters. Runs the output functions of their types, which may raise.
-///
-/// # Safety
-/// The parameters must be null or live.
 #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
-unsafe fn binds(statement: &Statement, parameters: pg_sys::ParamListInfo) {
-    // SAFETY: the parameters are null or live by the caller's promise. Without a function that fetches them,
+fn binds(statement: &Statement, query: QueryRef) {
+    let parameters = query.params;
+    // SAFETY: the parameters of a query are null, or as live as it. Without a function that fetches them,
     // they are an array. An output function returns a C string in the current memory context.
     unsafe {
         let Some(list) = parameters.as_ref() else {

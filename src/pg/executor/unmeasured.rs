@@ -11,7 +11,7 @@ use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
-use crate::pg::handles::QueryRef;
+use crate::pg::handles::{Handle, QueryRef};
 use crate::pg::server::SourceText;
 use crate::pg::server::{self, first_bytes, from_database, switch};
 use crate::pg::sql_trace::{level, lines};
@@ -354,7 +354,7 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
                 let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
                 lines::error((*error).sqlerrcode, text);
             }
-            failed(&*error);
+            failed(Handle::new(error));
         }
         if let Some(previous) = PREVIOUS.get() {
             previous(error);
@@ -364,12 +364,9 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
 
 /// Notes that an error has ended a client's message, unless an executor ran the statement: then it is known
 /// already. Allocates nothing, because memory may be short.
-///
-/// # Safety
-/// The error must be live.
 #[cold]
 #[inline(never)]
-unsafe fn failed(error: &ErrorData) {
+fn failed(error: Handle<ErrorData>) {
     let message = server::message_time();
     // SAFETY: this is a global of a plain type, which is valid at all times.
     let text = unsafe { pg_sys::debug_query_string };
@@ -382,7 +379,7 @@ unsafe fn failed(error: &ErrorData) {
     let shown = if error.message.is_null() {
         Beginning::of(b"")
     } else {
-        // SAFETY: the error is live by the caller's promise, and so is its message.
+        // SAFETY: the message of an error is as live as it.
         beginning(unsafe { SourceText::new(error.message, 0, 0) })
     };
     let what = match ended {

@@ -18,7 +18,7 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
 use crate::pg::handles::{Handle, NewPlan, PlannedStmtRef, ToPlan};
 use crate::pg::plan::describe;
-use crate::pg::server::contained::{contained_or_cancelled, guarded};
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled, guarded};
 use crate::pg::server::pg_try::pg_try;
 use crate::pg::server::{self, SourceText, first_bytes};
 use pgrx::pg_sys::{self, NodeTag, PlanInvalItem, Query};
@@ -152,7 +152,12 @@ pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> 
         let mut queryid = utility.queryid;
         if utility.is_cursor {
             // SAFETY: as below.
-            let made = unsafe { guarded(|| contained_or_cancelled(|| Some(jumbled(&mut query).0))) };
+            let made = unsafe {
+                guarded(|| {
+                    let unlocked = &mut Unlocked::promised();
+                    contained_or_cancelled(unlocked, || Some(jumbled(&mut query).0))
+                })
+            };
             queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
         UTILITY.set(Some(Utility {
@@ -162,13 +167,14 @@ pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> 
         }));
         Some(queryid)
     } else {
-        // SAFETY: a query is planned in a transaction. The guard raises a cancel request again, which may
-        // cross the frames of the caller, as `ToPlan` promises.
+        // SAFETY: a query is planned, so the session holds no lock. The guard raises a cancel request again,
+        // which may cross the frames of the caller, as `ToPlan` promises.
         unsafe {
             guarded(|| {
-                let queryid = contained_or_cancelled(|| Some(make(&mut query)));
+                let unlocked = &mut Unlocked::promised();
+                let queryid = contained_or_cancelled(unlocked, || Some(make(&mut query)));
                 if queryid.is_some_and(|queryid| !query.has_text() && text(queryid).is_none()) {
-                    contained_or_cancelled(|| print(&query, queryid?));
+                    contained_or_cancelled(unlocked, || print(&query, queryid?));
                 }
                 queryid
             })

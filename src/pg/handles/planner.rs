@@ -66,7 +66,8 @@ impl NewPlan {
     /// Takes what the planner returned.
     ///
     /// # Safety
-    /// `plan` must point to a live plan, which nobody else uses before [`NewPlan::into_ptr`].
+    /// * `plan` must point to a live plan, which nobody else uses before [`NewPlan::into_ptr`].
+    /// * The frames of the hook must be plain, as for [`ToPlan::new`].
     #[inline(always)]
     pub const unsafe fn new(plan: *mut PlannedStmt) -> NewPlan {
         // SAFETY: the caller promises that it is there.

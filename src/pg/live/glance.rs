@@ -6,10 +6,11 @@
 
 use super::area::{self, Area};
 use super::block::{Block, Need};
+use super::header::Setup;
 use super::read::copy_words;
-use crate::pg::border::shared::load;
+use crate::pg::border::shared::{load, shared_fields};
 use crate::pg::compat::{self, NodeInstrumentation};
-use crate::pg::hot::node::Node;
+use crate::pg::hot::node::{Account, Node};
 use crate::pg::store::LiveMemory;
 use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::model::PlanKey;
@@ -189,9 +190,121 @@ impl Innermost {
             .map(|(_, innermost)| innermost)
     }
 
+    /// Returns its nodes, if the block has as many as `setup` says.
+    fn nodes(&self, setup: &Setup) -> Option<Nodes> {
+        Need::of_nodes(setup.count).fits(self.id.kind()).then(|| Nodes {
+            first: self.block.nodes(),
+            count: setup.count,
+            account: setup.first,
+        })
+    }
+
     /// Returns whether it still runs in that session. Then what was read since is of this execution.
     fn is_still(&self) -> bool {
         self.slot.has(self.id) && self.block.header.generation.is_still(self.generation)
+    }
+}
+
+/// The nodes of a statement in a block. They are initialised and never freed. Their session changes them at
+/// any time, each word as a whole.
+#[derive(Clone, Copy)]
+struct Nodes {
+    first: *const Node,
+    count: usize,
+    /// Where the first one has its account, in its session.
+    account: usize,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct SharedNode(*const Node);
+
+shared_fields! { SharedNode:
+    plan_node_id = plan_node_id: i32;
+    caller = caller: Account;
+    before = before: u64;
+    last_by_core = last_by_core: u32;
+    previous_by_core = previous_by_core: u32;
+}
+
+impl Nodes {
+    /// Returns a node, if there is one with this index.
+    fn get(self, index: usize) -> Option<SharedNode> {
+        // SAFETY: there are so many nodes.
+        (index < self.count).then(|| SharedNode(unsafe { self.first.add(index) }))
+    }
+
+    /// Returns the node of an account, if it is one of these.
+    fn of_account(self, account: usize) -> Option<usize> {
+        let index = account.checked_sub(self.account)? / size_of::<Node>();
+        (index < self.count).then_some(index)
+    }
+
+    /// Returns the number of a node, as the views have it: they do not have the first one if it is hidden.
+    fn shown(self, index: usize) -> Option<u16> {
+        let hidden = usize::from(self.get(0)?.is_hidden());
+        u16::try_from(index.checked_sub(hidden)?).ok()
+    }
+
+    /// Returns the node that runs if the account of this one is the running one: see `Running::running`.
+    fn running(self, mut index: usize) -> Option<usize> {
+        // There are at most as many callers as nodes.
+        for _ in 0..self.count {
+            let node = self.get(index)?;
+            if !node.is_unwrapped() || node.is_timed_by_core() {
+                return Some(index);
+            }
+            index = self.of_account(node.caller().usage().addr())?;
+        }
+        None
+    }
+
+    /// Returns the node that core calls now on behalf of a node, or else that node.
+    fn called_by_core(self, index: usize) -> usize {
+        let below = |node: Option<SharedNode>, of: fn(SharedNode) -> u32| node.map_or(0, of) as usize;
+        let mut called = below(self.get(index), SharedNode::last_by_core);
+        // The list is at most as long as there are nodes.
+        for _ in 0..self.count {
+            let node = self.get(called).filter(|_| called != 0);
+            if node.is_none_or(SharedNode::is_timed_by_core) {
+                return if node.is_some() { called } else { index };
+            }
+            called = below(node, SharedNode::previous_by_core);
+        }
+        index
+    }
+}
+
+impl SharedNode {
+    /// Returns whether the views do not show it.
+    fn is_hidden(self) -> bool {
+        // SAFETY: the node is initialised.
+        unsafe { load((&raw const (*self.0).hidden).cast::<u8>()) != 0 }
+    }
+
+    /// Returns whether core has replaced its wrapper and calls it itself: see `Running::is_unwrapped`.
+    fn is_unwrapped(self) -> bool {
+        // SAFETY: the node is initialised.
+        self.before() == 0
+            && unsafe {
+                load((&raw const (*self.0).under_gather).cast::<u8>()) != 0
+                    && load((&raw const (*self.0).by_core).cast::<u8>()) == 0
+                    && load((&raw const (*self.0).method).cast::<usize>()) != 0
+            }
+            && compat::is_called_by_core(&mut self.instrumentation())
+    }
+
+    /// Returns whether core is timing a call of it now.
+    fn is_timed_by_core(self) -> bool {
+        let copy = self.instrumentation();
+        // SAFETY: the copy is live.
+        unsafe { compat::is_timing(&raw const copy) }
+    }
+
+    /// Returns a copy of what core counts.
+    fn instrumentation(self) -> NodeInstrumentation {
+        // SAFETY: the node is initialised.
+        unsafe { copy_words(&raw const (*self.0).instr) }
     }
 }
 
@@ -237,25 +350,15 @@ fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Op
             .then_some(Some(Glance { wait_event, ..glance }));
     }
     let setup = block.header.setup();
-    if !Need::of_nodes(setup.count).fits(id.kind()) {
-        return None;
-    }
-    // SAFETY: the block has so many initialised nodes, which are never freed.
-    let (running, is_by_core, wait_event) = unsafe {
-        let nodes = block.nodes().cast_const();
-        let wait_event = area.wait_event();
-        let called = account.and_then(|account| of_account(setup.count, setup.first, account));
-        let by_core = |index: usize| load(&raw const (*nodes.add(index)).last_by_core) != 0;
-        let is_by_core = called.is_some_and(|index| by_core(index) || is_unwrapped(nodes.add(index)));
-        let running = called.and_then(|index| {
-            let index = running(nodes, setup.count, setup.first, index)?;
-            let index = called_by_core(nodes, setup.count, index);
-            let hidden = usize::from(load((&raw const (*nodes).hidden).cast::<u8>()) != 0);
-            let plan_node_id = load(&raw const (*nodes.add(index)).plan_node_id);
-            Some((u16::try_from(index.checked_sub(hidden)?).ok()?, plan_node_id))
-        });
-        (running, is_by_core, wait_event)
-    };
+    let nodes = innermost.nodes(&setup)?;
+    let wait_event = area.wait_event();
+    let called = account.and_then(|account| nodes.of_account(account));
+    let is_by_core = |node: SharedNode| node.last_by_core() != 0 || node.is_unwrapped();
+    let is_by_core = called.and_then(|index| nodes.get(index)).is_some_and(is_by_core);
+    let running = called.and_then(|index| {
+        let index = nodes.called_by_core(nodes.running(index)?);
+        Some((nodes.shown(index)?, nodes.get(index)?.plan_node_id()))
+    });
     if !innermost.is_still() {
         return None;
     }
@@ -277,85 +380,6 @@ fn look(memory: &LiveMemory, area: &'static Area, last: &mut Option<Seen>) -> Op
     Some(Some(glance))
 }
 
-/// Returns the node of an account, if it is one of so many nodes, the first of which has its account at
-/// `first`.
-fn of_account(count: usize, first: usize, account: usize) -> Option<usize> {
-    let index = account.checked_sub(first)? / size_of::<Node>();
-    (index < count).then_some(index)
-}
-
-/// Returns the node that runs if the account of this one is the running one: see `Running::running`.
-///
-/// # Safety
-/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile,
-/// each word as a whole.
-unsafe fn running(nodes: *const Node, count: usize, first: usize, mut index: usize) -> Option<usize> {
-    // There are at most as many callers as nodes.
-    for _ in 0..count {
-        // SAFETY: the index is one of a node by the caller's promise, or was checked.
-        unsafe {
-            let node = nodes.add(index);
-            if !is_unwrapped(node) || is_timed_by_core(node) {
-                return Some(index);
-            }
-            let caller = load(&raw const (*node).caller);
-            index = of_account(count, first, caller.usage().addr())?;
-        }
-    }
-    None
-}
-
-/// Returns whether core has replaced the wrapper of a node and calls it itself: see `Running::is_unwrapped`.
-///
-/// # Safety
-/// The node must be initialised. Its session may change it meanwhile, each word as a whole.
-unsafe fn is_unwrapped(node: *const Node) -> bool {
-    // SAFETY: the fields are initialised by the caller's promise.
-    unsafe {
-        load(&raw const (*node).before) == 0
-            && load((&raw const (*node).under_gather).cast::<u8>()) != 0
-            && load((&raw const (*node).by_core).cast::<u8>()) == 0
-            && load((&raw const (*node).method).cast::<usize>()) != 0
-            && compat::is_called_by_core(&mut copy_words(&raw const (*node).instr))
-    }
-}
-
-/// Returns whether core is timing a call of a node now.
-///
-/// # Safety
-/// The node must be initialised. Its session may change it meanwhile, each word as a whole.
-unsafe fn is_timed_by_core(node: *const Node) -> bool {
-    // SAFETY: the node is initialised by the caller's promise, and the copy lives until the end of the block.
-    unsafe {
-        let instr: NodeInstrumentation = copy_words(&raw const (*node).instr);
-        compat::is_timing(&raw const instr)
-    }
-}
-
-/// Returns the node that core calls now on behalf of a node, or else that node.
-///
-/// # Safety
-/// There must be so many initialised nodes, and one with this index. Their session may change them meanwhile,
-/// each word as a whole.
-unsafe fn called_by_core(nodes: *const Node, count: usize, index: usize) -> usize {
-    // SAFETY: the index is one of a node by the caller's promise, and each of the others is checked.
-    unsafe {
-        let mut below = load(&raw const (*nodes.add(index)).last_by_core) as usize;
-        // The list is at most as long as there are nodes.
-        for _ in 0..count {
-            if below == 0 || below >= count {
-                break;
-            }
-            let called = nodes.add(below);
-            if is_timed_by_core(called) {
-                return below;
-            }
-            below = load(&raw const (*called).previous_by_core) as usize;
-        }
-    }
-    index
-}
-
 /// Returns the plan that a leader runs, and the number of the node with this plan node id, if it runs the
 /// statement of this key. Returns `None` if it must be tried again. Raises if memory cannot be mapped.
 fn place(
@@ -372,18 +396,9 @@ fn place(
         return Some(None);
     };
     let setup = innermost.block.header.setup();
-    if !Need::of_nodes(setup.count).fits(innermost.id.kind()) {
-        return None;
-    }
-    // SAFETY: the block has so many initialised nodes, which are never freed.
-    let found = unsafe {
-        let nodes = innermost.block.nodes().cast_const();
-        let hidden = usize::from(load((&raw const (*nodes).hidden).cast::<u8>()) != 0);
-        let mut indices = 0..setup.count;
-        indices
-            .find(|i| load(&raw const (*nodes.add(*i)).plan_node_id) == plan_node_id)
-            .and_then(|i| u16::try_from(i.checked_sub(hidden)?).ok())
-    };
+    let nodes = innermost.nodes(&setup)?;
+    let is_it = |index: &usize| nodes.get(*index).map(SharedNode::plan_node_id) == Some(plan_node_id);
+    let found = (0..setup.count).find(is_it).and_then(|index| nodes.shown(index));
     if !innermost.is_still() {
         return None;
     }

@@ -37,9 +37,9 @@ use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
 use crate::pg::handles::StartedQuery;
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::{self, memory};
-use explained::{Scratch, explained};
+use explained::{explained, in_scratch};
 use rowsource_core::clock::system;
 use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey, Unfolding};
 use rowsource_core::normalise::{Constants, Place, Text, block, fingerprint, replaced};
@@ -323,14 +323,13 @@ unsafe fn describe<'q>(
         },
         None => named::plan(found),
     };
-    // SAFETY: the caller allows errors.
-    unsafe {
-        contained_or_cancelled(|| {
-            relations::add(found, &mut plan.nodes);
-            relations::name_tables(shown, &mut plan.nodes);
-            Some(())
-        })
-    };
+    // SAFETY: a statement is set up, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    contained_or_cancelled(unlocked, || {
+        relations::add(found, &mut plan.nodes);
+        relations::name_tables(shown, &mut plan.nodes);
+        Some(())
+    });
     let hidden = usize::from(found[0].hidden);
     let stopped_early = reading::stopped_early(found);
     for (node, (may_stop_early, stops_with_reader)) in
@@ -346,15 +345,13 @@ unsafe fn describe<'q>(
         (kept, constants)
     });
     let extents = relations::extents(shown);
-    // SAFETY: the caller allows errors.
-    let ids = unsafe { ids(query, key, text, shown) };
+    let ids = ids(unlocked, query, key, text, shown);
     let mut description = described(text, kept, plan, ids);
     if let Some(before) = before(ids.planid) {
         let before = before.decoded();
         description.gone_indexes = match before.ids.planid == ids.planid {
             true => before.gone_indexes.clone(),
-            // SAFETY: the caller allows errors.
-            false => unsafe { contained_or_cancelled(|| Some(relations::gone_indexes(&before.nodes))) }
+            false => contained_or_cancelled(unlocked, || Some(relations::gone_indexes(&before.nodes)))
                 .unwrap_or_default(),
         };
     }
@@ -365,16 +362,14 @@ unsafe fn describe<'q>(
 
 /// Returns the numbers of a plan and of its statement. If a catalog cannot be read, the planid is the number
 /// that sessions know the plan by.
-///
-/// # Safety
-/// The same as for [`describe`].
-unsafe fn ids(query: StartedQuery, key: &PlanKey, text: &StatementText, shown: &Shown) -> PlanIds {
-    // SAFETY: the caller allows errors, and the current memory context stays that until the scratch is
-    // dropped.
-    let planid = unsafe {
-        let _memory = Scratch::enter();
-        contained_or_cancelled(|| Some(planid::planid(query, shown)))
-    };
+fn ids(
+    unlocked: &mut Unlocked,
+    query: StartedQuery,
+    key: &PlanKey,
+    text: &StatementText,
+    shown: &Shown,
+) -> PlanIds {
+    let planid = in_scratch(|| contained_or_cancelled(unlocked, || Some(planid::planid(query, shown))));
     PlanIds {
         planid: planid.unwrap_or(key.planid),
         by_oids: key.planid,

@@ -9,7 +9,7 @@ use super::identity::{Numbers, details, mixed};
 use super::tree::{self, Found};
 use super::{aliases, definition};
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef, StartedQuery};
-use crate::pg::server::contained::contained_or_cancelled;
+use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::memory;
 use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid};
 use rowsource_core::model::{ChangedPartition, Fold, LazyDescription, PlanPart, UnfoldedNode, Unfolding};
@@ -76,13 +76,12 @@ pub fn fold(query: StartedQuery, found: &[Found]) -> Option<Unfolding> {
     };
     let hidden = usize::from(found[0].hidden);
     let shown = &found[hidden..];
-    // SAFETY: a statement is set up in a transaction and without a lock, and the caller allows errors.
-    let parts = unsafe {
-        contained_or_cancelled(|| {
-            let parts = shown.iter().map(|place| numbers.part(place, hidden));
-            Some(parts.collect::<Vec<PlanPart>>())
-        })
-    }?;
+    // SAFETY: a statement is set up, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let parts = contained_or_cancelled(unlocked, || {
+        let parts = shown.iter().map(|place| numbers.part(place, hidden));
+        Some(parts.collect::<Vec<PlanPart>>())
+    })?;
     let fold = Fold::new(&parts)?;
     let number = fold.hash(|node| {
         if node.is_made() {

@@ -123,13 +123,10 @@ pub unsafe fn guarded<T: Copy>(body: impl FnOnce() -> T) -> T {
 
 /// Runs a body that may raise an error and that calls functions of PostgreSQL, which may read catalogs.
 /// Returns `None` if it fails. After that, all is as before. A cancel or shutdown request of this session is
-/// raised again as [`Raised`], because it must reach the user.
-///
-/// # Safety
-/// The caller must be in a transaction, must allow errors, and must hold no lightweight lock.
-pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises.
-    unsafe { contained_from(&Before::now(false), body) }
+/// raised again as [`Raised`], because it must reach the user: the caller must allow that. Outside of a
+/// transaction, the body does not run.
+pub fn contained_or_cancelled<T>(unlocked: &mut Unlocked, body: impl FnOnce() -> Option<T>) -> Option<T> {
+    contained_from(unlocked, &Before::now(false), body)
 }
 
 /// Runs a body that may also call functions of other extensions, those of types and foreign data wrappers, if
@@ -138,15 +135,16 @@ pub unsafe fn contained_or_cancelled<T>(body: impl FnOnce() -> Option<T>) -> Opt
 /// An error is raised again also if the body left something that only the abort of a transaction takes away,
 /// for example a subtransaction or a cursor. Then the user must see an error: he must not lose work that is
 /// reported as committed.
-///
-/// # Safety
-/// The same as for [`contained_or_cancelled`].
-pub unsafe fn contained_with_others<T>(runs_others: bool, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the caller makes the same promises. The level of settings ends here.
+pub fn contained_with_others<T>(
+    unlocked: &mut Unlocked,
+    runs_others: bool,
+    body: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    // SAFETY: the level of settings ends here.
     unsafe {
         // A function of others that fails may leave settings changed.
         let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
-        let result = contained_from(&Before::now(runs_others), body);
+        let result = contained_from(unlocked, &Before::now(runs_others), body);
         if let Some(settings) = settings {
             unguarded::AtEOXact_GUC(result.is_some(), settings);
         }
@@ -171,16 +169,17 @@ pub fn rolled_back<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs a body. If it fails, all becomes as `before`, or the error is raised again.
-///
-/// # Safety
-/// The same as for [`contained_or_cancelled`]. `before` must be the current state.
-unsafe fn contained_from<T>(before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
+/// Runs a body. If it fails, all becomes as `before`, which is the current state, or the error is raised
+/// again.
+fn contained_from<T>(_: &mut Unlocked, before: &Before, body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the owner is a child of the current owner, as in a subtransaction, and is not used after its
     // release. If the body succeeds, its locks pass to the outer owner. If it fails, everything is released
     // that the abort of a subtransaction releases.
     unsafe {
         let outer = pg_sys::CurrentResourceOwner;
+        if outer.is_null() {
+            return None;
+        }
         let owner = pg_sys::ResourceOwnerCreate(outer, c"pg_rowsource".as_ptr());
         pg_sys::CurrentResourceOwner = owner;
         let result = catch_unwind(AssertUnwindSafe(body)).or_else(|error| {

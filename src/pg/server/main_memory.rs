@@ -5,6 +5,8 @@ use crate::pg::border::backend_local::BackendLocal;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::{pg_guard, pg_sys};
 use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::sync::atomic::AtomicU64;
 
 /// A part of the extension that uses main shared memory.
 #[derive(Clone, Copy)]
@@ -13,8 +15,48 @@ pub struct MainMemory {
     pub size: fn() -> usize,
     /// Finds or makes its structures, when PostgreSQL sets up shared memory. Raises an error if there is no
     /// memory.
-    pub set_up: unsafe fn(),
+    pub set_up: fn(&SettingUp),
 }
+
+/// Shows that PostgreSQL sets up shared memory now.
+pub struct SettingUp(());
+
+impl SettingUp {
+    /// Finds or makes so many bytes of main shared memory, which are aligned to cache lines and stay mapped.
+    /// Returns where they are, and whether they are new. New bytes may have any values, and no other process
+    /// sees them before it is started. Raises an error if there is no memory.
+    pub fn find_or_make(&self, name: &CStr, bytes: usize) -> (*mut u8, bool) {
+        let mut is_old = false;
+        // SAFETY: PostgreSQL allows that now. The name is a C string, and is copied.
+        let found = unsafe { pg_sys::ShmemInitStruct(name.as_ptr(), bytes, &mut is_old) };
+        (found.cast(), !is_old)
+    }
+
+    /// Does that for so many values, which consist of zero bytes at first.
+    pub fn zeroed<T: Zeroed>(&self, name: &CStr, count: usize) -> (&'static [T], bool) {
+        const { assert!(align_of::<T>() <= 64) };
+        let (first, is_new) = self.find_or_make(name, count * size_of::<T>());
+        let first = first.cast::<T>();
+        // SAFETY: there is room for so many values, which zero bytes are. They stay mapped, and consist of
+        // atomics.
+        let values = unsafe {
+            if is_new {
+                first.write_bytes(0, count);
+            }
+            std::slice::from_raw_parts(first, count)
+        };
+        (values, is_new)
+    }
+}
+
+/// A type whose values may lie in shared memory.
+///
+/// # Safety
+/// It consists of atomics, and all bytes of it may be zero.
+pub unsafe trait Zeroed: 'static {}
+
+// SAFETY: it is an atomic.
+unsafe impl Zeroed for AtomicU64 {}
 
 static PARTS: BackendLocal<RefCell<Vec<MainMemory>>> = BackendLocal::new(RefCell::new(Vec::new()));
 
@@ -79,13 +121,11 @@ unsafe extern "C-unwind" fn shmem_request() {
 #[pg_guard]
 #[allow(ffi_unwind_calls, reason = "it is inside of a boundary")]
 unsafe extern "C-unwind" fn shmem_startup() {
-    // SAFETY: PostgreSQL calls this hook to set up shared memory, as the parts and the previous hook expect.
-    unsafe {
-        if let Some(previous) = PREV_SHMEM_STARTUP.get() {
-            pg_guard_ffi_boundary(|| previous());
-        }
-        for part in parts() {
-            (part.set_up)();
-        }
+    if let Some(previous) = PREV_SHMEM_STARTUP.get() {
+        // SAFETY: PostgreSQL calls this hook to set up shared memory, as the previous hook expects.
+        unsafe { pg_guard_ffi_boundary(|| previous()) };
+    }
+    for part in parts() {
+        (part.set_up)(&SettingUp(()));
     }
 }

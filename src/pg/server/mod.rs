@@ -51,7 +51,7 @@ pub use error::{
     HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,
     note_panic, on_error, on_panic,
 };
-pub use main_memory::{MainMemory, use_main_memory};
+pub use main_memory::{MainMemory, SettingUp, Zeroed, use_main_memory};
 pub use process::{
     application_name, catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive,
     is_exiting, is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,

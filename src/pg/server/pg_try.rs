@@ -2,6 +2,7 @@
 //! does not change the error.
 
 use crate::pg::border::unguarded;
+use crate::pg::handles::Handle;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -45,7 +46,7 @@ pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: im
             }
             let error = unguarded::CopyErrorData();
             unguarded::FlushErrorState();
-            afterwards(outcome(&*error));
+            afterwards(outcome(Handle::new(error)));
             unguarded::ReThrowError(error);
         }
     }
@@ -53,11 +54,8 @@ pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: im
 
 /// Returns the outcome of a statement that an error ends: it was cancelled if PostgreSQL raised the error for
 /// a request of this session.
-///
-/// # Safety
-/// The error must be live.
-unsafe fn outcome(error: &pg_sys::ErrorData) -> Outcome {
-    // SAFETY: the name of a file is null or a C string.
+fn outcome(error: Handle<pg_sys::ErrorData>) -> Outcome {
+    // SAFETY: the name of a file is null, or a C string that is as live as the error.
     let file = (!error.filename.is_null()).then(|| unsafe { CStr::from_ptr(error.filename) });
     match file {
         Some(file) if is_cancel(error.sqlerrcode) && raises_requests(file.to_bytes()) => Outcome::Cancelled,

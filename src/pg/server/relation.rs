@@ -1,6 +1,7 @@
 //! Tells how large a table is, and what a change of a table would run.
 
 use crate::pg::compat;
+use crate::pg::handles::{Handle, RelationRef};
 use pgrx::pg_sys;
 
 /// The size of a table whose rows lie in blocks.
@@ -45,7 +46,8 @@ pub fn heap_size(oid: u32) -> Option<HeapSize> {
             HeapSize {
                 file: (*class).relfilenode.to_u32(),
                 blocks: pg_sys::RelationGetNumberOfBlocksInFork(relation, pg_sys::ForkNumber::MAIN_FORKNUM),
-                max_rows_per_block: ((pg_sys::BLCKSZ - BLOCK_HEADER) / least_row_size(relation)).max(1),
+                max_rows_per_block: ((pg_sys::BLCKSZ - BLOCK_HEADER) / least_row_size(Handle::new(relation)))
+                    .max(1),
                 rows_per_block: (blocks > 0 && rows >= 0.0).then(|| rows / f64::from(blocks)),
             }
         });
@@ -96,24 +98,17 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
 }
 
 /// Returns the bytes that a row of a table takes in its block at least.
-///
-/// # Safety
-/// The relation must be open.
-unsafe fn least_row_size(relation: pg_sys::Relation) -> u32 {
+fn least_row_size(relation: RelationRef) -> u32 {
     /// pg_attribute's mark of a generated column that is not stored.
     const VIRTUAL: u8 = b'v';
-    // SAFETY: the relation is open by the caller's promise, so its row type is live, and has `natts` columns.
-    let data: u32 = unsafe {
-        let row_type = (*relation).rd_att;
-        (0..usize::try_from((*row_type).natts).unwrap_or(0))
-            .filter(|&i| compat::has_no_nulls(row_type, i))
-            .map(|i| &*compat::attribute(row_type, i))
-            // A column that was added with a default takes no bytes in the rows before that.
-            .filter(|column| !column.atthasmissing && !column.attisdropped)
-            .filter(|column| column.attgenerated as u8 != VIRTUAL)
-            .map(|column| u32::try_from(column.attlen).unwrap_or(1))
-            .sum()
-    };
+    let data: u32 = (0..relation.columns())
+        .filter(|at| compat::has_no_nulls(relation, *at))
+        .filter_map(|at| compat::column(relation, at))
+        // A column that was added with a default takes no bytes in the rows before that.
+        .filter(|column| !column.atthasmissing && !column.attisdropped)
+        .filter(|column| column.attgenerated as u8 != VIRTUAL)
+        .map(|column| u32::try_from(column.attlen).unwrap_or(1))
+        .sum();
     (HEADER + data).next_multiple_of(pg_sys::MAXIMUM_ALIGNOF) + POINTER
 }
 

@@ -7,6 +7,7 @@ use super::room;
 use super::targets::SharedTargets;
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::server::SettingUp;
 use crate::pg::waits::lasting::{self, EventNames};
 use crate::pg::{compat, server};
 use pgrx::{pg_guard, pg_sys};
@@ -149,22 +150,18 @@ static IS_PRELOADED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(fals
 pub(super) const TRANCHE: &CStr = c"pg_rowsource";
 
 /// Finds or makes the control block of a preloaded library.
-///
-/// # Safety
-/// Only PostgreSQL's `shmem_startup_hook` may call this.
-pub(super) unsafe fn find_or_make_preloaded() {
-    // SAFETY: the caller is the hook in which PostgreSQL allows `ShmemInitStruct`. No other process can see a
-    // new block before the hook returns. A block that was found has been initialized.
-    unsafe {
-        let mut found = false;
-        let control = pg_sys::ShmemInitStruct(TRANCHE.as_ptr(), size(), &mut found).cast();
-        CONTROL.set(control);
-        IS_PRELOADED.set(true);
-        if !found {
-            initialize(control);
-        }
-        lasting::share(&raw const (*control).event_names);
+pub(super) fn find_or_make_preloaded(shared: &SettingUp) {
+    let (place, is_new) = shared.find_or_make(TRANCHE, size());
+    let control = place.cast();
+    CONTROL.set(control);
+    IS_PRELOADED.set(true);
+    if is_new {
+        // SAFETY: no other process can see a new block before the hook returns.
+        unsafe { initialize(control) };
     }
+    known()
+        .into_iter()
+        .for_each(|control| lasting::share(&control.event_names));
 }
 
 /// Returns the size of a control block, with the table of planids behind it.
@@ -251,7 +248,7 @@ pub(super) unsafe fn find_or_make(name: &CStr) -> &'static Control {
         if CONTROL.get().is_null() {
             let registered = compat::named_dsm_segment(name, size(), initialize_registered);
             CONTROL.set(registered.cast());
-            lasting::share(&raw const (*CONTROL.get()).event_names);
+            lasting::share(&(*CONTROL.get()).event_names);
         }
         &*CONTROL.get()
     }

@@ -7,7 +7,7 @@ use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, MainMemory};
+use crate::pg::server::{self, MainMemory, SettingUp};
 use pgrx::pg_sys;
 use rowsource_core::model::executions::{Head, NodeSums, Ring, RingExecution, Slot};
 use rowsource_core::model::{NodeStats, Parameters, PlanKey, Run};
@@ -43,24 +43,20 @@ fn size() -> usize {
 }
 
 /// Finds or makes the ring.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-unsafe fn set_up() {
+fn set_up(shared: &SettingUp) {
     if size() == 0 {
         return;
     }
-    // SAFETY: the caller promises what PostgreSQL's function expects. No other process sees a new ring before
-    // this returns, and zero bytes are an empty one.
-    unsafe {
-        let mut found = false;
-        let shared: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found).cast();
-        if !found {
-            shared.cast::<u8>().write_bytes(0, size());
-            pg_sys::LWLockInitialize(&raw mut (*shared).lock, compat::new_tranche(NAME));
+    let (place, is_new) = shared.find_or_make(NAME, size());
+    let ring = place.cast::<Shared>();
+    if is_new {
+        // SAFETY: no other process sees a new ring before this returns, and zero bytes are an empty one.
+        unsafe {
+            place.write_bytes(0, size());
+            pg_sys::LWLockInitialize(&raw mut (*ring).lock, compat::new_tranche(NAME));
         }
-        SHARED.set(shared);
     }
+    SHARED.set(ring);
 }
 
 /// Runs a body with the ring. Returns `None` if there is none, or if that fails.

@@ -2,7 +2,7 @@
 
 use super::control;
 use super::{executions, saving};
-use crate::pg::server::{self, MainMemory};
+use crate::pg::server::{self, MainMemory, SettingUp};
 use crate::pg::{tempfile, waits};
 
 /// Requests main shared memory, but not in a session that loads the library later. Has errors counted that no
@@ -26,13 +26,9 @@ fn size() -> usize {
 }
 
 /// Finds or makes the structures.
-///
-/// # Safety
-/// PostgreSQL must be setting up shared memory.
-unsafe fn set_up() {
-    // SAFETY: the caller promises what the function expects.
-    unsafe { control::find_or_make_preloaded() };
-    tempfile::set_up();
-    waits::slots::set_up();
+fn set_up(shared: &SettingUp) {
+    control::find_or_make_preloaded(shared);
+    tempfile::set_up(shared);
+    waits::slots::set_up(shared);
     control::known().into_iter().for_each(saving::set_up);
 }

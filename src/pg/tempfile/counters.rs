@@ -4,7 +4,7 @@
 use super::sessions;
 use super::source::{Source, source};
 use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::server;
+use crate::pg::server::{self, SettingUp, Zeroed};
 use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::{self, Area, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};
@@ -21,7 +21,7 @@ type Shared = Area<DATABASES>;
 pub const SIZE: usize = size_of::<Shared>();
 const NAME: &CStr = c"pg_rowsource temporary files";
 
-static AREA: BackendLocal<Cell<*const Shared>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static AREA: BackendLocal<Cell<Option<&'static Shared>>> = BackendLocal::new(Cell::new(None));
 /// The counters of this process's database, and the number of that database.
 static MINE: BackendLocal<Cell<*const Database>> = BackendLocal::new(Cell::new(std::ptr::null()));
 static MINE_OF: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
@@ -30,27 +30,21 @@ static OWN: LazyLock<Database> = LazyLock::new(Database::default);
 
 /// Returns the shared area, if there is one.
 fn area() -> Option<&'static Shared> {
-    // SAFETY: the pointer is null or points to the area in main shared memory, which lives as long as the
-    // process. The area consists of atomics.
-    unsafe { AREA.get().as_ref() }
+    AREA.get()
 }
 
-/// Finds or creates the shared area. Only the hook that sets up shared memory may call this. Returns whether
-/// the area is new.
-pub fn set_up() -> bool {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. The area has SIZE bytes, for
-    // which zero is a valid value.
-    unsafe {
-        let mut found = false;
-        let area: *mut Shared = pg_sys::ShmemInitStruct(NAME.as_ptr(), SIZE, &mut found).cast();
-        AREA.set(area);
-        MINE.set(std::ptr::null());
-        if !found {
-            area.write_bytes(0, 1);
-            (*area).reset(server::now());
-        }
-        !found
+// SAFETY: it consists of atomics.
+unsafe impl Zeroed for Shared {}
+
+/// Finds or creates the shared area. Returns whether it is new.
+pub fn set_up(shared: &SettingUp) -> bool {
+    let (area, is_new) = shared.zeroed::<Shared>(NAME, 1);
+    AREA.set(area.first());
+    MINE.set(std::ptr::null());
+    if is_new {
+        area[0].reset(server::now());
     }
+    is_new
 }
 
 /// Returns the counters for a kind of request in this process's database; null if there is no shared memory.

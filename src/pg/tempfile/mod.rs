@@ -15,7 +15,7 @@ pub mod requests;
 pub mod sessions;
 pub mod source;
 
-use crate::pg::server;
+use crate::pg::server::{self, SettingUp};
 
 /// Starts to count. `interposed` tells whether the functions of the C library were replaced. Only `_PG_init`
 /// may call this, once.
@@ -31,11 +31,10 @@ pub fn init(interposed: &Result<(), String>) {
     fallback::init();
 }
 
-/// Sets up the counters, and adds those that the last run of the server saved. Only the hook that sets up
-/// shared memory may call this.
-pub fn set_up() {
-    sessions::set_up();
-    if counters::set_up() {
+/// Sets up the counters, and adds those that the last run of the server saved.
+pub fn set_up(shared: &SettingUp) {
+    sessions::set_up(shared);
+    if counters::set_up(shared) {
         file::load();
     }
 }

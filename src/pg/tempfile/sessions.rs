@@ -6,6 +6,7 @@
 
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
+use crate::pg::server::{SettingUp, Zeroed};
 use pgrx::pg_sys;
 use rowsource_core::tempfile::sessions::{Session, StatementTime};
 use std::cell::Cell;
@@ -20,7 +21,7 @@ static NOBODY: Session = Session::new();
 static NO_START: i64 = i64::MAX;
 const NOTHING_NOTED: i64 = i64::MIN;
 
-static SLOTS: BackendLocal<Cell<*const Session>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static SLOTS: BackendLocal<Cell<&'static [Session]>> = BackendLocal::new(Cell::new(&[]));
 /// The session's slot.
 static MINE: BackendLocal<Cell<&'static Session>> = BackendLocal::new(Cell::new(&NOBODY));
 /// Where PostgreSQL notes when this process's statement started.
@@ -42,30 +43,18 @@ pub fn size() -> usize {
     count() * size_of::<Session>()
 }
 
-/// Finds or creates the slots. Only the hook that sets up shared memory may call this.
-pub fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. The slots have this size, and
-    // zero is a valid value for them.
-    unsafe {
-        let mut found = false;
-        let slots: *mut Session = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found).cast();
-        if !found {
-            slots.write_bytes(0, count());
-        }
-        SLOTS.set(slots);
-        MINE.set(&NOBODY);
-        NOTED.set(NOTHING_NOTED);
-    }
+// SAFETY: it consists of atomics.
+unsafe impl Zeroed for Session {}
+
+/// Finds or creates the slots.
+pub fn set_up(shared: &SettingUp) {
+    SLOTS.set(shared.zeroed(NAME, count()).0);
+    MINE.set(&NOBODY);
+    NOTED.set(NOTHING_NOTED);
 }
 
 fn slots() -> &'static [Session] {
-    let slots = SLOTS.get();
-    if slots.is_null() {
-        return &[];
-    }
-    // SAFETY: the pointer is that of `count` slots in main shared memory, which lives as long as the process.
-    // They consist of atomics.
-    unsafe { std::slice::from_raw_parts(slots, count()) }
+    SLOTS.get()
 }
 
 /// Returns whether the statement is another one than that of the last request. It is a plain frame, because

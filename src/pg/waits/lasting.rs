@@ -21,21 +21,16 @@ static OWN: LazyLock<EventNames> = LazyLock::new(EventNames::default);
 /// The events that this process has met last, and their lasting numbers.
 static MET: BackendLocal<[Cell<(Event, Event)>; 8]> = BackendLocal::new([const { Cell::new((0, 0)) }; 8]);
 
-/// The names that all processes share; null if there is no shared memory for them.
-static SHARED: BackendLocal<Cell<*const EventNames>> = BackendLocal::new(Cell::new(std::ptr::null()));
+/// The names that all processes share, if there is shared memory for them.
+static SHARED: BackendLocal<Cell<Option<&'static EventNames>>> = BackendLocal::new(Cell::new(None));
 
 /// Notes where the names are that all processes share.
-///
-/// # Safety
-/// They must stay where they are until the process ends.
-pub unsafe fn share(names: *const EventNames) {
-    SHARED.set(names);
+pub fn share(names: &'static EventNames) {
+    SHARED.set(Some(names));
 }
 
 fn all() -> &'static EventNames {
-    // SAFETY: the pointer is null, or that of names that stay where they are, by the promise of the caller of
-    // `share`. They are atomics.
-    unsafe { SHARED.get().as_ref() }.unwrap_or(&OWN)
+    SHARED.get().unwrap_or(&OWN)
 }
 
 /// Returns whether PostgreSQL gives an event its number while it runs: those of the classes Extension and,

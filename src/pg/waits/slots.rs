@@ -4,8 +4,8 @@
 //! ended stay in its slot until another process gets its number. So nothing has to run when a process ends.
 
 use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::server;
 use crate::pg::server::processes::{Process, Processes};
+use crate::pg::server::{self, SettingUp, Zeroed};
 use pgrx::pg_sys;
 use rowsource_core::waits::slot::Slot;
 use rowsource_core::waits::sums::Sums;
@@ -29,8 +29,8 @@ const NAME_OF_SUMS: &CStr = c"pg_rowsource waits of ended processes";
 /// The type of parallel workers. PostgreSQL counts them among the background workers.
 pub const PARALLEL_WORKER: u32 = 31;
 
-static SLOTS: BackendLocal<Cell<*const ProcessSlot>> = BackendLocal::new(Cell::new(std::ptr::null()));
-static ENDED: BackendLocal<Cell<*const Ended>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static SLOTS: BackendLocal<Cell<&'static [ProcessSlot]>> = BackendLocal::new(Cell::new(&[]));
+static ENDED: BackendLocal<Cell<Option<&'static Ended>>> = BackendLocal::new(Cell::new(None));
 /// Whether they are in main shared memory.
 static SHARED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 /// This process's slot, if it has one.
@@ -57,26 +57,19 @@ pub fn size() -> usize {
     count() * size_of::<ProcessSlot>() + size_of::<Ended>() + align_of::<ProcessSlot>() + align_of::<Ended>()
 }
 
-/// Finds or creates the slots. Only the hook that sets up shared memory may call this.
-pub fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. Its allocations are aligned to
-    // cache lines, and have these sizes. Zero is a valid value for all of them.
-    unsafe {
-        let mut found = false;
-        let bytes = count() * size_of::<ProcessSlot>();
-        let slots: *mut ProcessSlot = pg_sys::ShmemInitStruct(NAME.as_ptr(), bytes, &mut found).cast();
-        if !found {
-            slots.write_bytes(0, count());
-        }
-        let bytes = size_of::<Ended>();
-        let ended: *mut Ended = pg_sys::ShmemInitStruct(NAME_OF_SUMS.as_ptr(), bytes, &mut found).cast();
-        if !found {
-            ended.write_bytes(0, 1);
-            (*ended).begin(server::now());
-        }
-        SLOTS.set(slots);
-        ENDED.set(ended);
+// SAFETY: it consists of atomics.
+unsafe impl Zeroed for ProcessSlot {}
+// SAFETY: it consists of atomics.
+unsafe impl Zeroed for Ended {}
+
+/// Finds or creates the slots.
+pub fn set_up(shared: &SettingUp) {
+    SLOTS.set(shared.zeroed(NAME, count()).0);
+    let (ended, is_new) = shared.zeroed::<Ended>(NAME_OF_SUMS, 1);
+    if is_new {
+        ended[0].begin(server::now());
     }
+    ENDED.set(ended.first());
     SHARED.set(true);
     MINE.set(std::ptr::null());
     WORD.set(std::ptr::null());
@@ -84,8 +77,8 @@ pub fn set_up() {
 
 /// Makes this session count its own waits, in its own memory.
 pub fn count_own() {
-    SLOTS.set(&raw const *OWN);
-    ENDED.set(&raw const *OWN_ENDED);
+    SLOTS.set(std::slice::from_ref(&*OWN));
+    ENDED.set(Some(&*OWN_ENDED));
 }
 
 /// Returns whether the waits of all processes are counted, not only those of this session.
@@ -94,19 +87,11 @@ pub fn are_shared() -> bool {
 }
 
 fn slots() -> &'static [ProcessSlot] {
-    let slots = SLOTS.get();
-    if slots.is_null() {
-        return &[];
-    }
-    let count = if are_shared() { count() } else { 1 };
-    // SAFETY: `slots` points to `count` slots in main shared memory, or to this session's own slot. Both live
-    // as long as the process, and consist of atomics.
-    unsafe { std::slice::from_raw_parts(slots, count) }
+    SLOTS.get()
 }
 
 fn ended() -> Option<&'static Ended> {
-    // SAFETY: the pointer is null, or points into main shared memory or to a static. They consist of atomics.
-    unsafe { ENDED.get().as_ref() }
+    ENDED.get()
 }
 
 /// Returns this process's slot, if it has one. It is a plain frame, because the functions that replace those

@@ -69,10 +69,12 @@ impl Activity {
             lines.push(format!("and no samples of {more} more parts of the interval"));
         }
         lines.extend(self.stored_until.map(|until| {
-            format!(
-                "samples until {} are from snapshots, later ones from memory",
-                shown(until)
-            )
+            let later = if until < *last {
+                ", later ones from memory"
+            } else {
+                ""
+            };
+            format!("samples until {} are from snapshots{later}", shown(until))
         }));
         lines
     }

@@ -112,8 +112,7 @@ pub fn attach(
         if compat::COUNT_SCAN_IO.is_some() && statement.counts_scan_io {
             facts::count_scan_io(estate, statement.level);
         }
-        // PostgreSQL allocated the plan, as it does all nodes.
-        statement.origin.set(compat::plan_origin(&plan));
+        statement.origin.set(compat::plan_origin(*query));
         if toplevel {
             if let Some(target) = &statement.target {
                 response::record_commit_before(&target.plan);

@@ -9,7 +9,7 @@ use crate::pg::handles::StartedQuery;
 use crate::pg::plan::fold::Shown;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
-use crate::pg::server::contained::contained_with_others;
+use crate::pg::server::contained::{Unlocked, contained_with_others};
 use pgrx::pg_sys;
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 
@@ -25,16 +25,18 @@ pub unsafe fn explained<'q>(
     symbols: Option<Symbols>,
 ) -> Option<ExplainedPlan> {
     let found = shown.found();
-    // SAFETY: everything is allocated in a separate context, which is deleted at the end. The constants and
-    // the nodes are restored before that. Meanwhile only EXPLAIN reads the plan.
-    unsafe {
-        let mut memory = Scratch::enter();
-        let parsed = contained_with_others(foreign::may_run(found), || {
+    // SAFETY: a statement is set up, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let runs_others = foreign::may_run(found);
+    let print = || {
+        // SAFETY: the constants and the nodes are restored below, before the memory context is deleted.
+        // Meanwhile only EXPLAIN reads the plan, by the caller's promise.
+        unsafe {
             let only_first = OnlyFirst::set(query, shown);
             let mut constants = Changed::nothing();
             printing::bound(query, found, symbols, &mut constants)?;
             let muted = Muted::new(found)?;
-            let json = explain_json(query, &mut memory);
+            let json = explain_json(query, &mut constants);
             drop(only_first);
             drop(muted);
             let parsed = parse_explain_json(server::as_utf8(json));
@@ -49,22 +51,23 @@ pub unsafe fn explained<'q>(
                 }
                 plan
             }))
-        })?;
-        let hidden = usize::from(found[0].hidden);
-        match parsed {
-            Ok(plan) if is_of(&plan, &found[hidden..]) => Some(plan),
-            Ok(plan) => {
-                pgrx::debug1!(
-                    "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
-                    plan.nodes.len() + hidden,
-                    found.len()
-                );
-                None
-            }
-            Err(error) => {
-                pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
-                None
-            }
+        }
+    };
+    let parsed = in_scratch(|| contained_with_others(unlocked, runs_others, print))?;
+    let hidden = usize::from(found[0].hidden);
+    match parsed {
+        Ok(plan) if is_of(&plan, &found[hidden..]) => Some(plan),
+        Ok(plan) => {
+            pgrx::debug1!(
+                "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
+                plan.nodes.len() + hidden,
+                found.len()
+            );
+            None
+        }
+        Err(error) => {
+            pgrx::debug1!("pg_rowsource: EXPLAIN's output was not understood: {error}");
+            None
         }
     }
 }
@@ -77,37 +80,32 @@ fn is_of(plan: &ExplainedPlan, found: &[Found]) -> bool {
     plan.nodes.iter().map(|node| node.depth).eq(depths)
 }
 
+/// Runs a body in a memory context of its own, which is deleted at the end.
+pub(super) fn in_scratch<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: the new context is a child of the current one, which is there until the body has ended.
+    let _scratch = unsafe {
+        let context = pg_sys::AllocSetContextCreateInternal(
+            pg_sys::CurrentMemoryContext,
+            c"pg_rowsource description".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        let before = pg_sys::MemoryContextSwitchTo(context);
+        Scratch { context, before }
+    };
+    body()
+}
+
 /// A memory context for one description. Dropping this deletes it.
-pub(super) struct Scratch {
+struct Scratch {
     context: pg_sys::MemoryContext,
     before: pg_sys::MemoryContext,
 }
 
-impl Scratch {
-    /// Creates a memory context, and makes it the current one.
-    ///
-    /// # Safety
-    /// The current memory context must stay current and live until the result is dropped.
-    pub(super) unsafe fn enter() -> Scratch {
-        // SAFETY: the new context is a child of the current one, which outlives it by the caller's promise.
-        unsafe {
-            let context = pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
-                c"pg_rowsource description".as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            );
-            let before = pg_sys::MemoryContextSwitchTo(context);
-            Scratch { context, before }
-        }
-    }
-}
-
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: `enter` created the context, and nothing in it is used any more. The previous context is
-        // live by the promise of `enter`'s caller.
+        // SAFETY: nothing in the context is used any more. The previous context is still there.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.before);
             pg_sys::MemoryContextDelete(self.context);
@@ -116,8 +114,9 @@ impl Drop for Scratch {
 }
 
 /// Returns what EXPLAIN (FORMAT JSON) prints, in the memory context that the caller has entered.
-fn explain_json<'a>(query: StartedQuery, _memory: &'a mut Scratch) -> &'a mut [u8] {
-    // SAFETY: a StringInfo has `len` bytes at `data`. They live as long as the context.
+fn explain_json<'a>(query: StartedQuery, _changed: &'a mut Changed) -> &'a mut [u8] {
+    // SAFETY: a StringInfo has `len` bytes at `data`. They live as long as the context, which the changed
+    // constants need too.
     unsafe {
         let es = pg_sys::NewExplainState();
         (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;

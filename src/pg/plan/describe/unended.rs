@@ -3,8 +3,7 @@
 //! time.
 
 use crate::pg::border::backend_local::BackendLocal;
-use crate::pg::server::{self, MainMemory};
-use pgrx::pg_sys;
+use crate::pg::server::{self, MainMemory, SettingUp};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +16,7 @@ type Places = [AtomicU64; 64];
 const NAME: &CStr = c"pg_rowsource plans without a description";
 
 /// The places in main shared memory; null if the library was not preloaded.
-static SHARED: BackendLocal<Cell<*const Places>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static SHARED: BackendLocal<Cell<Option<&'static [AtomicU64]>>> = BackendLocal::new(Cell::new(None));
 /// Those of a session that loaded the library by itself.
 static OWN: Places = [const { AtomicU64::new(0) }; 64];
 
@@ -32,27 +31,12 @@ pub fn init() {
 }
 
 /// Finds or makes the places.
-///
-/// # Safety
-/// Only PostgreSQL's hook that sets up shared memory may call this.
-unsafe fn set_up() {
-    // SAFETY: the caller is the hook in which shared memory may be allocated. Zero is a valid value of the
-    // places.
-    unsafe {
-        let mut found = false;
-        let places: *mut Places =
-            pg_sys::ShmemInitStruct(NAME.as_ptr(), size_of::<Places>(), &mut found).cast();
-        if !found {
-            places.write_bytes(0, 1);
-        }
-        SHARED.set(places);
-    }
+fn set_up(shared: &SettingUp) {
+    SHARED.set(Some(shared.zeroed(NAME, OWN.len()).0));
 }
 
-fn places() -> &'static Places {
-    // SAFETY: the pointer is null or points to main shared memory, which lives as long as the process. The
-    // places are atomics.
-    unsafe { SHARED.get().as_ref() }.unwrap_or(&OWN)
+fn places() -> &'static [AtomicU64] {
+    SHARED.get().unwrap_or(&OWN)
 }
 
 fn place(plan: u64) -> &'static AtomicU64 {

@@ -1,0 +1,80 @@
+//! The causes of a difference.
+
+use serde::Serialize;
+
+/// The part of the difference that the cause must explain. Unmeasured.
+pub const LEAST_SHARE: f64 = 0.4;
+
+/// Why a node takes longer, or less long. The names are for the case that it takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The plan is another one, because an index of the plan before is gone.
+    IndexGone,
+    /// The plan was made for all parameters, and that before was not.
+    GenericPlan,
+    /// The planner expected ten times fewer or more rows than came, and did not before.
+    WrongEstimate,
+    /// The plan is another one, for another reason.
+    AnotherPlan,
+    /// A start handles more rows and blocks.
+    MoreData,
+    /// The node is started more often.
+    MoreCalls,
+    /// A larger part of the blocks was read instead of found in shared buffers.
+    ColdCache,
+    /// A read takes longer.
+    SlowerStorage,
+    /// It waits for locks, LWLocks and pins of buffers.
+    Locks,
+    /// It waits for something else.
+    OtherWaits,
+    /// It writes temporary files.
+    Spilling,
+    /// Fewer processes share the work.
+    LessParallelism,
+    /// A row or block takes more processor time.
+    CpuPerRow,
+    /// What is done outside of the nodes takes longer: triggers, the start and the end of the executor.
+    Outside,
+}
+
+impl Cause {
+    /// All causes. Of two parts of the same size, the cause that comes first here is named.
+    pub const ALL: [Cause; 14] = [
+        Cause::IndexGone,
+        Cause::GenericPlan,
+        Cause::WrongEstimate,
+        Cause::AnotherPlan,
+        Cause::MoreData,
+        Cause::MoreCalls,
+        Cause::ColdCache,
+        Cause::SlowerStorage,
+        Cause::Locks,
+        Cause::OtherWaits,
+        Cause::Spilling,
+        Cause::LessParallelism,
+        Cause::CpuPerRow,
+        Cause::Outside,
+    ];
+
+    /// Returns the name that views show.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::IndexGone => "index gone",
+            Cause::GenericPlan => "generic plan",
+            Cause::WrongEstimate => "wrong estimate",
+            Cause::AnotherPlan => "another plan",
+            Cause::MoreData => "more data",
+            Cause::MoreCalls => "more calls",
+            Cause::ColdCache => "cold cache",
+            Cause::SlowerStorage => "slower storage",
+            Cause::Locks => "locks",
+            Cause::OtherWaits => "other waits",
+            Cause::Spilling => "spilling",
+            Cause::LessParallelism => "less parallelism",
+            Cause::CpuPerRow => "more CPU per row",
+            Cause::Outside => "outside of the nodes",
+        }
+    }
+}

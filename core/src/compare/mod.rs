@@ -1,0 +1,16 @@
+//! Two plans of a statement, or the same plan in two intervals: which nodes are the same, and why the mean
+//! execution takes longer.
+//!
+//! For each node, the difference of its own time is divided into parts that add up to it ([`parts`] has the
+//! formulas and their order). The largest part is the cause. If it is less than [`LEAST_SHARE`] of the
+//! difference, the cause is not known.
+
+mod cause;
+mod matching;
+mod parts;
+mod side;
+
+pub use cause::{Cause, LEAST_SHARE};
+pub use matching::{Pairs, do_the_same, pairs};
+pub use parts::{Difference, MISESTIMATE, NodeParts, difference};
+pub use side::{Node, Side, SideError};

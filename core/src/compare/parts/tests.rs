@@ -1,0 +1,282 @@
+use super::*;
+
+fn node(depth: usize, parent: Option<usize>, name: &str) -> Node {
+    let (operation, object) = match name.split_once(" on ") {
+        Some((operation, object)) => (operation, Some(object.to_owned())),
+        None => (name, None),
+    };
+    let (operation, index) = match operation.split_once(" using ") {
+        Some((operation, index)) => (operation, Some(index.to_owned())),
+        None => (operation, None),
+    };
+    Node {
+        parent,
+        depth,
+        operation: operation.to_owned(),
+        table: index.as_ref().and(object.clone()),
+        object: index.or(object),
+        starts: 10,
+        processes: 1.0,
+        ..Node::default()
+    }
+}
+
+/// Returns ten executions of an aggregate over a scan.
+fn side(scan: &str, self_ms: f64, rows: u64) -> Side {
+    let mut side = Side {
+        executions: 10,
+        total_ms: self_ms + 10.0,
+        nodes: vec![node(0, None, "Aggregate"), node(1, Some(0), scan)],
+        ..Side::default()
+    };
+    side.nodes[0].self_ms = 10.0;
+    side.nodes[0].handled_rows = 10;
+    side.nodes[1].self_ms = self_ms;
+    side.nodes[1].rows = rows;
+    side.nodes[1].handled_rows = rows;
+    side
+}
+
+/// Returns the cause and its part in per cent.
+fn cause(first: &Side, second: &Side) -> Option<(Cause, f64)> {
+    let found = difference(first, second);
+    let whole = second.mean_ms() - first.mean_ms();
+    assert!(
+        (found.total.total() - whole).abs() < 1e-9 * whole.abs().max(1.0),
+        "{found:?}"
+    );
+    found
+        .cause()
+        .map(|(cause, share)| (cause, (share * 100.0).round()))
+}
+
+fn scan() -> Side {
+    side("Seq Scan on orders", 1_000.0, 10_000)
+}
+
+#[test]
+fn each_part_is_named() {
+    let with = |change: fn(&mut Side, &mut Node)| {
+        let mut side = scan();
+        let mut node = side.nodes[1].clone();
+        change(&mut side, &mut node);
+        side.total_ms += node.self_ms - 1_000.0;
+        side.nodes[1] = node;
+        cause(&scan(), &side)
+    };
+    assert_eq!(
+        with(|_, node| {
+            (node.rows, node.handled_rows, node.self_ms) = (100_000, 100_000, 10_000.0);
+        }),
+        Some((Cause::MoreData, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| {
+            (node.starts, node.handled_rows, node.self_ms) = (100, 100_000, 10_000.0);
+        }),
+        Some((Cause::MoreCalls, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| node.self_ms = 9_000.0),
+        Some((Cause::CpuPerRow, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| (node.self_ms, node.lock_ms) = (8_000.0, 7_000.0)),
+        Some((Cause::Locks, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| (node.self_ms, node.wait_ms) = (8_000.0, 7_000.0)),
+        Some((Cause::OtherWaits, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| (node.self_ms, node.temp_ms, node.temp_blocks) = (3_000.0, 1_200.0, 900)),
+        Some((Cause::Spilling, 100.0))
+    );
+    assert_eq!(
+        with(|_, node| node.expected_rows = 10_000.0 / 3.0),
+        None,
+        "there is no difference"
+    );
+    assert_eq!(
+        with(|side, _| (side.total_ms, side.lock_ms) = (3_010.0, 1_900.0)),
+        Some((Cause::Locks, 95.0))
+    );
+    assert_eq!(
+        with(|side, _| side.total_ms = 3_010.0),
+        Some((Cause::Outside, 100.0))
+    );
+    // Faster is the same, the other way round.
+    assert_eq!(
+        with(|_, node| node.self_ms = 100.0),
+        Some((Cause::CpuPerRow, 100.0))
+    );
+}
+
+/// 100,000 gets, of which `reads` take `read_ms` each.
+fn reading(reads: i64, read_ms: f64) -> Side {
+    let mut side = scan();
+    let node = &mut side.nodes[1];
+    (node.hit, node.read) = (100_000 - reads, reads);
+    node.read_ms = reads as f64 * read_ms;
+    node.self_ms += node.read_ms;
+    side.total_ms += node.read_ms;
+    side
+}
+
+#[test]
+fn reads_are_more_or_slower() {
+    assert_eq!(
+        cause(&reading(1_000, 0.1), &reading(90_000, 0.1)),
+        Some((Cause::ColdCache, 100.0))
+    );
+    assert_eq!(
+        cause(&reading(50_000, 0.1), &reading(50_000, 0.8)),
+        Some((Cause::SlowerStorage, 100.0))
+    );
+    assert_eq!(
+        cause(&reading(0, 0.0), &reading(90_000, 0.1)),
+        Some((Cause::ColdCache, 100.0))
+    );
+    // The system's cache is cold too: a read takes longer, but few would have been made.
+    assert_eq!(
+        cause(&reading(1_000, 0.02), &reading(90_000, 0.5)).map(|(cause, _)| cause),
+        Some(Cause::ColdCache)
+    );
+    // Without times of reads, they are in the time of the node.
+    let [few, many] = [1_000, 90_000].map(|reads| {
+        let mut untimed = reading(reads, 0.1);
+        untimed.nodes[1].read_ms = 0.0;
+        untimed
+    });
+    assert_eq!(cause(&few, &many), Some((Cause::ColdCache, 100.0)));
+}
+
+#[test]
+fn fewer_processes_share_the_work() {
+    let with = |processes: f64| {
+        let mut side = scan();
+        side.nodes.insert(1, node(1, Some(0), "Gather"));
+        let scan = &mut side.nodes[2];
+        (scan.parent, scan.depth) = (Some(1), 2);
+        (scan.processes, scan.starts) = (processes, (10.0 * processes) as u64);
+        side.total_ms = 10.0 + 1_000.0 / processes;
+        side
+    };
+    assert_eq!(
+        cause(&with(5.0), &with(1.0)),
+        Some((Cause::LessParallelism, 100.0))
+    );
+    // The plan has no Gather any more.
+    let (parallel, alone) = (with(5.0), scan());
+    assert_eq!(cause(&parallel, &alone), Some((Cause::LessParallelism, 100.0)));
+}
+
+#[test]
+fn another_plan_has_a_reason() {
+    let index = side("Index Scan using orders_customer_idx on orders", 10.0, 100);
+    let mut seq = scan();
+    assert_eq!(cause(&index, &seq), Some((Cause::AnotherPlan, 100.0)));
+    seq.nodes[1].expected_rows = 100.0;
+    seq.nodes[1].actual_rows = 10_000;
+    assert_eq!(cause(&index, &seq), Some((Cause::WrongEstimate, 100.0)));
+    seq.generic_plan_executions = 9;
+    assert_eq!(cause(&index, &seq), Some((Cause::GenericPlan, 100.0)));
+    seq.gone_indexes = vec!["public.customer_idx".to_owned()];
+    assert_eq!(cause(&index, &seq), Some((Cause::GenericPlan, 100.0)));
+    seq.gone_indexes.push("public.orders_customer_idx".to_owned());
+    assert_eq!(cause(&index, &seq), Some((Cause::IndexGone, 100.0)));
+    let found = difference(&index, &seq);
+    assert_eq!(found.pairs.first, [Some(0), Some(1)]);
+    assert_eq!(found.largest_node(Some(Cause::IndexGone)), Some(Ok(1)));
+}
+
+#[test]
+fn below_two_fifths_the_cause_is_not_known() {
+    let mut slow = scan();
+    let node = &mut slow.nodes[1];
+    node.self_ms = 4_000.0;
+    (node.lock_ms, node.wait_ms, node.temp_ms) = (800.0, 700.0, 800.0);
+    node.temp_blocks = 5;
+    slow.nodes[0].self_ms = 700.0;
+    slow.total_ms = 4_700.0;
+    let found = difference(&scan(), &slow);
+    assert_eq!(
+        found.total.largest(1.0).map(|(cause, _)| cause),
+        Some(Cause::Spilling)
+    );
+    slow.nodes[1].temp_blocks = 0;
+    assert_eq!(cause(&scan(), &slow), None);
+}
+
+#[test]
+fn nodes_are_matched_by_object_and_then_by_path() {
+    let plan = |names: &[(usize, &str)]| {
+        let mut side = Side {
+            executions: 1,
+            ..Side::default()
+        };
+        for (depth, name) in names {
+            let parent = side.nodes.iter().rposition(|above| above.depth + 1 == *depth);
+            side.nodes.push(node(*depth, parent, name));
+        }
+        side
+    };
+    let hash = plan(&[
+        (0, "Sort"),
+        (1, "Hash Join"),
+        (2, "Seq Scan on a"),
+        (2, "Hash"),
+        (3, "Seq Scan on b"),
+        (1, "Sort"),
+    ]);
+    let loops = plan(&[
+        (0, "Sort"),
+        (1, "Nested Loop"),
+        (2, "Index Scan using b_pkey on b"),
+        (2, "Memoize"),
+        (3, "Parallel Seq Scan on a"),
+        (1, "Sort"),
+    ]);
+    let found = pairs(&hash, &loops);
+    assert_eq!(found.first, [Some(0), None, Some(4), None, Some(2), Some(5)]);
+    assert_eq!(found.second, [Some(0), None, Some(4), None, Some(2), Some(5)]);
+    // Of a table that is scanned twice, the scan that does the same is the partner.
+    let twice = plan(&[
+        (0, "Append"),
+        (1, "Seq Scan on a"),
+        (1, "Index Scan using i on a"),
+    ]);
+    let turned = plan(&[
+        (0, "Append"),
+        (1, "Index Scan using i on a"),
+        (1, "Seq Scan on a"),
+    ]);
+    assert_eq!(pairs(&twice, &turned).first, [Some(0), Some(2), Some(1)]);
+    assert_eq!(pairs(&hash, &hash).first, (0..6).map(Some).collect::<Vec<_>>());
+    assert_eq!(pairs(&Side::default(), &hash).first, [None; 6]);
+}
+
+/// A plan of a thousand nodes, each below the other.
+#[test]
+fn deep_plans_take_little_time() {
+    let deep = |name: &str| {
+        let mut side = Side {
+            executions: 1,
+            ..Side::default()
+        };
+        side.nodes = (0..1_000)
+            .map(|i: usize| node(i, i.checked_sub(1), name))
+            .collect();
+        side
+    };
+    let start = std::time::Instant::now();
+    assert_eq!(
+        difference(&deep("Limit"), &deep("Sort")).pairs.first,
+        [None; 1_000]
+    );
+    assert_eq!(
+        difference(&deep("Limit"), &deep("Limit")).pairs.first[999],
+        Some(999)
+    );
+    assert!(start.elapsed().as_secs() < 5);
+}

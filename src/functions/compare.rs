@@ -1,0 +1,218 @@
+//! `rowsource_compare()`: why a statement takes longer than before. `rowsource_plan()` writes a plan so that
+//! another server can compare it.
+
+use super::display;
+use super::export::{self, Exported, WHICH, Which, chosen, executions};
+use super::words::{WHERE_IDS_ARE, choose};
+use crate::pg::executor::statement;
+use crate::pg::server::srf::Rows;
+use crate::pg::server::{self, fail, memory};
+use crate::pg::store;
+use crate::session;
+use pgrx::PgSqlErrorCode;
+use rowsource_core::compare::{Side, difference};
+use rowsource_core::export::Syntax;
+use rowsource_core::flips::Event;
+use rowsource_core::model::{Exemplar, MAX_NODES, PlanOrigin};
+use rowsource_core::report::comparison::{Comparison, Metric};
+
+/// What the lines of `rowsource_compare()` are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+}
+
+const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
+
+/// How a side is written.
+const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), or what rowsource_plan() returns.";
+
+/// A side of a comparison.
+enum Wanted {
+    /// A plan of this server, the plan of today if there is no planid.
+    Here(Option<i64>, Which),
+    /// What `rowsource_plan()` returned.
+    Written(Side),
+}
+
+/// Adds the rows of `rowsource_compare()`.
+///
+/// # Errors
+/// Raises an error if an argument is wrong, or if no such plan or execution is kept.
+pub fn lines(
+    rows: &mut Rows,
+    queryid: Option<i64>,
+    sides: [Option<&str>; 2],
+    metric: Option<&str>,
+    form: Option<&str>,
+) {
+    // This comes first, so that the calling statement is excluded even if the call fails.
+    statement::exclude_running_from_last();
+    let metric = choose(
+        "metric",
+        metric,
+        &Metric::ALL.map(|metric| (metric.name(), metric)),
+    );
+    let form = choose("format", form, &FORMS);
+    let [first, second] = found(queryid, sides);
+    memory::ensure_headroom(2 * MAX_NODES);
+    let difference = difference(&first, &second);
+    let comparison = Comparison {
+        first: &first,
+        second: &second,
+        difference: &difference,
+    };
+    match form {
+        Form::Text => {
+            for line in comparison.lines(metric) {
+                rows.add_line(&line);
+            }
+        }
+        Form::Json => match comparison.json() {
+            Ok(json) => export::add_document(rows, &json, Syntax::Json),
+            Err(_) => memory::out_of_memory(),
+        },
+    }
+}
+
+/// Adds the row of `rowsource_plan()`.
+///
+/// # Errors
+/// Raises the errors of [`chosen`].
+pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
+    let side = side(chosen(queryid, planid, which));
+    match serde_json::to_string(&side) {
+        Ok(json) => export::add_document(rows, &json, Syntax::Json),
+        Err(_) => memory::out_of_memory(),
+    }
+}
+
+/// Returns both sides. If one is not given, it is the mean of the plan of today. If both are not, the other
+/// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
+fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
+    let mean = |planid| Wanted::Here(Some(planid), Which::Mean);
+    let wanted = match sides {
+        [None, None] => match plans(queryid) {
+            (now, Some(before)) => [mean(before), mean(now)],
+            (now, None) => [mean(now), Wanted::Here(Some(now), Which::Kept(Exemplar::Slowest))],
+        },
+        sides => sides.map(|side| side.map_or(Wanted::Here(None, Which::Mean), parsed)),
+    };
+    let wanted = wanted.map(|wanted| match wanted {
+        Wanted::Here(None, which) => Wanted::Here(Some(plans(queryid).0), which),
+        other => other,
+    });
+    if let [Wanted::Here(first, one), Wanted::Here(second, other)] = wanted
+        && (first, one) == (second, other)
+    {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            "both sides are the same executions",
+            HOW,
+        )
+    }
+    wanted.map(|wanted| match wanted {
+        Wanted::Here(planid, which) => side(executions(queryid, planid, which)),
+        Wanted::Written(side) => side,
+    })
+}
+
+/// Returns what an argument says.
+fn parsed(argument: &str) -> Wanted {
+    let argument = argument.trim();
+    if argument.starts_with('{') {
+        // The text is limited; in memory, a node takes a few times as much.
+        memory::ensure_headroom(MAX_NODES);
+        return Wanted::Written(Side::from_json(argument).unwrap_or_else(|error| {
+            fail(
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                &error.to_string(),
+                "rowsource_plan() writes a plan on the other server.",
+            )
+        }));
+    }
+    let (mut planid, mut which) = (None, None);
+    for word in argument.split_whitespace() {
+        let known = WHICH.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+        match (word.parse::<i64>(), known) {
+            (Ok(id), _) if planid.is_none() => planid = Some(id),
+            (Err(_), Some((_, found))) if which.is_none() => which = Some(*found),
+            _ => fail(
+                PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+                &format!("\"{argument}\" is no side of a comparison"),
+                HOW,
+            ),
+        }
+    }
+    Wanted::Here(planid, which.unwrap_or(Which::Mean))
+}
+
+/// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
+///
+/// # Errors
+/// Raises an error if the query is not given, or has no plan that the user may see.
+fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
+    let Some(queryid) = queryid else {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            "a comparison needs a queryid, or two plans that rowsource_plan() has written",
+            WHERE_IDS_ARE,
+        )
+    };
+    let now = display::newest_plan(queryid);
+    let events = store::flips().unwrap_or_default();
+    let of_query = |event: &&Event| {
+        let from = &event.from;
+        (from.userid, from.datid, from.queryid) == (now.userid, now.datid, queryid)
+            && from.toplevel() == now.toplevel()
+    };
+    let last = events.iter().filter(of_query).max_by_key(|event| event.at);
+    let before = last
+        .filter(|event| event.to().planid == now.planid)
+        .map(|event| event.from);
+    let before = before.filter(|before| session::plan(before).is_some());
+    (now.planid, before.map(|before| before.planid))
+}
+
+/// Returns executions as a side.
+fn side(exported: Exported) -> Side {
+    let waits = exported.waits();
+    let Exported {
+        mut plan,
+        stats,
+        which,
+        kept,
+        ..
+    } = exported;
+    memory::ensure_headroom(plan.description.nodes.len());
+    let times = plan.statistics.times;
+    let (executions, seen) = match which {
+        Which::Mean | Which::Total => (
+            format!(
+                "mean of {} execution{}",
+                times.calls,
+                if times.calls == 1 { "" } else { "s" }
+            ),
+            "the last one",
+        ),
+        Which::Last => ("last execution".to_owned(), "it"),
+        Which::Kept(which) => (format!("{} execution", which.name()), "it"),
+    };
+    let name = format!(
+        "planid {}, {executions}, {seen} ended at {}",
+        plan.key.planid,
+        server::shown_time(plan.statistics.last_seen_at)
+    );
+    if !matches!(which, Which::Mean | Which::Total) {
+        let is_generic = match kept {
+            Some(kept) => kept.run.origin == PlanOrigin::Generic,
+            None => plan.statistics.generic_plan_calls == times.calls,
+        };
+        plan.become_one(&stats, is_generic);
+    }
+    Side {
+        name,
+        ..Side::of(&plan, &waits)
+    }
+}
