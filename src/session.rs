@@ -12,12 +12,13 @@ use last::Last;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
 use rowsource_core::model::{
-    DatabaseSum, ExecutionStats, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Plan, PlanKey, Run,
-    StatementFacts, Workers,
+    DatabaseSum, ExecutionStats, Fold, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Outside, Plan,
+    PlanKey, Run, StatementFacts, Workers,
 };
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
-use std::cell::RefCell;
+use smallvec::SmallVec;
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
 pub use crate::pg::store::{Gone, LiveStatement};
@@ -40,6 +41,18 @@ static SESSION: BackendLocal<RefCell<Session>> = BackendLocal::new(RefCell::new(
 /// Returns a plan that the session has run before, by the key that sessions know it by.
 pub fn known(by_oids: &PlanKey) -> Option<Rc<KnownPlan>> {
     SESSION.borrow().plans.get(by_oids).cloned()
+}
+
+/// Returns the description of an execution of a plan with partitions that has this key before it is folded.
+pub fn unfolded(found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
+    SESSION.borrow().plans.unfolded(found_as)
+}
+
+/// Keeps such a description, so that the plan is not folded at each execution.
+pub fn keep_unfolded(found_as: PlanKey, description: &Rc<LazyDescription>) {
+    if let Ok(mut session) = SESSION.try_borrow_mut() {
+        session.plans.keep_unfolded(found_as, description);
+    }
 }
 
 /// Makes a plan that is new in this session. It is listed before it runs, so that many open cursors of one
@@ -67,15 +80,38 @@ pub fn record_counts<'h>(
     let committed = committed(execution);
     let (run, outside) = (&execution.run, execution.outside);
     let statement = execution.statement;
-    if !store::record_counts(
-        in_store,
-        run,
-        outside,
-        counts,
-        histograms,
-        committed.as_ref(),
-        statement,
-    ) {
+    let committed_run = committed.as_ref();
+    let is_added = match description.fold() {
+        None => store::record_counts(
+            in_store,
+            run,
+            outside,
+            counts,
+            histograms,
+            committed_run,
+            statement,
+        ),
+        Some(fold) => {
+            // What a node waited would have to be moved.
+            let waits = outside.is_some_and(|outside| outside.waits.is_some() || !outside.called.is_empty());
+            let folded = counts.folded(fold).filter(|_| !waits);
+            let histograms: SmallVec<[&Histogram; 8]> = histograms.collect();
+            folded.is_some_and(|folded| {
+                let histograms = fold.histograms(&histograms);
+                let histograms = histograms.iter();
+                store::record_counts(
+                    in_store,
+                    run,
+                    outside,
+                    &folded,
+                    histograms,
+                    committed_run,
+                    statement,
+                )
+            })
+        }
+    };
+    if !is_added {
         return false;
     }
     if let Some(committed) = &committed
@@ -100,11 +136,32 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
     if execution.last_commit_ms > 0.0 {
         add_commit(execution.last_commit_ms, false);
     }
-    let (plan, description) = (execution.plan, execution.description);
-    let (run, outside) = (&execution.run, execution.outside);
+    let session = match execution.description.fold() {
+        None => add(execution, execution.outside, nodes, histograms),
+        Some(fold) => add_folded(execution, fold, nodes, histograms),
+    };
+    // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
+    if let Some(mut session) = session
+        && execution.last.is_some()
+    {
+        let last = session.keep_last(execution);
+        last.counts.clear();
+        std::mem::swap(&mut last.stats, nodes);
+    }
+}
+
+/// Adds an execution to its plan's statistics. Returns the session, unless something else uses it.
+#[inline(always)]
+fn add(
+    execution: &Execution,
+    outside: Option<&Outside>,
+    nodes: &[NodeStats],
+    histograms: &[&Histogram],
+) -> Option<RefMut<'static, Session>> {
+    let (plan, description, run) = (execution.plan, execution.description, &execution.run);
     let (explained, at) = (run.explained, run.at);
     // It is made again, so that it is written to memory only where it is needed.
-    let stats = |nodes| ExecutionStats {
+    let stats = || ExecutionStats {
         run,
         outside,
         nodes,
@@ -113,26 +170,39 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
     let is_shared = if explained {
         store::record_explained(plan.for_store(description), at, nodes.len())
     } else {
-        store::record(plan.for_store(description), stats(nodes), execution.statement)
+        store::record(plan.for_store(description), stats(), execution.statement)
     };
-    // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
-    let Ok(mut session) = SESSION.try_borrow_mut() else {
-        return;
-    };
+    let mut session = SESSION.try_borrow_mut().ok()?;
     session.plans.note_use(plan, description);
     if !is_shared && explained {
         session.plans.record_explained(plan, description, at);
     } else if !is_shared {
         session
             .plans
-            .record(plan, description, execution.older_literals, &stats(nodes));
-        store::tell(&plan.key, stats(nodes));
+            .record(plan, description, execution.older_literals, &stats());
+        store::tell(&plan.key, stats());
     }
-    if execution.last.is_some() {
-        let last = session.keep_last(execution);
-        last.counts.clear();
-        std::mem::swap(&mut last.stats, nodes);
-    }
+    Some(session)
+}
+
+/// Adds an execution whose plan was folded.
+#[cold]
+#[inline(never)]
+fn add_folded(
+    execution: &Execution,
+    fold: &Fold,
+    nodes: &[NodeStats],
+    histograms: &[&Histogram],
+) -> Option<RefMut<'static, Session>> {
+    let all = ExecutionStats {
+        run: &execution.run,
+        outside: execution.outside,
+        nodes,
+        histograms,
+    };
+    fold.fold(&all, |folded| {
+        add(execution, folded.outside, folded.nodes, folded.histograms)
+    })
 }
 
 /// Keeps a utility statement of the client, and what its nodes did, until its commit is known.
@@ -259,6 +329,7 @@ pub fn last() -> Option<LastStatement> {
     let session = SESSION.borrow();
     let last = session.last.as_ref()?;
     let stored = store::current_plan(&last.plan.key).or_else(|| last.plan.local_copy());
+    let is_folded = stored.is_some() && last.description.fold().is_some();
     let stored = stored.unwrap_or_else(|| {
         let mut single = Plan::new(last.plan.key, last.description.decoded().clone());
         if last.run.explained {
@@ -287,6 +358,7 @@ pub fn last() -> Option<LastStatement> {
     description.plan_as(&last.costs);
     let plan = Plan {
         description,
+        folded: is_folded.then(|| last.description.to_keep().decoded().clone()),
         older_literals: last.older_literals,
         older_text: last.older_literals && last.text.is_empty(),
         explained: last.run.explained,
@@ -367,7 +439,7 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
     let mut plan = store::plan(key).or_else(|| SESSION.borrow().plans.local(key)?.local_copy())?;
     let session = SESSION.borrow();
     let is_own = |last: &&Last| last.plan.key == *key && last.run.at == plan.statistics.last_seen_at;
-    plan.last_waits = session.last.as_ref().filter(is_own).map(|last| last.waits);
+    plan.last_waits = session.last.as_ref().filter(is_own).map(Last::waits_in_store);
     Some(plan)
 }
 

@@ -84,6 +84,27 @@ impl PlanNode {
                 .map(|(_, text)| text),
         )
     }
+
+    /// Returns the alias of the table that it scans, or the table's name if it has none.
+    pub fn alias_or_name(&self) -> Option<&str> {
+        let name = self.alias.as_deref().or(self.table.as_deref());
+        name.or(match self.object_kind {
+            ObjectKind::Relation => self.object_name.as_deref(),
+            _ => None,
+        })
+    }
+
+    /// Replaces a table's alias before the names of columns in the expressions.
+    pub fn rename_prefix(&mut self, from: &str, to: &str) {
+        if from == to || from.is_empty() {
+            return;
+        }
+        for text in self.expressions_mut() {
+            if text.contains(from) {
+                *text = naming::with_prefix(text, from, to);
+            }
+        }
+    }
 }
 
 /// What bounds how much a node does, besides its description. Not stored: OIDs are those of one database.
@@ -106,7 +127,7 @@ pub enum Extent {
 }
 
 /// What the planner expected of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// The cost before the first row, in the planner's units.
     pub startup_cost: f64,

@@ -49,8 +49,12 @@ pub fn lines(
             (plan, kept.nodes, choice)
         }
         shown => {
-            let Found { plan, last, choice } = find(self::find);
-            let stats = statistics_of(&plan, last, shown == Shown::Last);
+            let Found {
+                mut plan,
+                last,
+                choice,
+            } = find(self::find);
+            let stats = statistics_of(&mut plan, last, shown == Shown::Last);
             (plan, stats, choice)
         }
     };
@@ -265,8 +269,11 @@ pub(super) fn fail_none_kept(plan: &Plan, which: Exemplar) -> ! {
 }
 
 /// Returns the statistics of the nodes: those of the last execution, or the totals. `last` is the last
-/// execution, if that is not the one that `plan` has.
-pub(super) fn statistics_of(plan: &Plan, last: Option<Vec<NodeStats>>, is_last: bool) -> Vec<NodeStats> {
+/// execution, if that is not the one that `plan` has. The totals are those of the folded plan.
+pub(super) fn statistics_of(plan: &mut Plan, last: Option<Vec<NodeStats>>, is_last: bool) -> Vec<NodeStats> {
+    if let Some(folded) = plan.folded.take_if(|_| !is_last) {
+        plan.description = folded;
+    }
     last.filter(|_| is_last).unwrap_or_else(|| {
         let mut stats = memory::with_room(plan.nodes.len());
         let nodes = plan.nodes.iter();

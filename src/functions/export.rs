@@ -136,7 +136,7 @@ fn kept_execution(mut plan: Plan, which: Which, exemplar: Exemplar) -> Exported 
 fn summed(mut plan: Plan, last: Option<Vec<NodeStats>>, which: Which) -> Exported {
     memory::ensure_headroom(plan.description.nodes.len());
     let is_last = which == Which::Last;
-    let stats = display::statistics_of(&plan, last, is_last);
+    let stats = display::statistics_of(&mut plan, last, is_last);
     memory::ensure_headroom(plan.description.nodes.len());
     plan.description.estimate_as(&stats, !is_last);
     let executions = match which {
@@ -208,7 +208,10 @@ pub fn html_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
         Which::Kept(which) => format!("ALLSTATS {}", which.name()),
     };
     let mut histograms = memory::with_room(plan.nodes.len());
-    histograms.extend(plan.nodes.iter().map(|node| &node.histogram));
+    // Those of a folded plan are not those of the single partitions.
+    if plan.folded.is_none() {
+        histograms.extend(plan.nodes.iter().map(|node| &node.histogram));
+    }
     let mut estimates = memory::with_room(stats.len().max(plan.nodes.len()));
     match exported.which {
         Which::Last | Which::Kept(_) => estimates.extend(stats.iter().map(|stats| {

@@ -357,7 +357,7 @@ pub fn stored_lines(
                 })
                 .nodes
         }
-        shown => display::statistics_of(&plan, None, shown == Shown::Last),
+        shown => display::statistics_of(&mut plan, None, shown == Shown::Last),
     };
     for line in display::stored_table(&plan, &stats, &format, names) {
         rows.add_line(&line);

@@ -131,12 +131,22 @@ impl Last {
         is_computed
     }
 
-    /// Returns the number of its nodes.
+    /// Returns the number of its nodes in the store.
     pub fn nodes(&self) -> usize {
-        match self.counts.count() {
-            0 => self.stats.len(),
-            counted => counted,
+        match (self.counts.count(), self.description.fold()) {
+            (0, Some(fold)) => fold.nodes().len(),
+            (0, None) => self.stats.len(),
+            (counted, _) => counted,
         }
+    }
+
+    /// Returns its waits, in the nodes that the store has.
+    pub fn waits_in_store(&self) -> PlanWaits {
+        let mut waits = self.waits;
+        if let Some(fold) = self.description.fold() {
+            fold.move_waits(&mut waits);
+        }
+        waits
     }
 
     /// Adds what came after its end.
@@ -157,7 +167,13 @@ impl Last {
                 StatementSums::default()
             };
             let plan = (&self.plan, &self.description);
-            late::keep(plan, &self.run, sums, &self.waits, &self.stats);
+            match self.description.fold() {
+                None => late::keep(plan, &self.run, sums, &self.waits, &self.stats),
+                Some(fold) => {
+                    let (waits, stats) = (self.waits_in_store(), fold.stats(&self.stats));
+                    late::keep(plan, &self.run, sums, &waits, &stats);
+                }
+            }
         }
     }
 

@@ -16,6 +16,8 @@ const MAX_LISTED: Limits = Limits {
     plans: 1_000,
     bytes: 4 << 20,
 };
+/// The memory of the descriptions that are kept unfolded, in bytes.
+const MAX_UNFOLDED: usize = 4 << 20;
 /// If there are too many plans, one in this many is evicted.
 const EVICTED_PART: usize = 10;
 
@@ -75,7 +77,11 @@ impl KnownPlan {
     /// Changes the statistics in this session.
     fn change_local(&self, description: &Rc<LazyDescription>, change: impl FnOnce(&mut Plan)) {
         let mut local = self.local.borrow_mut();
-        change(local.get_or_insert_with(|| Box::new(Plan::new(self.key, description.decoded().clone()))));
+        change(
+            local.get_or_insert_with(|| {
+                Box::new(Plan::new(self.key, description.to_keep().decoded().clone()))
+            }),
+        );
     }
 
     /// Returns the bytes that the plan uses in this session.
@@ -96,6 +102,10 @@ pub(super) struct Plans {
     bytes: usize,
     executions: i64,
     keep_limit: KeepLimit,
+    /// The descriptions of executions whose plans are folded, by the keys of their plans before that.
+    unfolded: FxHashMap<PlanKey, Rc<LazyDescription>>,
+    /// The memory of these, in bytes.
+    unfolded_bytes: usize,
 }
 
 impl Plans {
@@ -105,12 +115,31 @@ impl Plans {
             bytes: 0,
             executions: 0,
             keep_limit: KeepLimit::UNUSED,
+            unfolded: HashMap::with_hasher(FxBuildHasher),
+            unfolded_bytes: 0,
         }
     }
 
     /// Returns a listed plan.
     pub fn get(&self, by_oids: &PlanKey) -> Option<&Rc<KnownPlan>> {
         self.plans.get(by_oids)
+    }
+
+    /// Returns the description of an execution whose plan had this key before it was folded.
+    pub fn unfolded(&self, found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
+        self.unfolded.get(found_as).cloned()
+    }
+
+    /// Keeps such a description. If there are too many, all others are forgotten.
+    pub fn keep_unfolded(&mut self, found_as: PlanKey, description: &Rc<LazyDescription>) {
+        self.unfolded_bytes += description.size();
+        if self.unfolded_bytes > MAX_UNFOLDED {
+            self.unfolded.clear();
+            self.unfolded_bytes = description.size();
+        }
+        if self.unfolded.try_reserve(1).is_ok() {
+            self.unfolded.insert(found_as, description.clone());
+        }
     }
 
     /// Returns a listed plan whose statistics are in this session.
@@ -158,7 +187,7 @@ impl Plans {
         plan.change_local(description, |local| {
             local.add(execution);
             has_grown |= local.keep(execution, &mut self.keep_limit);
-            local.description.clone_from(description.decoded());
+            local.description.clone_from(description.to_keep().decoded());
             local.older_literals = older_literals;
         });
         if has_grown {
@@ -186,6 +215,8 @@ impl Plans {
     /// there were some.
     pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
         let before = self.plans.len();
+        self.unfolded.clear();
+        self.unfolded_bytes = 0;
         self.remove(|plan| {
             let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {

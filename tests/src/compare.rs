@@ -2,10 +2,12 @@
 
 use crate::explain::{COUNTERS, NodeCounts};
 use crate::facts;
+use crate::fold;
 use crate::measured::MeasuredNode;
 
 /// Returns all differences between the measured nodes and core's.
 pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String> {
+    let (core, measured) = &sorted(core, measured);
     let mut found = Vec::new();
     if core.len() != measured.len() {
         found.push(format!(
@@ -46,11 +48,36 @@ pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String
                 );
             }
         }
-        for (key, core_value, value) in facts::differences(&core.facts, &measured.details, core.loops) {
+        // Of nodes that are one, core prints each one's facts.
+        let facts = match core.rows {
+            None => facts::differences(&core.facts, &measured.details, core.loops),
+            Some(_) => Vec::new(),
+        };
+        for (key, core_value, value) in facts {
             differ(&format!("{}: {key}", core.operation), &core_value, &value);
         }
     }
     found
+}
+
+/// Sorts what is below an Append, which has no order where partitions are folded.
+fn sorted(core: &[NodeCounts], measured: &[MeasuredNode]) -> (Vec<NodeCounts>, Vec<MeasuredNode>) {
+    let core = fold::sorted(
+        core,
+        |node| node.depth,
+        |node| node.operation.ends_with("Append"),
+        |node| (node.operation.clone(), node.loops as i64, node.counters),
+    );
+    let measured = fold::sorted(
+        measured,
+        |node| node.depth as usize,
+        |node| node.operation.ends_with("Append"),
+        |node| {
+            let counters = node.counters.map(Option::unwrap_or_default);
+            (node.operation.clone(), node.starts.unwrap_or(0), counters)
+        },
+    );
+    (core, measured)
 }
 
 /// How many catalogue blocks each process may have hit in addition to the plan's own blocks, because it
@@ -189,8 +216,13 @@ mod tests {
             depth: usize::from(operation == "Scan"),
             operation: operation.to_string(),
             init_plan: false,
+            is_by_expression: false,
+            relation: None,
+            alias: None,
+            index: None,
             loops,
             rows_per_loop: rows_per_loop.to_string(),
+            rows: None,
             counters: [5; COUNTERS.len()],
             total_ms: None,
             facts: Map::new(),

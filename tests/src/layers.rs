@@ -201,6 +201,7 @@ const CORE: &[Layer] = &[
             "histogram",
             "normalise",
             "plan",
+            "stable_hash",
             "tempfile",
             "waits",
         ],

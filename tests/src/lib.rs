@@ -24,6 +24,7 @@ pub mod environment;
 pub mod explain;
 pub mod explain_probe;
 pub mod facts;
+pub mod fold;
 pub mod history;
 #[cfg(test)]
 mod imports;

@@ -86,6 +86,28 @@ const PARTITIONS: &str = "
     CREATE TABLE q3 PARTITION OF q FOR VALUES FROM (5000) TO (7500);
     CREATE TABLE q4 PARTITION OF q FOR VALUES FROM (7500) TO (10001);
     INSERT INTO q SELECT * FROM p WHERE id % 3 = 0;
+    CREATE TABLE deep (a int, b int) PARTITION BY LIST (a);
+    CREATE TABLE deep_a PARTITION OF deep FOR VALUES IN (1) PARTITION BY RANGE (b);
+    CREATE TABLE deep_a_low PARTITION OF deep_a FOR VALUES FROM (0) TO (50);
+    CREATE TABLE deep_a_high PARTITION OF deep_a FOR VALUES FROM (50) TO (100);
+    CREATE TABLE deep_b PARTITION OF deep FOR VALUES IN (2);
+    CREATE TABLE deep_rest PARTITION OF deep DEFAULT;
+    INSERT INTO deep SELECT i % 4, i % 100 FROM generate_series(1, 4000) i;
+    CREATE TABLE ways (id int, v int, gone text) PARTITION BY RANGE (id);
+    CREATE TABLE ways_a PARTITION OF ways FOR VALUES FROM (0) TO (1000);
+    CREATE TABLE ways_b PARTITION OF ways FOR VALUES FROM (1000) TO (2000);
+    CREATE TABLE ways_c PARTITION OF ways FOR VALUES FROM (2000) TO (3000);
+    ALTER TABLE ways DROP gone;
+    CREATE TABLE later (v int, id int);
+    ALTER TABLE ways ATTACH PARTITION later FOR VALUES FROM (3000) TO (4000);
+    INSERT INTO ways SELECT i, i % 50 FROM generate_series(0, 3999) i;
+    CREATE INDEX ways_a_id ON ways_a (id); CREATE INDEX ways_b_id ON ways_b (id); CREATE INDEX later_id ON later (id, v);
+    CREATE TABLE parent (a int, b text);
+    CREATE TABLE child_a () INHERITS (parent);
+    CREATE TABLE child_b () INHERITS (parent);
+    INSERT INTO parent VALUES (1, 'x');
+    INSERT INTO child_a SELECT i, 'y' FROM generate_series(1, 500) i;
+    INSERT INTO child_b SELECT i, 'z' FROM generate_series(1, 700) i;
 ";
 
 const FUNCTIONS: &str = "

@@ -12,13 +12,13 @@
 
 use rowsource_tests::cases::{self, Case};
 use rowsource_tests::explain::{self, all_options, explain_json, nodes_of};
-use rowsource_tests::facts;
 use rowsource_tests::session::{major, run_each};
 use rowsource_tests::shape::{Division, shape_differences};
 use rowsource_tests::warm_up::warmed_up;
 use rowsource_tests::{
     MeasuredNode, NodeCounts, Server, differences, differences_from_runs, measure, schema,
 };
+use rowsource_tests::{facts, fold};
 use std::sync::{Mutex, PoisonError};
 
 /// How many runs of pg_rowsource are compared, each by itself, if the work is divided by chance.
@@ -90,13 +90,14 @@ fn measuring_session(server: &Server, case: &Case, mode: Mode) -> postgres::Clie
 }
 
 fn core_counts(server: &Server, case: &Case, mode: Mode) -> Vec<NodeCounts> {
-    let nodes = explain::core_counts(&mut prepared_session(server, case, mode), case.statement);
+    let mut client = prepared_session(server, case, mode);
+    let nodes = explain::core_counts(&mut client, case.statement);
     for expected in case.expects {
         let found = nodes.iter().any(|node| node.operation == *expected);
         let plan: Vec<&str> = nodes.iter().map(|node| node.operation.as_str()).collect();
         assert!(found, "{}: no {expected} in its plan: {plan:?}", case.name);
     }
-    nodes
+    fold::folded(&mut client, nodes)
 }
 
 fn measured_counts(server: &Server, case: &Case, mode: Mode) -> Vec<MeasuredNode> {

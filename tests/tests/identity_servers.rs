@@ -201,7 +201,11 @@ fn replicas_and_other_majors_give_the_same_planids() {
     let (mut compared, mut on_standby, mut different) = (0, 0, 0);
     for case in cases::all() {
         let on_primary = found(&primary, case).expect("a plan");
-        failures.extend(recorded.compare(&mut client, case, &on_primary));
+        // Those of `cases::partitions` are compared, but not recorded.
+        let is_folded = case.name.starts_with("parts-");
+        if !is_folded {
+            failures.extend(recorded.compare(&mut client, case, &on_primary));
+        }
         for (server, what) in [(&logical, "logical replica"), (&standby, "standby")] {
             let Some(there) = found(server, case) else {
                 continue;
@@ -221,7 +225,8 @@ fn replicas_and_other_majors_give_the_same_planids() {
         let known = plans
             .entry(on_primary.planid)
             .or_insert_with(|| (case.name, outline.clone()));
-        if known.1 != outline {
+        // Which partitions are pruned is no other plan: `parts-all` and `parts-pruned`, for example.
+        if known.1 != outline && !is_folded {
             failures.push(format!(
                 "{} and {} share a planid: {:#?} {outline:#?}",
                 known.0, case.name, known.1

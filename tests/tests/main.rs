@@ -59,6 +59,7 @@ mod history_whole;
 mod hostile_schema;
 mod identity;
 mod identity_changes;
+mod identity_partitions;
 mod identity_servers;
 mod incidents;
 mod interrupted;

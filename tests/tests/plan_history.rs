@@ -250,7 +250,8 @@ fn a_snapshot_separates_plans_to_which_another_extension_gives_one_planid() {
     run_each(
         &mut client,
         "CREATE TABLE p (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
-         CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20);
+         CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); CREATE INDEX ON p2 (id);
+         SET enable_seqscan = off; SET enable_bitmapscan = off;
          PREPARE pruned (int) AS SELECT count(*) FROM p WHERE id = $1",
     );
     for round in 0..3 {

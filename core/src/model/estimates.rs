@@ -42,6 +42,11 @@ impl Estimate {
         }
     }
 
+    /// Returns whether the execution says something about the estimate.
+    pub(super) fn is_judged(&self) -> bool {
+        self.scale > 0.0
+    }
+
     /// Notes that the execution says nothing about the estimate.
     pub fn dismiss(&mut self) {
         self.scale = 0.0;
@@ -59,7 +64,7 @@ impl Estimate {
     /// Returns the rows that the planner expected of all starts; 0 if the execution says nothing about the
     /// estimate.
     #[inline(always)]
-    fn expected_rows(&self, starts: u64) -> f64 {
+    pub(super) fn expected_rows(&self, starts: u64) -> f64 {
         f64::from(self.plan_rows * self.scale) * starts as i64 as f64
     }
 }

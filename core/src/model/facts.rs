@@ -109,6 +109,12 @@ pub const HEAP_FETCHES: usize = 2;
 pub const INDEX_SEARCHES: usize = 3;
 /// The sum that counts the rows of an INSERT that had a conflict.
 pub const CONFLICTS: usize = 3;
+/// The sum that counts the partitions of an Append that are one node.
+pub const PARTITIONS_PLANNED: usize = 0;
+/// The sum that counts those of them that ran.
+pub const PARTITIONS_RUN: usize = 1;
+/// The sum that counts the inputs of an Append that were pruned before it ran.
+pub const SUBPLANS_REMOVED: usize = 2;
 /// The first of the sums of [`ScanIo`], for scans that read ahead.
 pub const SCAN_IO: usize = 4;
 
@@ -173,7 +179,15 @@ impl NodeKind {
                     ]
                 }
             }
-            NodeKind::Append => const { &[fact("Subplans Removed", Sum(2), Always)] },
+            NodeKind::Append => {
+                const {
+                    &[
+                        fact("Subplans Removed", Sum(SUBPLANS_REMOVED), Always),
+                        fact("Partitions Planned", Sum(PARTITIONS_PLANNED), IfKnown),
+                        fact("Partitions Run", Sum(PARTITIONS_RUN), IfKnown),
+                    ]
+                }
+            }
             NodeKind::Insert => const { &[fact("Tuples Inserted", Sum(0), Always)] },
             NodeKind::Update => const { &[fact("Tuples Updated", Sum(1), Always)] },
             NodeKind::Delete => const { &[fact("Tuples Deleted", Sum(2), Always)] },

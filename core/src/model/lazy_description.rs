@@ -2,6 +2,8 @@
 //! somebody needs more of it than an execution does: most sessions display few of the plans that they run.
 
 use super::description::{PlanDescription, PlanIds};
+use super::fold::Fold;
+use super::unfolding::{NameOf, Unfolding};
 use crate::normalise::Constants;
 use crate::plan::{Costs, ExplainedPlan, Extent, PlanNode};
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,15 @@ pub struct LazyDescription {
     /// What this session's planner expected of the nodes; empty if the description says it.
     costs: Vec<Costs>,
     published_size: OnceCell<Option<usize>>,
+    /// If the plan was folded: the description that is stored, and how this one differs.
+    folded: Option<Box<Folded>>,
+}
+
+/// The folded description of a plan, and the nodes of an execution.
+struct Folded {
+    description: Rc<LazyDescription>,
+    unfolding: Rc<Unfolding>,
+    name_of: NameOf,
 }
 
 /// A description as another session has published it, which runs the plan.
@@ -82,6 +93,7 @@ impl LazyDescription {
             extents,
             costs: Vec::new(),
             published_size: OnceCell::new(),
+            folded: None,
         }
     }
 
@@ -95,7 +107,58 @@ impl LazyDescription {
             extents: Vec::new(),
             costs: Vec::new(),
             published_size: OnceCell::new(),
+            folded: None,
         })
+    }
+
+    /// Makes the description of an execution whose plan is described folded. Its nodes have these bounds, and
+    /// the planner expected this of them.
+    pub fn unfolded(
+        description: Rc<LazyDescription>,
+        unfolding: Rc<Unfolding>,
+        costs: Vec<Costs>,
+        extents: Vec<Extent>,
+        name_of: NameOf,
+    ) -> Self {
+        let mut summary = Summary {
+            nodes: unfolding.nodes.len(),
+            may_stop_early: 0,
+            ..description.summary
+        };
+        for node in 0..summary.nodes.min(MAX_UNDECODED) {
+            let may_stop_early = description.may_stop_early(unfolding.fold.of(node));
+            summary.may_stop_early |= u64::from(may_stop_early) << node;
+        }
+        LazyDescription {
+            summary,
+            stored: Box::default(),
+            decoded: OnceCell::new(),
+            extents,
+            costs,
+            published_size: OnceCell::new(),
+            folded: Some(Box::new(Folded {
+                description,
+                unfolding,
+                name_of,
+            })),
+        }
+    }
+
+    /// Returns how the plan was folded, if it was.
+    #[inline(always)]
+    pub fn fold(&self) -> Option<&Fold> {
+        self.unfolding().map(|unfolding| &unfolding.fold)
+    }
+
+    /// Returns what tells apart the nodes that were folded, if some were.
+    #[inline(always)]
+    pub fn unfolding(&self) -> Option<&Rc<Unfolding>> {
+        self.folded.as_ref().map(|folded| &folded.unfolding)
+    }
+
+    /// Returns the description that is stored: that of the folded plan, if it was folded.
+    pub fn to_keep(self: &Rc<Self>) -> &Rc<Self> {
+        self.folded.as_ref().map_or(self, |folded| &folded.description)
     }
 
     /// Returns a stored one with what this session's planner expected of the nodes, and their bounds.
@@ -114,7 +177,12 @@ impl LazyDescription {
     /// Returns the whole description.
     pub fn decoded(&self) -> &Rc<PlanDescription> {
         self.decoded.get_or_init(|| {
-            let mut description = Self::decode(&self.stored).unwrap_or_default();
+            let mut description = match &self.folded {
+                Some(folded) => folded
+                    .unfolding
+                    .unfold(folded.description.decoded(), folded.name_of),
+                None => Self::decode(&self.stored).unwrap_or_default(),
+            };
             set_costs(&mut description.nodes, self.costs.iter().copied());
             Rc::new(description)
         })
@@ -127,6 +195,9 @@ impl LazyDescription {
 
     /// Returns the beginning of the statement's text. Decodes nothing else.
     pub fn text(&self) -> &str {
+        if let Some(folded) = &self.folded {
+            return folded.description.text();
+        }
         if let Some(description) = self.decoded.get() {
             return &description.text;
         }
@@ -142,7 +213,7 @@ impl LazyDescription {
     /// Returns the number of bytes that [`publish`](Self::publish) writes.
     pub fn published_size(&self) -> Option<usize> {
         *self.published_size.get_or_init(|| {
-            let planned = postcard::experimental::serialized_size(&(&self.extents, &self.costs)).ok()?;
+            let planned = postcard::experimental::serialized_size(&self.planned_parts()).ok()?;
             Some(self.stored_size()? + planned)
         })
     }
@@ -151,14 +222,27 @@ impl LazyDescription {
     /// there is no room for it.
     pub fn publish(&self, room: &mut [u8]) -> Option<usize> {
         let size = self.store_in(room)?;
-        let planned = postcard::to_slice(&(&self.extents, &self.costs), &mut room[size..]).ok()?;
+        let planned = postcard::to_slice(&self.planned_parts(), &mut room[size..]).ok()?;
         Some(size + planned.len())
     }
 
+    /// Returns what is published beside the stored form.
+    fn planned_parts(&self) -> (&[Extent], &[Costs], Option<&Unfolding>) {
+        (
+            &self.extents,
+            &self.costs,
+            self.unfolding().map(|unfolding| &**unfolding),
+        )
+    }
+
     /// Decodes what another session has published. Returns `None` if it is damaged.
-    pub fn published(bytes: &[u8]) -> Option<Published> {
+    pub fn published(bytes: &[u8], name_of: NameOf) -> Option<Published> {
         let (mut description, rest) = decode(bytes)?;
-        let (extents, costs): (_, Vec<Costs>) = postcard::from_bytes(rest).ok()?;
+        let (extents, costs, unfolding): (_, Vec<Costs>, Option<Unfolding>) =
+            postcard::from_bytes(rest).ok()?;
+        if let Some(unfolding) = unfolding {
+            description = unfolding.unfold(&description, name_of);
+        }
         set_costs(&mut description.nodes, costs.into_iter());
         Some(Published { description, extents })
     }
@@ -175,6 +259,9 @@ impl LazyDescription {
 
     /// Returns the size of the stored form.
     fn stored_size(&self) -> Option<usize> {
+        if let Some(folded) = &self.folded {
+            return folded.description.stored_size();
+        }
         match self.stored.len() {
             0 => postcard::experimental::serialized_size(&self.to_store()).ok(),
             size => Some(size),
@@ -183,6 +270,9 @@ impl LazyDescription {
 
     /// Writes the stored form. Returns its size. Returns `None` if there is no room for it.
     fn store_in(&self, room: &mut [u8]) -> Option<usize> {
+        if let Some(folded) = &self.folded {
+            return folded.description.store_in(room);
+        }
         if self.stored.is_empty() {
             let written = postcard::to_slice(&self.to_store(), room).ok()?;
             return Some(written.len());
@@ -203,6 +293,15 @@ impl LazyDescription {
 
     /// Returns a short form, as [`PlanDescription::outline`] does.
     pub fn outline(&self) -> Self {
+        if let Some(folded) = &self.folded {
+            return LazyDescription::unfolded(
+                Rc::new(folded.description.outline()),
+                folded.unfolding.clone(),
+                self.costs.clone(),
+                self.extents.clone(),
+                folded.name_of,
+            );
+        }
         LazyDescription::new(self.decoded().outline(), self.extents.clone())
     }
 
@@ -239,15 +338,23 @@ impl LazyDescription {
         if index < MAX_UNDECODED {
             return self.summary.may_stop_early >> index & 1 != 0;
         }
+        if let Some(folded) = &self.folded {
+            return folded.description.may_stop_early(folded.unfolding.fold.of(index));
+        }
         let node = self.decoded().nodes.get(index);
         node.is_none_or(|node| node.may_stop_early)
     }
 
     /// Returns how many bytes it takes. A stored one grows when it is decoded, which does not count: few are.
     pub fn size(&self) -> usize {
-        let description = match self.stored.len() {
-            0 => self.decoded().size(),
-            size => size,
+        let description = match (&self.folded, self.stored.len()) {
+            (Some(folded), _) => {
+                folded.description.size()
+                    + size_of_val(&*folded.unfolding.nodes)
+                    + folded.unfolding.fold.size()
+            }
+            (None, 0) => self.decoded().size(),
+            (None, size) => size,
         };
         size_of::<Self>() + description + size_of_val(&*self.extents) + size_of_val(&*self.costs)
     }
@@ -358,7 +465,7 @@ mod tests {
         let other = other.planned([costs(815.0)].into_iter(), vec![Extent::ConstantLimit]);
         let mut room = vec![0; other.published_size().expect("a size")];
         assert_eq!(other.publish(&mut room), Some(room.len()));
-        let published = LazyDescription::published(&room).expect("a description");
+        let published = LazyDescription::published(&room, |_| None).expect("a description");
         assert_eq!(published.extents, [Extent::ConstantLimit]);
         for nodes in [&published.description.nodes, &other.decoded().nodes] {
             assert_eq!((nodes[0].plan_rows, nodes[0].total_cost), (815.0, 2.0));

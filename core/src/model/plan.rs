@@ -292,6 +292,9 @@ pub struct Plan {
     pub key: PlanKey,
     /// The statement's text, and the plan's nodes.
     pub description: Rc<PlanDescription>,
+    /// The description of the folded plan, if `description` has each partition by itself, but `nodes` has
+    /// not.
+    pub folded: Option<Rc<PlanDescription>>,
     /// Whether the literals in the description come from an execution before the last one.
     pub older_literals: bool,
     /// Whether the text does too.
@@ -316,6 +319,7 @@ impl Plan {
         Plan {
             key,
             description,
+            folded: None,
             older_literals: false,
             older_text: false,
             explained: false,

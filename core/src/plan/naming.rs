@@ -98,3 +98,28 @@ fn set_operation(json: &Properties) -> String {
         Some(command) => format!("{strategy} {command}"),
     }
 }
+
+/// Replaces a table's alias before the names of columns: `a_1.x` becomes `a.x`, but not that in `ba_1.x`.
+pub(super) fn with_prefix(text: &str, from: &str, to: &str) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(from) {
+        let (before, behind) = (&rest[..at], &rest[at + from.len()..]);
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '.');
+        let last = if before.is_empty() {
+            changed.chars().last()
+        } else {
+            before.chars().last()
+        };
+        let begins = !last.is_some_and(is_name);
+        changed.push_str(before);
+        changed.push_str(if begins && behind.starts_with('.') {
+            to
+        } else {
+            from
+        });
+        rest = behind;
+    }
+    changed.push_str(rest);
+    changed
+}

@@ -16,8 +16,8 @@ use super::node_counts::{NodeCounts, Uncounted};
 use super::sample::Nodes;
 use super::shape::{MAX_NODES, Shape};
 use crate::float::at_most;
-use crate::model::facts::SimpleFacts;
-use crate::model::{Buffers, NodeStats, NodeTotals, Time, Wal};
+use crate::model::facts::{PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED, SimpleFacts};
+use crate::model::{Buffers, EstimateSum, Fold, NodeStats, NodeTotals, Time, Wal};
 use crate::reconcile::{Edge, Item, reconcile};
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
@@ -72,6 +72,50 @@ impl Counts {
     #[inline(always)]
     fn nodes(&self) -> &[NodeCounts] {
         self.nodes.get(..self.count).unwrap_or_default()
+    }
+
+    /// Returns the counts of the folded plan. Returns `None` if that has too many nodes, or if not all of its
+    /// nodes are measured in the same way.
+    pub fn folded(&self, fold: &Fold) -> Option<Counts> {
+        let nodes = fold.nodes();
+        if nodes.len() > MAX_NODES || fold.real_nodes() != self.count {
+            return None;
+        }
+        let mut folded = Counts {
+            count: nodes.len(),
+            elapsed_ms: self.elapsed_ms,
+            ..Counts::default()
+        };
+        folded.extras.has_any = self.extras.has_any;
+        let is_by_core = |at: usize| self.shape.is_by_core(nodes[at].first as usize);
+        let places = (0..nodes.len()).map(|at| (nodes[at].parent, is_by_core(at)));
+        folded.shape = self.shape.with_nodes(places);
+        let mut estimates = [EstimateSum::default(); MAX_NODES];
+        for (i, node) in self.nodes().iter().enumerate() {
+            let at = fold.of(i);
+            if self.shape.is_by_core(i) != is_by_core(at) {
+                return None;
+            }
+            folded.nodes[at].add(node);
+            folded.extras.add_one(at, &self.extras.of(i));
+            estimates[at].add(&node.estimate, node.starts);
+        }
+        for (node, sum) in folded.nodes.iter_mut().zip(&estimates) {
+            node.estimate = sum.estimate();
+        }
+        // What is made comes before its child, which may be below another made one.
+        for at in (0..nodes.len()).rev().filter(|at| nodes[*at].is_made()) {
+            let child = folded.nodes[at + 1];
+            folded.nodes[at] = child.appended(is_by_core(at));
+            folded.extras.append(at, is_by_core(at));
+        }
+        let ran = self.nodes().iter().map(|node| node.starts > 0);
+        fold.count_partitions(ran, |append, planned, ran| {
+            let sums = &mut folded.nodes[append].sums;
+            sums[PARTITIONS_PLANNED] += planned + sums[SUBPLANS_REMOVED];
+            sums[PARTITIONS_RUN] += ran;
+        });
+        Some(folded)
     }
 
     /// Computes the statistics of the execution. Returns false if there is no memory.

@@ -74,6 +74,24 @@ impl NodeExtras {
         }
     }
 
+    /// Adds those of one node.
+    pub fn add_one(&mut self, at: usize, other: &Extras) {
+        if let Some(node) = self.of_nodes.get_mut(at) {
+            node.add(other);
+        }
+    }
+
+    /// Makes those of a node those of an Append whose only child is the next one.
+    pub fn append(&mut self, at: usize, is_by_core: bool) {
+        let child = self.of(at + 1);
+        self.of_nodes[at] = Extras {
+            shared_dirtied: if is_by_core { child.shared_dirtied } else { 0 },
+            wal: if is_by_core { child.wal } else { Wal::default() },
+            detected_calls: 0,
+            ..child
+        };
+    }
+
     /// Returns those of a node.
     pub fn of(&self, i: usize) -> Extras {
         let extras = self.has_any.then(|| self.of_nodes.get(i).copied());

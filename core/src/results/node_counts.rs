@@ -85,6 +85,18 @@ impl NodeCounts {
         Ok(true)
     }
 
+    /// Returns the counts of an Append whose only child has these: it takes nothing itself. What only core
+    /// measures is not added to it, so it has that already.
+    pub(super) fn appended(self, is_by_core: bool) -> NodeCounts {
+        NodeCounts {
+            timed_calls: 0,
+            shared_hit: if is_by_core { self.shared_hit } else { 0 },
+            sums: Default::default(),
+            kind: NodeKind::Append,
+            ..self
+        }
+    }
+
     #[inline(always)]
     pub(super) fn add(&mut self, node: &NodeCounts) {
         self.starts += node.starts;

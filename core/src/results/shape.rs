@@ -46,6 +46,19 @@ impl Shape {
         Some(shape)
     }
 
+    /// Returns the shape of the plan with other nodes: of each the index of its parent, and whether only core
+    /// measures it.
+    pub(super) fn with_nodes(self, nodes: impl Iterator<Item = (Option<u32>, bool)>) -> Shape {
+        let bytes = nodes.enumerate().map(|(i, (parent, is_by_core))| {
+            let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
+            (parent | if is_by_core { BY_CORE } else { 0 }) << (8 * i)
+        });
+        Shape {
+            nodes: bytes.sum(),
+            ..self
+        }
+    }
+
     #[inline(always)]
     pub(super) fn is_timed(&self) -> bool {
         self.tick_ms != 0.0

@@ -141,6 +141,16 @@ impl<'q, T: PgNode> Handle<'q, T> {
         cells(self.follow(select), NodeTag::T_IntList)
     }
 
+    /// Returns the members of the set that a field points to; none if it is null.
+    pub fn set(self, select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset) -> impl Iterator<Item = u32> {
+        let (set, mut last) = (self.field(select), -1);
+        std::iter::from_fn(move || {
+            // SAFETY: the pointer is null, or leads to a set that lives as long as the node.
+            last = unsafe { pg_sys::bms_next_member(set, last) };
+            u32::try_from(last).ok()
+        })
+    }
+
     /// Returns the string that a field points to, unless it is null.
     #[inline(always)]
     pub fn string(self, select: impl FnOnce(&T) -> &*mut c_char) -> Option<&'q CStr> {

@@ -170,9 +170,8 @@ impl<'q> PlanStateRef<'q> {
                 (or.bitmapplans, or.nplans)
             }
             NodeTag::T_SubqueryScanState => {
-                let scan = self.cast::<pg_sys::SubqueryScanState>().as_ptr();
-                // SAFETY: the state is live.
-                (unsafe { &raw mut (*scan).subplan }, 1)
+                let scan = self.cast::<pg_sys::SubqueryScanState>();
+                (scan.part(|scan| &scan.subplan).as_ptr(), 1)
             }
             _ => return &[],
         };

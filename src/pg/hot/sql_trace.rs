@@ -90,7 +90,9 @@ pub fn list_waits(on: bool) {
     wait_object::want(on);
 }
 
-/// Begins with a file. Its names must be in the order of their events.
+/// Begins with a file. Its names must be in the order of their events. It frees what was there before, so it
+/// is a part of its caller, which is no plain frame.
+#[inline(always)]
 pub fn open(file: c_int, buffer: Buffer, names: Vec<Name>) {
     STATE.written.set(0);
     STATE.limit.set(0);

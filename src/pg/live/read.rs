@@ -21,7 +21,7 @@ use crate::pg::store::{self, LiveMemory};
 use pgrx::pg_sys;
 use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::clock::{Source, elapsed};
-use rowsource_core::model::{Buffers, LazyDescription, PlanDescription, Published, Wal};
+use rowsource_core::model::{Buffers, LazyDescription, NameOf, PlanDescription, Published, Wal};
 use rowsource_core::progress::{Furthest, Progress};
 use rowsource_core::results::Scratch;
 use std::mem::MaybeUninit;
@@ -245,7 +245,12 @@ fn copy(
         counters: after.counters.filter(|_| is_same),
         ..after
     });
-    let published = LazyDescription::published(&bytes);
+    // The names of another database's relations cannot be read.
+    let name_of: NameOf = match setup.key.datid == server::database_id() {
+        true => server::relation_alone,
+        false => |_| None,
+    };
+    let published = LazyDescription::published(&bytes, name_of);
     Some(Some(Running {
         pid,
         leader: area.leader(),

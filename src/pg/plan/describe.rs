@@ -16,11 +16,11 @@
 //! long constants. If the conditions are still too long, the plan is described without them (`named`).
 
 mod constants;
-mod definition;
 mod explained;
 mod foreign;
 mod modifiers;
 mod named;
+mod only_first;
 mod parsed;
 mod planid;
 mod printing;
@@ -30,8 +30,9 @@ mod symbols;
 mod types;
 pub mod unended;
 
+use super::fold::Shown;
 use super::reading;
-use super::tree::{self, Found};
+use super::tree::Found;
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
@@ -40,7 +41,7 @@ use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::{self, memory};
 use explained::{explained, in_scratch};
 use rowsource_core::clock::system;
-use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey};
+use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey, Unfolding};
 use rowsource_core::normalise::{Constants, Place, Text, block, fingerprint, replaced};
 use rowsource_core::plan::{ExplainedPlan, PlanNode};
 use rustc_hash::FxBuildHasher;
@@ -178,12 +179,12 @@ pub unsafe fn description<'a, 'q>(
     known: Option<(&Rc<LazyDescription>, &Cell<u64>)>,
     stored: impl FnOnce() -> Option<LazyDescription>,
     before: impl FnOnce(i64) -> Option<LazyDescription>,
-    found: &[Found<'q>],
+    shown: &Shown<'_, 'q>,
 ) -> Option<(Rc<LazyDescription>, bool)> {
-    let has_memory = || memory::has_headroom(found.len());
+    let has_memory = || memory::has_headroom(shown.nodes());
     if let Some((known, compared_at)) = known {
         if is_of_all(known) {
-            if has_current_names(known, compared_at, found)
+            if has_names_of_today(known, compared_at, shown)
                 || !Budget::allows(system::monotonic())
                 || !has_memory()
             {
@@ -191,7 +192,7 @@ pub unsafe fn description<'a, 'q>(
             }
             let heard = server::catalog_changes();
             // SAFETY: the caller promises the same.
-            let description = unsafe { describe(query, key, &text(), before, found) }?;
+            let description = unsafe { describe(query, key, &text(), before, shown) }?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
@@ -206,23 +207,23 @@ pub unsafe fn description<'a, 'q>(
                 return Some((known.clone(), true));
             }
             // SAFETY: the caller promises the same.
-            return unsafe { describe(query, key, &text, before, found) }
+            return unsafe { describe(query, key, &text, before, shown) }
                 .map(|description| (Rc::new(description), false));
         }
     }
     let stored = match known {
-        None if !guc::keep_constants() && (found.len() <= MAX_UNDECODED || has_memory()) => stored(),
+        None if !guc::keep_constants() && (shown.nodes() <= MAX_UNDECODED || has_memory()) => stored(),
         _ => None,
     };
     let text = text();
-    if let Some(usable) = stored.and_then(|stored| usable(stored, &text, found)) {
+    if let Some(usable) = stored.and_then(|stored| usable(stored, &text, shown)) {
         return Some((Rc::new(usable), false));
     }
     if !has_memory() {
         return None;
     }
     // SAFETY: the caller promises the same.
-    let description = unsafe { describe(query, key, &text, before, found)? };
+    let description = unsafe { describe(query, key, &text, before, shown)? };
     Some((Rc::new(description), false))
 }
 
@@ -236,15 +237,21 @@ pub fn is_of_all(description: &LazyDescription) -> bool {
 /// many changes of catalogs the session had heard of when they were last compared.
 #[inline(always)]
 pub fn has_current_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
-    compared_at.get() == server::catalog_changes() || compare_names(description, compared_at, found)
+    has_names_of_today(description, compared_at, &Shown::of(found, description.fold()))
+}
+
+/// Does what [`has_current_names`] does for the nodes as they are described.
+#[inline(always)]
+fn has_names_of_today(description: &LazyDescription, compared_at: &Cell<u64>, shown: &Shown) -> bool {
+    compared_at.get() == server::catalog_changes() || compare_names(description, compared_at, shown)
 }
 
 /// Compares the names of a description with those of today.
 #[cold]
 #[inline(never)]
-fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
+fn compare_names(description: &LazyDescription, compared_at: &Cell<u64>, shown: &Shown) -> bool {
     let heard = server::catalog_changes();
-    let names = relations::names(found);
+    let names = relations::names(shown);
     let is_same = names.is_some_and(|names| description.has_names(names));
     if is_same {
         compared_at.set(heard);
@@ -264,16 +271,14 @@ pub fn is_of(description: &LazyDescription, query: StartedQuery, text: &Statemen
 /// Returns a description that the store has of this plan, with what is known of its nodes today. Returns
 /// `None` if its relations or columns have other names now, or if the text has other words: names that were
 /// changed, aliases, or another statement around the query.
-fn usable(stored: LazyDescription, text: &StatementText, found: &[Found]) -> Option<LazyDescription> {
-    let hidden = usize::from(found[0].hidden);
-    if stored.nodes() + hidden != found.len()
-        || !stored.has_names(relations::names(found)?)
+fn usable(stored: LazyDescription, text: &StatementText, shown: &Shown) -> Option<LazyDescription> {
+    if stored.nodes() != shown.nodes()
+        || !stored.has_names(relations::names(shown)?)
         || !text.is_described_by(&stored)
     {
         return None;
     }
-    let costs = found[hidden..].iter().map(|place| tree::costs(place.plan_state));
-    Some(stored.planned(costs, relations::extents(found)))
+    Some(stored.planned(shown.costs().into_iter(), relations::extents(shown)))
 }
 
 /// Describes the plan, and subtracts the time from the budget. Returns `None` if there is no memory.
@@ -287,8 +292,9 @@ unsafe fn describe<'q>(
     key: &PlanKey,
     text: &StatementText,
     before: impl FnOnce(i64) -> Option<LazyDescription>,
-    found: &[Found<'q>],
+    shown: &Shown<'_, 'q>,
 ) -> Option<LazyDescription> {
+    let found = shown.found();
     let start = system::monotonic();
     let constants = if guc::keep_constants() {
         None
@@ -308,11 +314,11 @@ unsafe fn describe<'q>(
     let printed = match is_unended {
         true => None,
         // SAFETY: the caller promises the same.
-        false => unsafe { explained(query, found, symbols) },
+        false => unsafe { explained(query, shown, symbols) },
     };
     let mut plan = match printed {
         Some(plan) => ExplainedPlan {
-            names: relations::names(found),
+            names: relations::names(shown),
             ..plan
         },
         None => named::plan(found),
@@ -321,6 +327,7 @@ unsafe fn describe<'q>(
     let unlocked = &mut unsafe { Unlocked::promised() };
     contained_or_cancelled(unlocked, || {
         relations::add(found, &mut plan.nodes);
+        relations::name_tables(shown, &mut plan.nodes);
         Some(())
     });
     let hidden = usize::from(found[0].hidden);
@@ -331,13 +338,14 @@ unsafe fn describe<'q>(
         node.may_stop_early = may_stop_early;
         node.stops_with_reader = stops_with_reader;
     }
+    plan.nodes = shown.with_made(plan.nodes);
     Budget::pay(system::monotonic().saturating_sub(start));
     let kept = constants.map(|(constants, places)| {
         let kept = replaced(&text.bytes, &places, server::MAX_SHOWN_TEXT);
         (kept, constants)
     });
-    let extents = relations::extents(found);
-    let ids = ids(unlocked, query, key, text, found);
+    let extents = relations::extents(shown);
+    let ids = ids(unlocked, query, key, text, shown);
     let mut description = described(text, kept, plan, ids);
     if let Some(before) = before(ids.planid) {
         let before = before.decoded();
@@ -359,9 +367,9 @@ fn ids(
     query: StartedQuery,
     key: &PlanKey,
     text: &StatementText,
-    found: &[Found],
+    shown: &Shown,
 ) -> PlanIds {
-    let planid = in_scratch(|| contained_or_cancelled(unlocked, || Some(planid::planid(query, found))));
+    let planid = in_scratch(|| contained_or_cancelled(unlocked, || Some(planid::planid(query, shown))));
     PlanIds {
         planid: planid.unwrap_or(key.planid),
         by_oids: key.planid,
@@ -370,13 +378,31 @@ fn ids(
     }
 }
 
+/// Returns the description of an execution whose plan is described folded.
+pub fn unfolded(
+    description: Rc<LazyDescription>,
+    unfolding: Rc<Unfolding>,
+    found: &[Found],
+) -> Rc<LazyDescription> {
+    let all = Shown::of(found, None);
+    let (costs, extents) = (all.costs(), relations::extents(&all));
+    let name_of = server::relation_alone;
+    Rc::new(LazyDescription::unfolded(
+        description,
+        unfolding,
+        costs,
+        extents,
+        name_of,
+    ))
+}
+
 /// Returns the nodes of a started statement's plan, as they are described.
 ///
 /// # Safety
 /// As for [`describe`].
 pub unsafe fn nodes<'q>(query: StartedQuery<'q>, found: &[Found<'q>]) -> Vec<PlanNode> {
     // SAFETY: the caller promises the same.
-    let plan = unsafe { explained(query, found, None) };
+    let plan = unsafe { explained(query, &Shown::of(found, None), None) };
     plan.unwrap_or_else(|| named::plan(found)).nodes
 }
 

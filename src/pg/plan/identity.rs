@@ -39,7 +39,7 @@ fn own_id<const TEMPORARY: bool>(found: &[Found]) -> i64 {
         let plan = place.plan_state.plan();
         let flags = i64::from(place.by_expression) + 2 * i64::from(plan.parallel_aware);
         add(plan.tag() as i64 + (flags << 16) + (i64::from(place.depth) << 32));
-        details::<TEMPORARY>(place.plan_state, &mut add);
+        details(place.plan_state, &ByOids::<TEMPORARY>, &mut add);
     }
     // Copies differences in the high bits to the low bits.
     (hash ^ (hash >> 32)).wrapping_mul(MULTIPLIER) as i64
@@ -53,13 +53,45 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// It is fast, not strong, because it only has to tell the plans of one statement apart. No library is used,
 /// because equally fast libraries do not promise that their results never change.
 #[inline(always)]
-fn mixed(hash: u64, number: i64) -> u64 {
+pub(super) fn mixed(hash: u64, number: i64) -> u64 {
     (hash ^ number as u64).wrapping_mul(MULTIPLIER).rotate_left(29)
+}
+
+/// How the relations and indexes of nodes are told apart.
+pub(super) trait Numbers {
+    /// Returns a number for what a node scans.
+    fn scanned(&self, plan: PlanRef, estate: Handle<EState>) -> i64;
+
+    /// Returns a number for the index that a node scans, which has this OID.
+    fn index(&self, state: PlanStateRef, oid: pg_sys::Oid) -> i64;
+
+    /// Returns a number for the relation at a range table index.
+    fn relation(&self, index: pg_sys::Index, estate: Handle<EState>) -> i64;
+}
+
+/// By their OIDs. If `TEMPORARY`, those of temporary relations are their names and columns.
+struct ByOids<const TEMPORARY: bool>;
+
+impl<const TEMPORARY: bool> Numbers for ByOids<TEMPORARY> {
+    #[inline(always)]
+    fn scanned(&self, plan: PlanRef, estate: Handle<EState>) -> i64 {
+        scanned::<TEMPORARY>(plan, estate)
+    }
+
+    #[inline(always)]
+    fn index(&self, state: PlanStateRef, oid: pg_sys::Oid) -> i64 {
+        object::<TEMPORARY>(oid, || state.index())
+    }
+
+    #[inline(always)]
+    fn relation(&self, index: pg_sys::Index, estate: Handle<EState>) -> i64 {
+        relation::<TEMPORARY>(index, estate)
+    }
 }
 
 /// Passes to `add` the values that distinguish a node from others of its kind.
 #[inline(always)]
-fn details<const TEMPORARY: bool>(state: PlanStateRef, add: &mut impl FnMut(i64)) {
+pub(super) fn details(state: PlanStateRef, numbers: &impl Numbers, add: &mut impl FnMut(i64)) {
     let (plan, estate) = (state.plan(), state.estate());
     match plan.tag() {
         NodeTag::T_SeqScan
@@ -72,23 +104,23 @@ fn details<const TEMPORARY: bool>(state: PlanStateRef, add: &mut impl FnMut(i64)
         | NodeTag::T_FunctionScan
         | NodeTag::T_ValuesScan
         | NodeTag::T_CteScan => {
-            add(scanned::<TEMPORARY>(plan, estate));
+            add(numbers.scanned(plan, estate));
         }
         NodeTag::T_IndexScan => {
             let scan = plan.cast::<pg_sys::IndexScan>();
-            add(scanned::<TEMPORARY>(plan, estate));
-            let index = object::<TEMPORARY>(scan.indexid, || state.index());
+            add(numbers.scanned(plan, estate));
+            let index = numbers.index(state, scan.indexid);
             add(index.wrapping_add((scan.indexorderdir as i64) << 32));
         }
         NodeTag::T_IndexOnlyScan => {
             let scan = plan.cast::<pg_sys::IndexOnlyScan>();
-            add(scanned::<TEMPORARY>(plan, estate));
-            let index = object::<TEMPORARY>(scan.indexid, || state.index());
+            add(numbers.scanned(plan, estate));
+            let index = numbers.index(state, scan.indexid);
             add(index.wrapping_add((scan.indexorderdir as i64) << 32));
         }
         NodeTag::T_BitmapIndexScan => {
             let scan = plan.cast::<pg_sys::BitmapIndexScan>();
-            add(object::<TEMPORARY>(scan.indexid, || state.index()));
+            add(numbers.index(state, scan.indexid));
         }
         NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
             let join = plan.cast::<pg_sys::Join>();
@@ -113,7 +145,7 @@ fn details<const TEMPORARY: bool>(state: PlanStateRef, add: &mut impl FnMut(i64)
         NodeTag::T_ModifyTable => {
             let modify = plan.cast::<pg_sys::ModifyTable>();
             add(modify.operation as i64);
-            add(relation::<TEMPORARY>(modify.nominalRelation, estate));
+            add(numbers.relation(modify.nominalRelation, estate));
         }
         NodeTag::T_Gather => add(i64::from(plan.cast::<pg_sys::Gather>().num_workers)),
         NodeTag::T_GatherMerge => add(i64::from(plan.cast::<pg_sys::GatherMerge>().num_workers)),

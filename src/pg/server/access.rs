@@ -59,17 +59,19 @@ pub fn user_name(oid: u32) -> Option<String> {
 
 /// Returns the OID of a role; `None` if there is none of this name.
 pub fn role_oid(name: &str) -> Option<u32> {
-    let name = CString::new(to_database(name)).ok()?;
-    // SAFETY: the name is a C string.
-    let oid = unsafe { pg_sys::get_role_oid(name.as_ptr(), true) };
-    (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
+    oid_of(name, pg_sys::get_role_oid)
 }
 
 /// Returns the OID of a database; `None` if there is none of this name.
 pub fn database_oid(name: &str) -> Option<u32> {
+    oid_of(name, pg_sys::get_database_oid)
+}
+
+/// Returns what a function of PostgreSQL finds by a name, if it finds something.
+fn oid_of(name: &str, find: unsafe fn(*const c_char, bool) -> pg_sys::Oid) -> Option<u32> {
     let name = CString::new(to_database(name)).ok()?;
     // SAFETY: the name is a C string.
-    let oid = unsafe { pg_sys::get_database_oid(name.as_ptr(), true) };
+    let oid = unsafe { find(name.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
@@ -211,14 +213,38 @@ pub fn quoted_identifier(name: &str) -> String {
 
 /// Returns the name of a relation of this database, with its schema; `None` if there is none.
 pub fn relation_name(oid: u32) -> Option<String> {
-    let oid = pg_sys::Oid::from(oid);
-    let name = quoted_identifier(&name_of(Named::Relation, oid)?);
-    // SAFETY: the function accepts any number.
-    let schema = unsafe { pg_sys::get_rel_namespace(oid) };
-    Some(match name_of(Named::Schema, schema) {
+    let (name, schema) = name_and_schema(oid)?;
+    let name = quoted_identifier(&name);
+    Some(match schema_name(schema) {
         Some(schema) => format!("{}.{name}", quoted_identifier(&schema)),
         None => name,
     })
+}
+
+/// Returns the name of a relation of this database without its schema, and the OID of that. Returns `None` if
+/// there is none with this OID, or outside of a transaction.
+pub fn name_and_schema(oid: u32) -> Option<(String, u32)> {
+    let oid = pg_sys::Oid::from(oid);
+    // SAFETY: the functions take any number, and the second one is called in a transaction.
+    let schema = unsafe { pg_sys::IsTransactionState().then(|| pg_sys::get_rel_namespace(oid)) }?;
+    Some((name_of(Named::Relation, oid)?, schema.to_u32()))
+}
+
+/// Returns the name of a relation as [`name_and_schema`] does.
+pub fn relation_alone(oid: u32) -> Option<String> {
+    name_and_schema(oid).map(|(name, _)| name)
+}
+
+/// Returns the table or index that a partition belongs to in the end, or the relation itself. May raise.
+pub fn topmost_relation(oid: u32) -> u32 {
+    // SAFETY: the function takes any number, and returns a List of OIDs in the current memory context.
+    unsafe {
+        let above = pg_sys::get_partition_ancestors(pg_sys::Oid::from(oid));
+        let last = above.as_ref().and_then(|above| above.length.checked_sub(1));
+        last.map_or(oid, |last| {
+            (*(*above).elements.add(last as usize)).oid_value.to_u32()
+        })
+    }
 }
 
 /// Returns the name of a relation of this database as psql shows it: with its schema, unless that is in the

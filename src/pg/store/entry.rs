@@ -496,6 +496,7 @@ pub(super) fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             statistics: stats,
             nodes,
             exemplars: Exemplars::from_bytes(&exemplars).unwrap_or_default(),
+            folded: None,
             last_waits: None,
             around_ms: None,
         })

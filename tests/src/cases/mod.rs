@@ -3,6 +3,7 @@
 pub mod dml;
 pub mod joins;
 pub mod parallel;
+pub mod partitions;
 pub mod scans;
 pub mod shaping;
 
@@ -63,6 +64,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         shaping::CASES,
         dml::CASES,
         parallel::CASES,
+        partitions::CASES,
     ]
     .into_iter()
     .flatten()

@@ -3,7 +3,7 @@
 use super::counts::CountSums;
 use super::*;
 use crate::model::facts::SCAN_IO;
-use crate::model::{Buffers, Estimate, NodeKind, NodeTotals, Time};
+use crate::model::{Buffers, Estimate, Fold, NodeKind, NodeTotals, PlanPart, Time};
 
 /// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks
 /// of the nodes' calls.
@@ -411,5 +411,47 @@ fn a_plan_sum_has_all_executions() {
             let self_ms: f64 = nodes.iter().map(|node| time(&node.total).self_ms).sum();
             assert!((self_ms - time(&nodes[0].total).total_ms).abs() < 1e-9);
         });
+    }
+}
+
+/// Returns how the plan is folded whose nodes are these.
+fn folded(parts: [(Option<usize>, u64, bool); 3], count: usize) -> Fold {
+    let parts = parts[..count]
+        .iter()
+        .map(|(parent, number, is_partition)| PlanPart {
+            parent: *parent,
+            number: *number,
+            is_append: *number == 0,
+            is_partition: *is_partition,
+            by_expression: false,
+        });
+    Fold::new(&parts.collect::<Vec<_>>()).expect("a partition")
+}
+
+#[test]
+fn folded_counts_have_the_statistics_that_are_folded_otherwise() {
+    // Two partitions, and one that is left alone, whose index scan only core measures.
+    let all = folded([(None, 0, false), (Some(0), 1, true), (Some(0), 1, true)], 3);
+    let lone = folded([(None, 1, true), (Some(0), 2, false), (None, 0, false)], 2);
+    let (times, rows) = EXECUTIONS[0];
+    let mut partitions = with_changes(lookups(times, rows), 3);
+    partitions.facts[0].kind = NodeKind::Append;
+    partitions.facts[2] = partitions.facts[1];
+    for (plan, fold, nodes) in [(partitions, all, 2), (bitmap_scan(), lone, 3)] {
+        let counts = counts(&plan, 1e12).expect("counts");
+        let (mut stats, mut by_counts) = (Vec::new(), Vec::new());
+        assert!(counts.compute(&mut stats));
+        assert!(counts.folded(&fold).expect("folded").compute(&mut by_counts));
+        assert_eq!(by_counts.len(), nodes);
+        assert_near(&by_counts, &fold.stats(&stats));
+        for (by_counts, stats) in by_counts.iter().zip(fold.stats(&stats)) {
+            assert_eq!((by_counts.starts, by_counts.rows), (stats.starts, stats.rows));
+            assert_eq!((by_counts.buffers, by_counts.wal), (stats.buffers, stats.wal));
+            assert_eq!(
+                (by_counts.facts, by_counts.estimate),
+                (stats.facts, stats.estimate)
+            );
+            assert_eq!(by_counts.timed_calls, stats.timed_calls);
+        }
     }
 }

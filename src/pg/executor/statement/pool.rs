@@ -75,7 +75,8 @@ pub fn recycle(mut statement: Box<Statement>) {
     };
 }
 
-/// Takes a statement of the plan that sessions know by this key, if it was set up with the same settings.
+/// Takes a statement of the plan that has this key before it is folded, if it was set up with the same
+/// settings.
 /// `planned_as` is the queryid with which the statement was planned: only if it is the same too, the
 /// expressions are the same.
 pub fn take_matching(
@@ -86,7 +87,7 @@ pub fn take_matching(
 ) -> Option<Idle> {
     let matches = |statement: &Statement| {
         let target = statement.target.as_ref().filter(|_| statement.reusable.get());
-        target.is_some_and(|target| target.plan.by_oids == *key && target.planned_as == planned_as)
+        target.is_some_and(|target| target.found_as == *key && target.planned_as == planned_as)
             && statement.nodes.count() == count
             && (statement.level, statement.sampfreq, statement.clock)
                 == (setting.level, setting.sampfreq, setting.clock)

@@ -18,9 +18,9 @@ use crate::pg::sql_trace::level;
 use crate::session::{self, KnownPlan};
 use pgrx::pg_sys;
 use rowsource_core::histogram::Histogram;
-use rowsource_core::model::{Buffers, Called, NodeStats, Outcome, Outside, Parameters, Run};
+use rowsource_core::model::{Buffers, Called, LazyDescription, NodeStats, Outcome, Outside, Parameters, Run};
 use rowsource_core::phase::{Event, Phase};
-use rowsource_core::plan::{Costs, PlanNode};
+use rowsource_core::plan::Costs;
 use rowsource_core::results::{Scratch, Uncounted};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -121,7 +121,7 @@ impl<'s> Ending<'s> {
             trace(target, self.query(), stats);
         }
         if !self.is_complete() {
-            dismiss_estimates(stats, self.outcome.get(), &target.description.decoded().nodes);
+            dismiss_estimates(stats, self.outcome.get(), &target.description);
         }
         let returned = stats.first().map_or(0, |root| root.rows);
         self.store::<false>(target, outside, returned, |execution| {
@@ -270,7 +270,7 @@ impl Target {
     #[inline(never)]
     fn for_client(&self) -> Rc<KnownPlan> {
         let by_oids = self.plan.by_oids.at_toplevel();
-        session::known(&by_oids).unwrap_or_else(|| session::new_plan(by_oids, &self.description))
+        session::known(&by_oids).unwrap_or_else(|| session::new_plan(by_oids, self.description.to_keep()))
     }
 }
 
@@ -359,9 +359,11 @@ fn add_planning(outside: &mut Option<Outside<'_>>, used: &Buffers) {
 /// reader just stopped, nodes that had been read to their end before still say something.
 #[cold]
 #[inline(never)]
-fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, nodes: &[PlanNode]) {
-    for (node, described) in stats.iter_mut().zip(nodes) {
-        if outcome != Outcome::Completed || described.stops_with_reader {
+fn dismiss_estimates(stats: &mut [NodeStats], outcome: Outcome, description: &Rc<LazyDescription>) {
+    let nodes = &description.to_keep().decoded().nodes;
+    for (i, node) in stats.iter_mut().enumerate() {
+        let described = nodes.get(description.fold().map_or(i, |fold| fold.of(i)));
+        if outcome != Outcome::Completed || described.is_some_and(|node| node.stops_with_reader) {
             node.estimate.dismiss();
         }
     }

@@ -17,6 +17,7 @@ use crate::pg::hot::usage::Usage;
 use crate::pg::hot::waits::{self, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::live::Need;
+use crate::pg::plan::fold::{self, Shown};
 use crate::pg::plan::tree::{self, Found};
 use crate::pg::plan::{describe, identity, temporary};
 use crate::pg::results::node_table::NodeTable;
@@ -31,6 +32,7 @@ use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
 use std::cell::{Cell, UnsafeCell};
+use std::rc::Rc;
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had
 /// requested from core before the start, and `added_by_us` is what pg_rowsource added. `toplevel` says that
@@ -305,15 +307,30 @@ unsafe fn fill(nodes: &NodeTable, all: &[Found]) {
 unsafe fn target<'q>(
     query: StartedQuery<'q>,
     found: &[Found<'q>],
-    key: PlanKey,
+    found_as: PlanKey,
     planned_as: i64,
 ) -> Option<Target> {
+    let (mut unfolded, mut unfolding) = (None, None);
+    if !query.plan().appendRelations.is_null() {
+        unfolded = session::unfolded(&found_as).filter(|known| fold::is_of(known, found));
+        unfolding = match &unfolded {
+            Some(known) => known.unfolding().cloned(),
+            None => fold::fold(query, found).map(Rc::new),
+        };
+    }
+    let folded = unfolding
+        .as_ref()
+        .map(|unfolding| found_as.with_plan(unfolding.number));
+    let key = folded.unwrap_or(found_as);
     let known = session::known(&key);
     // This is a copy, because describing a plan may run output functions of types, whose statements may
     // replace it.
-    let earlier = known.as_ref().map(|plan| plan.description.borrow().clone());
+    let earlier = known
+        .as_ref()
+        .map(|plan| plan.description.borrow().to_keep().clone());
+    let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
     // SAFETY: the caller promises the same.
-    let (description, older_literals) = unsafe {
+    let (mut description, older_literals) = unsafe {
         describe::description(
             query,
             &key,
@@ -321,7 +338,7 @@ unsafe fn target<'q>(
             earlier.as_ref().zip(known.as_ref().map(|plan| &plan.compared_at)),
             || store::description(&key.with_plan(store::planid(&key)?)),
             |planid| store::description_or_before(&key.with_plan(planid)),
-            found,
+            &shown,
         )?
     };
     let planid = description.ids().planid;
@@ -330,8 +347,17 @@ unsafe fn target<'q>(
         session::new_plan(key, &description)
     });
     let compared_at = plan.compared_at.clone();
+    if let Some(unfolding) = unfolding.clone() {
+        let known = unfolded.filter(|known| Rc::ptr_eq(known.to_keep(), &description));
+        description = known.unwrap_or_else(|| {
+            let unfolded = describe::unfolded(description, unfolding, found);
+            session::keep_unfolded(found_as, &unfolded);
+            unfolded
+        });
+    }
     Some(Target {
         plan,
+        found_as,
         planned_as,
         description,
         older_literals,
@@ -459,24 +485,30 @@ impl Target {
     #[inline(never)]
     unsafe fn describe_with_literals<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
         let text = text(*query, self.planned_as);
-        if describe::is_of(&self.description, query, &text) {
+        if describe::is_of(self.description.to_keep(), query, &text) {
             self.older_literals = false;
             return;
         }
-        let earlier = self.plan.description.borrow().clone();
+        let earlier = self.plan.description.borrow().to_keep().clone();
         let known = Some((&earlier, &self.plan.compared_at));
         let by_oids = self.plan.by_oids;
         let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
+        let unfolding = self.description.unfolding().cloned();
+        let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
         // SAFETY: the caller promises the same.
         let described =
-            unsafe { describe::description(query, &by_oids, || text, known, || None, before, found) };
-        if let Some(described) = described {
-            (self.description, self.older_literals) = described;
-            let planid = self.description.ids().planid;
+            unsafe { describe::description(query, &by_oids, || text, known, || None, before, &shown) };
+        if let Some((description, older_literals)) = described {
+            let planid = description.ids().planid;
             if planid != self.plan.key.planid {
                 store::note_planid(&by_oids, planid);
-                self.plan = session::new_plan(by_oids, &self.description);
+                self.plan = session::new_plan(by_oids, &description);
             }
+            self.older_literals = older_literals;
+            self.description = match unfolding.clone() {
+                Some(unfolding) => describe::unfolded(description, unfolding, found),
+                None => description,
+            };
             self.compared_at.set(self.plan.compared_at.get());
         }
     }

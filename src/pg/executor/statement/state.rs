@@ -12,7 +12,7 @@ use crate::pg::server::switch;
 use crate::session::KnownPlan;
 use pgrx::pg_sys::{self, QueryDesc};
 use rowsource_core::clock::Source;
-use rowsource_core::model::{LazyDescription, Outcome, PlanOrigin};
+use rowsource_core::model::{LazyDescription, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::{Event, Phase};
 use rowsource_core::results::{Mode, Shape};
 use rowsource_core::sampler::Config;
@@ -116,6 +116,9 @@ impl Life {
 /// The plan and description under which an execution is recorded.
 pub struct Target {
     pub plan: Rc<KnownPlan>,
+    /// The key with the number of the plan that is not folded: executions of the same plan have the same
+    /// nodes only if this is the same too.
+    pub found_as: PlanKey,
     /// The queryid with which it was planned. That of the plan differs if the statement uses temporary
     /// tables.
     pub planned_as: i64,

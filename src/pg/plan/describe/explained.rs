@@ -2,9 +2,11 @@
 
 use super::constants::Changed;
 use super::foreign::{self, Muted};
+use super::only_first::OnlyFirst;
 use super::printing;
 use super::symbols::Symbols;
 use crate::pg::handles::StartedQuery;
+use crate::pg::plan::fold::Shown;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained_with_others};
@@ -12,16 +14,17 @@ use pgrx::pg_sys;
 use rowsource_core::plan::{ExplainedPlan, parse_explain_json};
 
 /// Returns the plan as EXPLAIN shows it. Returns `None` if it would be too long, if EXPLAIN fails, or if the
-/// number of nodes differs from `found`.
+/// number of nodes differs from `shown`.
 ///
 /// # Safety
 /// The caller must allow errors: those that must reach the user are raised again. No reference to any part of
 /// the query is in use.
 pub unsafe fn explained<'q>(
     query: StartedQuery<'q>,
-    found: &[Found<'q>],
+    shown: &Shown<'_, 'q>,
     symbols: Option<Symbols>,
 ) -> Option<ExplainedPlan> {
+    let found = shown.found();
     // SAFETY: a statement is set up, so the session holds no lock.
     let unlocked = &mut unsafe { Unlocked::promised() };
     let runs_others = foreign::may_run(found);
@@ -29,10 +32,12 @@ pub unsafe fn explained<'q>(
         // SAFETY: the constants and the nodes are restored below, before the memory context is deleted.
         // Meanwhile only EXPLAIN reads the plan, by the caller's promise.
         unsafe {
+            let only_first = OnlyFirst::set(query, shown);
             let mut constants = Changed::nothing();
             printing::bound(query, found, symbols, &mut constants)?;
             let muted = Muted::new(found)?;
-            let json = explain_json(query);
+            let json = explain_json(query, &mut constants);
+            drop(only_first);
             drop(muted);
             let parsed = parse_explain_json(server::as_utf8(json));
             let (cut, next) = (constants.cut(), constants.next_symbol());
@@ -51,7 +56,7 @@ pub unsafe fn explained<'q>(
     let parsed = in_scratch(|| contained_with_others(unlocked, runs_others, print))?;
     let hidden = usize::from(found[0].hidden);
     match parsed {
-        Ok(plan) if plan.nodes.len() + hidden == found.len() => Some(plan),
+        Ok(plan) if is_of(&plan, &found[hidden..]) => Some(plan),
         Ok(plan) => {
             pgrx::debug1!(
                 "pg_rowsource: EXPLAIN shows {} nodes, the plan has {}",
@@ -65,6 +70,14 @@ pub unsafe fn explained<'q>(
             None
         }
     }
+}
+
+/// Returns whether a plan has these nodes. A subplan that several nodes share may be shown below another one
+/// if only some of them are.
+fn is_of(plan: &ExplainedPlan, found: &[Found]) -> bool {
+    let first = found.first().map_or(0, |root| root.depth);
+    let depths = found.iter().map(|place| usize::from(place.depth - first));
+    plan.nodes.iter().map(|node| node.depth).eq(depths)
 }
 
 /// Runs a body in a memory context of its own, which is deleted at the end.
@@ -100,12 +113,10 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns what EXPLAIN (FORMAT JSON) prints, in the current memory context.
-///
-/// # Safety
-/// The current memory context must outlive the result.
-unsafe fn explain_json<'a>(query: StartedQuery) -> &'a mut [u8] {
-    // SAFETY: a StringInfo has `len` bytes at `data`.
+/// Returns what EXPLAIN (FORMAT JSON) prints, in the memory context that the caller has entered.
+fn explain_json<'a>(query: StartedQuery, _changed: &'a mut Changed) -> &'a mut [u8] {
+    // SAFETY: a StringInfo has `len` bytes at `data`. They live as long as the context, which the changed
+    // constants need too.
     unsafe {
         let es = pg_sys::NewExplainState();
         (*es).format = pg_sys::ExplainFormat::EXPLAIN_FORMAT_JSON;

@@ -1,41 +1,52 @@
 //! Computes the planid that views show: from the names and definitions of what a plan uses, so that the same
 //! plan has the same planid on each server, and after its tables or indexes were dropped and made again.
 //!
-//! An index counts as what it indexes ([`super::definition`]), not as its name. Costs, estimates, conditions
+//! An index counts as what it indexes ([`definition`]), not as its name. Costs, estimates, conditions
 //! and the number of workers do not count. It is computed when a plan is described: it reads catalogs, but
 //! takes no lock on a relation, needs no search path, and calls nothing of others.
 
-use super::definition;
 use super::named::operation;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, StartedQuery};
-use crate::pg::plan::tree::Found;
+use crate::pg::plan::definition;
+use crate::pg::plan::fold::{Roots, Shown};
 use crate::pg::server;
 use pgrx::pg_sys::{self, EState, NodeTag, Oid, Plan, RangeTblEntry};
 use rowsource_core::definition::Object;
 use rowsource_core::stable_hash::StableHasher;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
 /// More columns of a temporary table than these do not count.
 const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 
 /// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog
 /// cannot be read.
-pub fn planid(query: StartedQuery, found: &[Found]) -> i64 {
+pub fn planid(query: StartedQuery, shown: &Shown) -> i64 {
     let _unquoted = Unquoted::set();
     let mut number = Number {
         hash: StableHasher::new(),
         roots: roots(query),
         estate: query.estate(),
         schema: None,
+        tables: shown.fold.and_then(|_| Roots::of(query.plan())),
     };
-    for place in found.iter().filter(|place| !place.hidden) {
-        let plan = place.plan_state.plan();
-        number.hash.text(operation(plan).as_bytes());
-        number.hash.number(u32::from(place.depth));
-        number
-            .hash
-            .byte(u8::from(place.by_expression) + 2 * u8::from(plan.async_capable));
-        number.add(place.plan_state);
+    let mut places = shown.found().iter().filter(|place| !place.hidden);
+    let Some(fold) = shown.fold else {
+        for place in places {
+            let plan = place.plan_state.plan();
+            let flags = u8::from(place.by_expression) + 2 * u8::from(plan.async_capable);
+            number.place(operation(plan).as_bytes(), u32::from(place.depth), flags);
+            number.add(place.plan_state);
+        }
+        return number.hash.finish();
+    };
+    for node in fold.nodes() {
+        let place = if node.is_made() { None } else { places.next() };
+        let operation = place.map(|place| operation(place.plan_state.plan()));
+        let operation = operation.as_deref().unwrap_or("Append");
+        number.place(operation.as_bytes(), node.depth, u8::from(node.by_expression));
+        if let Some(place) = place {
+            number.add(place.plan_state);
+        }
     }
     number.hash.finish()
 }
@@ -88,9 +99,18 @@ struct Number<'q> {
     estate: Handle<'q, EState>,
     /// The name of the schema that was needed last.
     schema: Option<(Oid, String)>,
+    /// The tables that are named instead of their partitions, if the plan was folded.
+    tables: Option<Roots>,
 }
 
 impl<'q> Number<'q> {
+    /// Adds what a node is called, and its place.
+    fn place(&mut self, operation: &[u8], depth: u32, flags: u8) {
+        self.hash.text(operation);
+        self.hash.number(depth);
+        self.hash.byte(flags);
+    }
+
     /// Returns the number of the entry of the range table that the statement names; 0 if there is none.
     fn root(&self, number: u32) -> u32 {
         self.roots.get(number as usize).copied().unwrap_or_default()
@@ -261,22 +281,12 @@ impl<'q> Number<'q> {
             return;
         };
         if entry.relid != pg_sys::InvalidOid {
-            self.table_column(entry.relid, column);
+            if let Some((name, _)) = definition::column(entry.relid, column) {
+                self.hash.text(name.to_bytes());
+            }
         } else if let Some(name) = column_of(entry, column) {
             self.hash.text(name.to_bytes());
         }
-    }
-
-    /// Adds the name of a column of a table. Returns false if there is none.
-    fn table_column(&mut self, table: Oid, column: pg_sys::AttrNumber) -> bool {
-        // SAFETY: the function accepts any number. A name is null or a C string in the current memory
-        // context.
-        let name = unsafe {
-            let name = pg_sys::get_attname(table, column, true);
-            (!name.is_null()).then(|| CStr::from_ptr(name))
-        };
-        name.iter().for_each(|name| self.hash.text(name.to_bytes()));
-        name.is_some()
     }
 
     /// Adds what a node scans.
@@ -284,7 +294,8 @@ impl<'q> Number<'q> {
         let number = plan.cast::<pg_sys::Scan>().scanrelid;
         // If a table is joined with itself, this tells the two scans apart.
         self.hash.number(self.root(number));
-        self.entry(number);
+        let table = self.tables.as_ref().map(|tables| tables.root(number));
+        self.entry(table.unwrap_or(number));
     }
 
     /// Adds the relation of an entry of the range table, or what the entry is.
@@ -300,10 +311,9 @@ impl<'q> Number<'q> {
         if let Some(relation) = open.flatten() {
             let schema = relation.class().relnamespace;
             self.relation(oid, relation.name().to_bytes(), schema, relation.is_temporary());
-        } else if let Some(name) = name_of(oid) {
-            // SAFETY: the function accepts any number.
-            let schema = unsafe { pg_sys::get_rel_namespace(oid) };
-            self.relation(oid, name.to_bytes(), schema, server::is_temporary_relation(oid));
+        } else if let Some((name, schema)) = server::name_and_schema(oid.to_u32()) {
+            let name = server::to_database(&name);
+            self.relation(oid, &name, schema.into(), server::is_temporary_relation(oid));
         }
     }
 
@@ -314,9 +324,9 @@ impl<'q> Number<'q> {
             .strip_prefix(b"pg_temp_")
             .and_then(|rest| std::str::from_utf8(rest).ok())
             .and_then(|rest| rest.split('_').next()?.parse::<u32>().ok());
-        if let Some(view) = refreshed.and_then(|view| name_of(Oid::from(view))) {
+        if let Some(view) = refreshed.and_then(server::relation_alone) {
             self.hash.text(b"refreshed");
-            return self.hash.text(view.to_bytes());
+            return self.hash.text(&server::to_database(&view));
         }
         if is_temporary {
             self.hash.text(b"pg_temp");
@@ -336,11 +346,11 @@ impl<'q> Number<'q> {
     /// Adds the columns of a temporary table.
     fn columns(&mut self, table: Oid) {
         for column in 1..=MAX_COLUMNS {
-            if !self.table_column(table, column) {
+            let Some((name, kind)) = definition::column(table, column) else {
                 break;
-            }
-            // SAFETY: the function accepts any number.
-            self.object(Object::Type, unsafe { pg_sys::get_atttype(table, column) });
+            };
+            self.hash.text(name.to_bytes());
+            self.object(Object::Type, kind);
         }
     }
 
@@ -348,9 +358,9 @@ impl<'q> Number<'q> {
     fn index(&mut self, state: PlanStateRef, oid: Oid) {
         match state.index() {
             Some(index) => definition::add(index, &mut self.hash),
-            None => name_of(oid)
+            None => server::relation_alone(oid.to_u32())
                 .iter()
-                .for_each(|name| self.hash.text(name.to_bytes())),
+                .for_each(|name| self.hash.text(&server::to_database(name))),
         }
     }
 }
@@ -361,13 +371,4 @@ fn column_of<'q>(entry: Handle<'q, RangeTblEntry>, column: pg_sys::AttrNumber) -
     let names = names.list::<pg_sys::String>(|names| &names.colnames);
     let name = names.get(usize::try_from(column - 1).ok()?)?;
     name.string(|name| &name.sval)
-}
-
-/// Returns the name of a relation. May raise.
-fn name_of(oid: Oid) -> Option<CString> {
-    // SAFETY: the function accepts any number, and returns null or a C string.
-    unsafe {
-        let name = pg_sys::get_rel_name(oid);
-        (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
-    }
 }

@@ -5,11 +5,13 @@ use super::named::text;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::handles::{PlanStateRef, RelationRef, name};
+use crate::pg::plan::aliases;
+use crate::pg::plan::fold::Shown;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys::{self, NodeTag, Oid};
-use rowsource_core::plan::{Extent, ObjectKind, PlanNode};
+use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -90,13 +92,29 @@ fn has_relation(schema: &str, name: &str) -> bool {
 /// Returns a number that changes with what a description shows and neither the text nor the plan's identity
 /// tells: the names of tables, columns, indexes and their schemas, and whether a node is disabled. Returns
 /// `None` if it shows numbers of the planner's.
-pub fn names(found: &[Found]) -> Option<u64> {
+pub fn names(shown: &Shown) -> Option<u64> {
     let mut hasher = FxHasher::default();
-    for ps in found.iter().map(|place| place.plan_state) {
+    let roots = shown.roots();
+    for ps in shown.found().iter().map(|place| place.plan_state) {
         if ps.tag() == NodeTag::T_MemoizeState {
             return None;
         }
         hasher.write_i32(compat::disabled_nodes(&ps.plan()));
+        let table = roots.as_ref().and_then(|roots| roots.entry_of_table(ps));
+        if let Some(table) = table.and_then(|table| ps.estate().entry(table)) {
+            // Which partition it is does not count. All have the columns of their table.
+            // SAFETY: the statement is described in ExecutorStart, which holds no lock.
+            let name = unsafe {
+                contained(&mut Unlocked::promised(), |_| {
+                    server::relation_name(table.relid.to_u32())
+                })
+            };
+            hasher.write(name.ok().flatten().unwrap_or_default().as_bytes());
+            if let Some(partition) = ps.table() {
+                hasher.write_u64(columns(partition));
+            }
+            continue;
+        }
         for relation in [ps.table(), ps.index()].into_iter().flatten() {
             hasher.write_u32(relation.class().relnamespace.to_u32());
             hasher.write(relation.name().to_bytes_with_nul());
@@ -104,6 +122,48 @@ pub fn names(found: &[Found]) -> Option<u64> {
         }
     }
     Some(hasher.finish())
+}
+
+/// Gives the nodes that stand for partitions the name of the table, and of its index. May raise.
+pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
+    let Some(roots) = shown.roots() else {
+        return;
+    };
+    for node in nodes.iter_mut() {
+        // Which partitions are changed is another question at each execution.
+        let is_target = |it: Attribute| matches!(it, Attribute::TargetTable | Attribute::TargetAlias);
+        node.attributes.retain(|(attribute, _)| !is_target(*attribute));
+    }
+    let places = shown.found().iter().filter(|place| !place.hidden);
+    for (at, place) in places.enumerate().take(nodes.len()) {
+        let state = place.plan_state;
+        let table = roots.entry_of_table(state);
+        let Some(table) = table.and_then(|table| state.estate().entry(table)) else {
+            continue;
+        };
+        // EXPLAIN adds a number to the alias of a partition.
+        let alias = server::from_database(aliases::alias(table));
+        if let Some(printed) = nodes[at].alias_or_name().map(str::to_owned) {
+            let [from, to] = [&printed, &alias].map(|name| server::quoted_identifier(name));
+            nodes.iter_mut().for_each(|node| node.rename_prefix(&from, &to));
+        }
+        let node = &mut nodes[at];
+        let (name, schema) = server::name_and_schema(table.relid.to_u32()).unzip();
+        node.alias = (name.as_ref() != Some(&alias) && node.alias_or_name().is_some()).then(|| alias.into());
+        match state.index() {
+            None => node.object_name = name,
+            Some(index) => {
+                let top = server::topmost_relation(index.rd_id.to_u32());
+                node.object_name = server::relation_alone(top).or(node.object_name.take());
+                if node.table.is_some() {
+                    node.table = name.map(Into::into);
+                }
+            }
+        }
+        if node.schema.is_some() {
+            node.schema = schema.and_then(server::schema_name).map(Into::into);
+        }
+    }
 }
 
 /// Which columns a relation has, as far as the session can tell without looking at them.
@@ -155,10 +215,13 @@ fn read_columns(relation: RelationRef) -> u64 {
     hasher.finish()
 }
 
-/// Returns what bounds the nodes that are not hidden.
-pub fn extents(found: &[Found]) -> Vec<Extent> {
-    let shown = found.iter().filter(|place| !place.hidden);
-    shown.map(|place| extent(place.plan_state)).collect()
+/// Returns what bounds the nodes that are not hidden. Those of a folded plan have no bounds.
+pub fn extents(shown: &Shown) -> Vec<Extent> {
+    if shown.fold.is_some() {
+        return Vec::new();
+    }
+    let places = shown.found().iter().filter(|place| !place.hidden);
+    places.map(|place| extent(place.plan_state)).collect()
 }
 
 /// Returns what bounds a node.

@@ -3,11 +3,11 @@
 //! how it is stored, do not count.
 
 use crate::pg::compat;
-use crate::pg::handles::RelationRef;
+use crate::pg::handles::{RelationRef, name as name_of};
 use pgrx::pg_sys::{self, Oid};
 use rowsource_core::definition::{self, Names, Object};
 use rowsource_core::stable_hash::StableHasher;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 /// Adds the definition of an index. The caller should be in a memory context of its own. Raises if a catalog
 /// cannot be read.
@@ -59,6 +59,54 @@ pub fn add(index: RelationRef, hash: &mut StableHasher) {
     }
 }
 
+/// Returns a number for what the index of a partition indexes. It is the same for the indexes of all
+/// partitions that are alike, and reads a catalog only if an index is no B-tree, or has expressions or a
+/// predicate. May raise.
+pub fn number(index: RelationRef, table: RelationRef) -> i64 {
+    let mut hash = StableHasher::new();
+    // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key.
+    unsafe {
+        let row = &*index.rd_index;
+        let columns = std::slice::from_raw_parts(row.indkey.values.as_ptr(), row.indnatts.max(0) as usize);
+        let predicate = pg_sys::Anum_pg_index_indpred as i32;
+        let is_plain = index.class().relam == pg_sys::BTREE_AM_OID
+            && !columns.contains(&0)
+            && pg_sys::heap_attisnull(index.rd_indextuple, predicate, std::ptr::null_mut());
+        if !is_plain {
+            add(index, &mut hash);
+            return hash.finish();
+        }
+        hash.byte(u8::from(row.indisunique));
+        hash.number(row.indnkeyatts as u32);
+        for (at, column) in columns.iter().enumerate() {
+            let column = usize::try_from(column - 1).ok();
+            if let Some(column) = column.and_then(|column| compat::column(table, column)) {
+                hash.text(name_of(&column.attname).to_bytes());
+            }
+            if at < row.indnkeyatts as usize {
+                hash.number((*index.rd_opfamily.add(at)).to_u32());
+                hash.number((*index.rd_opcintype.add(at)).to_u32());
+                hash.number((*index.rd_indcollation.add(at)).to_u32());
+                hash.number(*index.rd_indoption.add(at) as u32);
+            }
+        }
+    }
+    hash.finish()
+}
+
+/// Returns the name and the type of a column of a table. Returns `None` if there is none with this number.
+/// May raise.
+pub fn column(table: Oid, number: i16) -> Option<(CString, Oid)> {
+    // SAFETY: the functions accept any number. A name is null or a C string in the current memory context.
+    unsafe {
+        let name = pg_sys::get_attname(table, number, true);
+        (!name.is_null()).then(|| {
+            let name = CStr::from_ptr(name).to_owned();
+            (name, pg_sys::get_atttype(table, number))
+        })
+    }
+}
+
 /// Adds a text, or that there is none.
 fn text(text: Option<&str>, hash: &mut StableHasher) {
     hash.text(text.unwrap_or_default().as_bytes());
@@ -101,12 +149,7 @@ struct Table(Oid);
 impl Table {
     /// Returns the name of a column. Returns `None` for an expression, whose number is 0.
     fn column(&self, number: i16) -> Option<String> {
-        // SAFETY: the function accepts any number, and returns null or a C string in the current memory
-        // context.
-        unsafe {
-            let name = pg_sys::get_attname(self.0, number, true);
-            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
-        }
+        column(self.0, number).map(|(name, _)| name.to_string_lossy().into_owned())
     }
 }
 
@@ -121,10 +164,18 @@ impl Names for Table {
     fn constant(&self, type_oid: u32, bytes: &[u8], hash: &mut StableHasher) {
         let own = Oid::from(type_oid);
         // SAFETY: the functions accept any type.
-        let (element, is_row) = unsafe { (pg_sys::get_element_type(own), pg_sys::type_is_rowtype(own)) };
+        let (element, is_row, is_enum) = unsafe {
+            let element = pg_sys::get_element_type(own);
+            let value = if element == pg_sys::InvalidOid {
+                own
+            } else {
+                element
+            };
+            (element, pg_sys::type_is_rowtype(own), pg_sys::type_is_enum(value))
+        };
         let values = match element {
-            pg_sys::InvalidOid => Values::of(own, 0),
-            element => Values::of(element, elements_at(bytes)),
+            pg_sys::InvalidOid => Values::of(own, is_enum, 0),
+            element => Values::of(element, is_enum, elements_at(bytes)),
         };
         for (i, part) in bytes.chunks(4).enumerate() {
             let oid = part.try_into().map_or(0, u32::from_le_bytes);
@@ -156,9 +207,7 @@ struct Values {
 
 impl Values {
     /// Returns what values of a type are.
-    fn of(type_oid: Oid, begin_at: usize) -> Values {
-        // SAFETY: the function accepts any type.
-        let are_labels = unsafe { pg_sys::type_is_enum(type_oid) };
+    fn of(type_oid: Oid, are_labels: bool, begin_at: usize) -> Values {
         Values {
             are_oids: are_labels || is_alias_of_oid(type_oid),
             are_labels,

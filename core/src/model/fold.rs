@@ -1,0 +1,435 @@
+//! Folds a plan: children of an Append that do the same to different partitions of a table become one node,
+//! which has the sums of their statistics.
+//!
+//! Nodes are equal if the same [`PlanPart::number`] was computed for them, and if their inputs are equal. The
+//! groups of an Append are sorted by these numbers. So the folded plan is the same whichever partitions were
+//! pruned, as long as one of each group is left. A partition that is left alone has no Append. It gets one.
+//!
+//! InitPlans and subplans do not tell partitions apart: if the partitions share a subplan, it is found below
+//! the first one only.
+
+use super::estimates::Estimate;
+use super::facts::{NodeFacts, NodeKind, PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED};
+use super::node::{NodeStats, Time};
+use super::plan::ExecutionStats;
+use super::statement_facts::Outside;
+use crate::histogram::Histogram;
+use crate::plan::Costs;
+use crate::stable_hash::StableHasher;
+use crate::waits::plan::{EventWaits, PlanWaits, RunWaits};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+/// A node of a plan, as far as folding needs to know it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanPart {
+    /// The index of its parent, which comes before it.
+    pub parent: Option<usize>,
+    /// What it does. It is the same for all partitions of a table.
+    pub number: u64,
+    /// It is an Append or a MergeAppend.
+    pub is_append: bool,
+    /// It scans a partition.
+    pub is_partition: bool,
+    /// It is an InitPlan or a subplan of its parent, not an input.
+    pub by_expression: bool,
+}
+
+/// A node of a folded plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldedNode {
+    /// The index of its parent in the folded plan.
+    pub parent: Option<u32>,
+    /// The distance from the root.
+    pub depth: u32,
+    /// The first of the plan's nodes that it stands for. Of a made Append: the node below it.
+    pub first: u32,
+    /// How many of the plan's nodes it stands for; 0 for the Append that was made for a lone partition.
+    pub count: u32,
+    /// It is an InitPlan or a subplan of its parent, not an input.
+    pub by_expression: bool,
+    /// It stands for partitions: its parent is an Append, it is none, and it scans one, or an input does.
+    pub is_partitions: bool,
+}
+
+impl FoldedNode {
+    /// Returns whether it is an Append that the plan does not have.
+    pub fn is_made(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Which nodes of a plan are one node of the folded plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fold {
+    /// For each node of the plan, its index in the folded plan.
+    of: Vec<u32>,
+    /// The folded plan, in pre-order.
+    nodes: Vec<FoldedNode>,
+}
+
+/// Nodes that become one node, and where that is.
+struct Group {
+    members: Vec<usize>,
+    parent: Option<u32>,
+    depth: u32,
+    /// A folded Append is above it, so no partition is alone.
+    is_below_append: bool,
+    /// That is its parent, and it is none.
+    is_partitions: bool,
+}
+
+impl Fold {
+    /// Folds a plan, whose nodes are in pre-order. Returns `None` if no node scans a partition.
+    pub fn new(plan: &[PlanPart]) -> Option<Fold> {
+        if !plan.iter().any(|part| part.is_partition) {
+            return None;
+        }
+        let tree = Tree::of(plan);
+        let mut fold = Fold {
+            of: vec![0; plan.len()],
+            nodes: Vec::with_capacity(plan.len()),
+        };
+        let mut groups = vec![Group {
+            members: vec![0],
+            parent: None,
+            depth: 0,
+            is_below_append: false,
+            is_partitions: false,
+        }];
+        while let Some(group) = groups.pop() {
+            let first = group.members[0];
+            let Group {
+                members,
+                mut parent,
+                mut depth,
+                is_below_append,
+                mut is_partitions,
+            } = group;
+            let at = |nodes: &Vec<FoldedNode>| Some(nodes.len() as u32);
+            let mut by_expression = plan[first].by_expression;
+            if plan[first].is_partition && !is_below_append {
+                let made = at(&fold.nodes);
+                fold.nodes.push(FoldedNode {
+                    parent,
+                    depth,
+                    first: first as u32,
+                    count: 0,
+                    by_expression,
+                    is_partitions,
+                });
+                (parent, depth, by_expression, is_partitions) = (made, depth + 1, false, true);
+            }
+            let index = at(&fold.nodes);
+            fold.nodes.push(FoldedNode {
+                parent,
+                depth,
+                first: first as u32,
+                count: members.len() as u32,
+                by_expression,
+                is_partitions,
+            });
+            for member in &members {
+                fold.of[*member] = index.unwrap_or_default();
+            }
+            let below = tree.groups_below(&members).into_iter().rev();
+            groups.extend(below.map(|members| {
+                let is_input = !plan[members[0]].by_expression;
+                let is_appended = is_input && plan[first].is_append && tree.has_partition[members[0]];
+                Group {
+                    parent: index,
+                    depth: depth + 1,
+                    is_below_append: is_input && is_below_append || is_appended,
+                    is_partitions: is_appended && !plan[members[0]].is_append,
+                    members,
+                }
+            }));
+        }
+        Some(fold)
+    }
+
+    /// Returns the number of nodes of the plan.
+    pub fn real_nodes(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Returns how many bytes it takes beside itself.
+    pub fn size(&self) -> usize {
+        size_of_val(&*self.of) + size_of_val(&*self.nodes)
+    }
+
+    /// Returns the nodes of the folded plan.
+    pub fn nodes(&self) -> &[FoldedNode] {
+        &self.nodes
+    }
+
+    /// Returns the index of a node in the folded plan. A node that the plan does not have stays as it is.
+    pub fn of(&self, node: usize) -> usize {
+        self.of.get(node).map_or(node, |folded| *folded as usize)
+    }
+
+    /// Returns whether a node of the folded plan is an Append that the plan does not have.
+    pub fn is_made(&self, folded: usize) -> bool {
+        self.nodes.get(folded).is_some_and(FoldedNode::is_made)
+    }
+
+    /// Returns a hash of what the folded plan does, with `number` of each node that it stands for.
+    pub fn hash(&self, number: impl Fn(&FoldedNode) -> u64) -> i64 {
+        let mut hash = StableHasher::new();
+        for node in &self.nodes {
+            hash.number(node.depth);
+            hash.byte(u8::from(node.by_expression));
+            hash.bytes(number(node).to_le_bytes());
+        }
+        hash.finish()
+    }
+
+    /// Folds what the planner expected: costs are summed up, rows of a start are averaged.
+    pub fn costs(&self, costs: impl Iterator<Item = Costs>) -> Vec<Costs> {
+        let mut folded = vec![Costs::default(); self.nodes.len()];
+        for (costs, of) in costs.zip(&self.of) {
+            let (sum, count) = (&mut folded[*of as usize], self.nodes[*of as usize].count);
+            if sum.total_cost == 0.0 {
+                sum.startup_cost = costs.startup_cost;
+            }
+            sum.total_cost += costs.total_cost;
+            sum.plan_rows += costs.plan_rows / f64::from(count);
+            sum.plan_width = sum.plan_width.max(costs.plan_width);
+        }
+        for at in (0..self.nodes.len()).rev().filter(|at| self.is_made(*at)) {
+            folded[at] = folded[at + 1];
+        }
+        folded
+    }
+
+    /// Passes the statistics of an execution to `add`, folded.
+    pub fn fold<T>(&self, execution: &ExecutionStats<'_>, add: impl FnOnce(&ExecutionStats<'_>) -> T) -> T {
+        let nodes = self.stats(execution.nodes);
+        let histograms = self.histograms(execution.histograms);
+        let histograms: Vec<&Histogram> = histograms.iter().collect();
+        let (mut waits, mut called) = (RunWaits::none(), Vec::new());
+        let outside = execution.outside.map(|outside| {
+            called.extend(outside.called.iter().map(|(at, called)| (self.of(*at), *called)));
+            Outside {
+                sums: outside.sums,
+                waits: outside.waits.map(|unfolded| {
+                    waits = *unfolded;
+                    self.move_waits(&mut waits);
+                    &waits
+                }),
+                called: &called,
+            }
+        });
+        add(&ExecutionStats {
+            run: execution.run,
+            outside: outside.as_ref(),
+            nodes: &nodes,
+            histograms: &histograms,
+        })
+    }
+
+    /// Folds the statistics of an execution's nodes. Rows, starts, times, blocks, WAL and waits are sums;
+    /// squares of standard errors are added; [`NodeFacts::add`] says what becomes of the facts.
+    pub fn stats(&self, stats: &[NodeStats]) -> Vec<NodeStats> {
+        let mut folded = vec![NodeStats::default(); self.nodes.len()];
+        let mut estimates = vec![EstimateSum::default(); self.nodes.len()];
+        for (stats, of) in stats.iter().zip(&self.of) {
+            folded[*of as usize].add(stats);
+            estimates[*of as usize].add(&stats.estimate, stats.starts.get_or_zero());
+        }
+        for (stats, sum) in folded.iter_mut().zip(&estimates) {
+            stats.estimate = sum.estimate();
+        }
+        // What is made comes before its child, which may be below another made one.
+        for at in (0..self.nodes.len()).rev().filter(|at| self.nodes[*at].is_made()) {
+            folded[at] = appended(&folded[at + 1]);
+        }
+        let ran = stats.iter().map(|stats| stats.starts.get_or_zero() > 0);
+        self.count_partitions(ran, |append, planned, ran| {
+            let sums = &mut folded[append].facts.sums;
+            sums[PARTITIONS_PLANNED] += planned + sums[SUBPLANS_REMOVED];
+            sums[PARTITIONS_RUN] += ran;
+        });
+        folded
+    }
+
+    /// Calls `count` with each Append of partitions, how many it has, and how many of them ran. `ran` says
+    /// that of the plan's nodes.
+    pub fn count_partitions(&self, ran: impl Iterator<Item = bool>, mut count: impl FnMut(usize, u64, u64)) {
+        let mut counts = vec![(0, 0); self.nodes.len()];
+        for (of, ran) in self.of.iter().zip(ran) {
+            let node = &self.nodes[*of as usize];
+            if let Some(append) = node.parent.filter(|_| node.is_partitions) {
+                let (planned, run) = &mut counts[append as usize];
+                *planned += 1;
+                *run += u64::from(ran);
+            }
+        }
+        let appends = counts.iter().enumerate().filter(|(_, counts)| counts.0 > 0);
+        appends.for_each(|(append, (planned, ran))| count(append, *planned, *ran));
+    }
+
+    /// Folds the histograms of the nodes' calls. An Append that was made has none.
+    pub fn histograms(&self, histograms: &[&Histogram]) -> Vec<Histogram> {
+        let mut folded = vec![Histogram::default(); self.nodes.len()];
+        for (histogram, of) in histograms.iter().zip(&self.of) {
+            folded[*of as usize].add(histogram);
+        }
+        folded
+    }
+
+    /// Moves the waits to the nodes of the folded plan.
+    pub fn move_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
+        waits.move_nodes(|waits| match waits.node() {
+            Some(node) => self.of(node) as u32,
+            None => EventWaits::OUTSIDE,
+        });
+    }
+}
+
+/// The statistics of an Append whose only child has these: it takes nothing itself.
+fn appended(child: &NodeStats) -> NodeStats {
+    let time = child.time.get().map(|time| Time { self_ms: 0.0, ..time });
+    NodeStats {
+        time: time.into(),
+        timed_calls: 0,
+        timer_calls: 0,
+        clock_backsteps: 0,
+        wait_ms: 0.0,
+        facts: NodeFacts {
+            kind: NodeKind::Append,
+            ..NodeFacts::default()
+        },
+        ..*child
+    }
+}
+
+/// What the planner expected of several nodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EstimateSum {
+    first: Estimate,
+    nodes: u64,
+    starts: u64,
+    /// The rows of a start of each node.
+    rows: f64,
+    /// The rows of all starts.
+    all_rows: f64,
+    /// The rows of all starts that are compared with the actual rows.
+    expected: f64,
+    /// At least one node that ran says nothing about its estimate.
+    is_unjudged: bool,
+}
+
+impl EstimateSum {
+    /// Adds what was expected of a node, which was started this often.
+    pub fn add(&mut self, estimate: &Estimate, starts: u64) {
+        let rows = f64::from(estimate.plan_rows);
+        if self.nodes == 0 {
+            self.first = *estimate;
+        }
+        self.nodes += 1;
+        self.starts += starts;
+        self.rows += rows;
+        self.all_rows += rows * starts as f64;
+        self.expected += estimate.expected_rows(starts);
+        self.is_unjudged |= starts > 0 && !estimate.is_judged();
+    }
+
+    /// Returns the mean, which has the same sum.
+    pub fn estimate(&self) -> Estimate {
+        if self.nodes <= 1 {
+            return self.first;
+        }
+        let mean = match self.starts {
+            0 => self.rows / self.nodes as f64,
+            starts => self.all_rows / starts as f64,
+        };
+        let mut estimate = Estimate::new(mean, !self.is_unjudged && self.starts > 0);
+        estimate.set_expected_rows(self.expected, self.starts);
+        estimate
+    }
+}
+
+/// A plan with what its nodes have below them.
+struct Tree<'a> {
+    plan: &'a [PlanPart],
+    /// The children of each node, in the plan's order.
+    children: Vec<Vec<usize>>,
+    /// A number for what each node and its inputs do.
+    numbers: Vec<u64>,
+    /// The node or one of its inputs scans a partition.
+    has_partition: Vec<bool>,
+}
+
+impl Tree<'_> {
+    fn of(plan: &[PlanPart]) -> Tree<'_> {
+        let mut tree = Tree {
+            plan,
+            children: vec![Vec::new(); plan.len()],
+            numbers: vec![0; plan.len()],
+            has_partition: vec![false; plan.len()],
+        };
+        for (at, part) in plan.iter().enumerate() {
+            if let Some(parent) = part.parent {
+                tree.children[parent].push(at);
+            }
+        }
+        // Each node comes after its parent.
+        for at in (0..plan.len()).rev() {
+            let inputs = tree.children[at]
+                .iter()
+                .filter(|child| !plan[**child].by_expression);
+            tree.has_partition[at] =
+                plan[at].is_partition || inputs.clone().any(|child| tree.has_partition[*child]);
+            let mut hash = StableHasher::new();
+            hash.bytes(plan[at].number.to_le_bytes());
+            let below: Vec<Vec<usize>> = match plan[at].is_append {
+                true => tree.groups_below(&[at]),
+                false => inputs.map(|child| vec![*child]).collect(),
+            };
+            for group in below.iter().filter(|group| !plan[group[0]].by_expression) {
+                hash.bytes(tree.numbers[group[0]].to_le_bytes());
+            }
+            tree.numbers[at] = hash.finish() as u64;
+        }
+        tree
+    }
+
+    /// Returns the groups of nodes below equal nodes that become one node each.
+    fn groups_below(&self, members: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        // The group of each kind of child: inputs by their position, others by what they do.
+        let mut known: FxHashMap<(u64, usize), usize> = FxHashMap::default();
+        let mut sorted: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+        for member in members {
+            let mut inputs = 0;
+            let mut same: FxHashMap<u64, usize> = FxHashMap::default();
+            for child in &self.children[*member] {
+                let number = self.numbers[*child];
+                let key = if self.plan[*child].by_expression {
+                    let same = same.entry(number).or_default();
+                    *same += 1;
+                    (number, *same)
+                } else if self.plan[*member].is_append && self.has_partition[*child] {
+                    sorted.entry(number).or_default().push(*child);
+                    continue;
+                } else {
+                    inputs += 1;
+                    (0, inputs)
+                };
+                let group = *known.entry(key).or_insert_with(|| {
+                    groups.push(Vec::new());
+                    groups.len() - 1
+                });
+                groups[group].push(*child);
+            }
+        }
+        let mut sorted: Vec<(u64, Vec<usize>)> = sorted.into_iter().collect();
+        sorted.sort_unstable_by_key(|(number, _)| *number);
+        groups.extend(sorted.into_iter().map(|(_, group)| group));
+        groups
+    }
+}
+
+#[cfg(test)]
+mod tests;

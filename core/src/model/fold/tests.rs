@@ -1,0 +1,343 @@
+use super::*;
+use crate::model::{Buffers, Estimates, Wal};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A node and what is below it.
+#[derive(Clone)]
+struct Made {
+    part: PlanPart,
+    below: Vec<Made>,
+}
+
+const APPEND: u64 = 1_000;
+
+fn node(number: u64, below: Vec<Made>) -> Made {
+    let part = PlanPart {
+        number,
+        ..PlanPart::default()
+    };
+    Made { part, below }
+}
+
+fn partition(number: u64) -> Made {
+    let mut made = node(number, Vec::new());
+    made.part.is_partition = true;
+    made
+}
+
+fn append(below: Vec<Made>) -> Made {
+    let mut made = node(APPEND, below);
+    made.part.is_append = true;
+    made
+}
+
+fn subplan(mut made: Made) -> Made {
+    made.part.by_expression = true;
+    made
+}
+
+/// Returns the nodes in pre-order.
+fn plan(made: &Made) -> Vec<PlanPart> {
+    fn add(made: &Made, parent: Option<usize>, plan: &mut Vec<PlanPart>) {
+        let at = plan.len();
+        plan.push(PlanPart { parent, ..made.part });
+        made.below.iter().for_each(|below| add(below, Some(at), plan));
+    }
+    let mut plan = Vec::new();
+    add(made, None, &mut plan);
+    plan
+}
+
+fn number(plan: &[PlanPart], node: &FoldedNode) -> u64 {
+    match node.is_made() {
+        true => APPEND,
+        false => plan[node.first as usize].number,
+    }
+}
+
+fn fold(made: &Made) -> (Fold, i64) {
+    let plan = plan(made);
+    let fold = Fold::new(&plan).expect("a partition");
+    let hash = fold.hash(|node| number(&plan, node));
+    (fold, hash)
+}
+
+/// Returns the numbers and the members of the nodes, indented.
+fn shown(made: &Made) -> Vec<String> {
+    let plan = plan(made);
+    let fold = Fold::new(&plan).expect("a partition");
+    let line = |node: &FoldedNode| {
+        let indent = " ".repeat(node.depth as usize);
+        format!("{indent}{} x{}", number(&plan, node), node.count)
+    };
+    fold.nodes().iter().map(line).collect()
+}
+
+#[test]
+fn partitions_are_one_node_for_each_way_to_read_them() {
+    let found = append(vec![partition(5), partition(6), partition(5), partition(5)]);
+    let mut lines = shown(&node(1, vec![found]));
+    lines[2..].sort();
+    assert_eq!(lines, ["1 x1", " 1000 x1", "  5 x3", "  6 x1"]);
+    // Partition-wise joins and aggregates: a child is a subtree.
+    let join = |way| node(7, vec![partition(way), node(8, vec![partition(9)])]);
+    let mut lines = shown(&append(vec![join(5), join(6), join(5)]));
+    assert_eq!(lines.remove(0), "1000 x1");
+    assert_eq!(lines.len(), 8);
+    for line in [" 7 x2", "  5 x2", "  8 x2", "   9 x2", " 7 x1", "  6 x1"] {
+        assert!(lines.iter().any(|found| found == line), "{line}: {lines:?}");
+    }
+    // Of a nested Append too, with different numbers of partitions.
+    let nested = |count| node(7, vec![append(vec![partition(5); count])]);
+    let lines = shown(&append(vec![nested(3), nested(1), nested(4)]));
+    assert_eq!(lines, ["1000 x1", " 7 x3", "  1000 x3", "   5 x8"]);
+}
+
+#[test]
+fn other_children_are_not_folded() {
+    let union = append(vec![node(5, Vec::new()), node(5, Vec::new())]);
+    assert_eq!(Fold::new(&plan(&union)), None);
+    let mixed = append(vec![
+        partition(4),
+        node(5, Vec::new()),
+        partition(4),
+        node(5, Vec::new()),
+    ]);
+    assert_eq!(shown(&mixed), ["1000 x1", " 5 x1", " 5 x1", " 4 x2"]);
+    // The sides of a join are not equal even if both scan a partition in the same way.
+    let join = node(
+        7,
+        vec![append(vec![partition(5); 2]), append(vec![partition(5); 2])],
+    );
+    assert_eq!(shown(&join), ["7 x1", " 1000 x1", "  5 x2", " 1000 x1", "  5 x2"]);
+}
+
+#[test]
+fn a_lone_partition_has_an_append() {
+    let query = |below| node(1, vec![below, node(2, Vec::new())]);
+    let (alone, two) = (query(partition(5)), query(append(vec![partition(5); 2])));
+    assert_eq!(shown(&alone), ["1 x1", " 1000 x0", "  5 x1", " 2 x1"]);
+    assert_eq!(fold(&alone).1, fold(&two).1);
+    assert_eq!(fold(&alone).1, fold(&query(append(vec![partition(5)]))).1);
+    assert_ne!(fold(&alone).1, fold(&query(partition(6))).1);
+    let (fold, _) = fold(&alone);
+    let stats = fold.stats(&[stats(0, 1), stats(1, 2), stats(2, 3)]);
+    assert_eq!((stats[1].rows, stats[2].rows), (stats[2].rows, 20));
+    assert_eq!(
+        (stats[1].starts, stats[1].buffers),
+        (stats[2].starts, stats[2].buffers)
+    );
+    let times = [1, 2].map(|at: usize| stats[at].time.get_or_zero());
+    assert_eq!((times[0].total_ms, times[0].self_ms), (times[1].total_ms, 0.0));
+    assert!(times[1].self_ms > 0.0);
+    assert_eq!((stats[1].wait_ms, stats[1].facts.kind), (0.0, NodeKind::Append));
+}
+
+#[test]
+fn a_shared_subplan_does_not_tell_partitions_apart() {
+    let mut first = partition(5);
+    first.below.push(subplan(node(9, vec![partition(6)])));
+    let shared = append(vec![first.clone(), partition(5), partition(5)]);
+    assert_eq!(
+        shown(&shared),
+        ["1000 x1", " 5 x3", "  9 x1", "   1000 x0", "    6 x1"]
+    );
+    let (same, alone) = (fold(&append(vec![partition(5), first.clone()])), fold(&first));
+    assert_eq!((fold(&shared).1, fold(&shared).1), (same.1, alone.1));
+    let own = append(vec![first.clone(), first]);
+    assert_eq!(shown(&own)[2], "  9 x2");
+}
+
+/// Returns statistics of which each figure differs from those of other nodes.
+fn stats(at: usize, starts: u64) -> NodeStats {
+    let rows = 10 * starts;
+    NodeStats {
+        starts: starts.into(),
+        rows,
+        time: Time {
+            total_ms: rows as f64,
+            startup_ms: 0.25,
+            self_ms: 1.0 + at as f64,
+            error_ms: 3.0,
+        }
+        .into(),
+        buffers: Buffers {
+            shared_hit: at as i64,
+            temp_written: 1,
+            ..Buffers::default()
+        }
+        .into(),
+        wal: Wal {
+            records: 2,
+            ..Wal::default()
+        }
+        .into(),
+        timed_calls: 7,
+        wait_ms: 0.5,
+        facts: NodeFacts {
+            kind: NodeKind::Sort,
+            memory_kb: (at as u32).into(),
+            methods: 1 << (at % 3),
+            ..NodeFacts::default()
+        },
+        estimate: Estimate::new(at as f64 + 1.0, true),
+        ..NodeStats::default()
+    }
+}
+
+#[test]
+fn errors_are_added_as_squares_and_other_facts_as_over_executions() {
+    let (fold, _) = fold(&append(vec![partition(5); 4]));
+    let folded = fold.stats(&[0, 1, 2, 3, 4].map(|at| stats(at, 2)))[1];
+    assert!((folded.time.get_or_zero().error_ms - 6.0).abs() < 1e-9);
+    assert_eq!((folded.facts.memory_kb.get(), folded.facts.methods), (Some(4), 7));
+    assert_eq!((folded.rows, folded.starts.get()), (80, Some(8)));
+    // The planner expected 2 * (2 + 3 + 4 + 5) rows.
+    let mut estimates = Estimates::default();
+    estimates.add(&folded.estimate, 8, folded.rows);
+    assert!((estimates.expected_rows - 28.0).abs() < 1e-4, "{estimates:?}");
+    // One that did not start says nothing, and one whose estimate says nothing makes that of all unknown.
+    let mut some = [0, 2, 2, 0, 0].map(|starts| stats(2, starts));
+    let judged = |stats: &[NodeStats]| fold.stats(stats)[1].estimate.is_judged();
+    some[3].estimate.dismiss();
+    assert!(judged(&some));
+    some[2].estimate.dismiss();
+    assert!(!judged(&some));
+}
+
+/// Makes a plan at random.
+fn random(rng: &mut Xoshiro256PlusPlus, depth: u32, is_below_append: bool) -> Made {
+    let inputs = |rng: &mut _, count, is_below| -> Vec<Made> {
+        (0..count).map(|_| random(rng, depth + 1, is_below)).collect()
+    };
+    match rng.random_range(0..if depth < 4 { 10 } else { 4 }) {
+        0..3 => partition(rng.random_range(0..3)),
+        3 => node(rng.random_range(3..5), Vec::new()),
+        4..6 => {
+            let count = rng.random_range(1..3);
+            node(
+                rng.random_range(5..7) + 10 * count,
+                inputs(rng, count, is_below_append),
+            )
+        }
+        6 => {
+            let mut made = node(rng.random_range(7..9), inputs(rng, 1, is_below_append));
+            made.below.push(subplan(node(9, Vec::new())));
+            made
+        }
+        _ => {
+            let count = rng.random_range(1..6);
+            append(inputs(rng, count, true))
+        }
+    }
+}
+
+fn shuffle(made: &mut Made, rng: &mut Xoshiro256PlusPlus, has_partition: &impl Fn(&Made) -> bool) {
+    if made.part.is_append {
+        // Other children are in the statement's order.
+        let (mut partitions, others): (Vec<Made>, Vec<Made>) = made.below.drain(..).partition(has_partition);
+        partitions.shuffle(rng);
+        made.below = others.into_iter().chain(partitions).collect();
+    }
+    made.below
+        .iter_mut()
+        .for_each(|below| shuffle(below, rng, has_partition));
+}
+
+fn has_partition(made: &Made) -> bool {
+    let mut inputs = made.below.iter().filter(|below| !below.part.by_expression);
+    made.part.is_partition || inputs.any(has_partition)
+}
+
+/// Each node is in one folded node, which stands for nodes that do the same.
+fn check_places(fold: &Fold, parts: &[PlanPart]) {
+    let mut counts = vec![0; fold.nodes().len()];
+    for (at, part) in parts.iter().enumerate() {
+        let folded = fold.nodes()[fold.of(at)];
+        assert_eq!(part.number, parts[folded.first as usize].number);
+        counts[fold.of(at)] += 1;
+        // Its parent is its parent's, but for an Append that was made.
+        let mut parent = folded.parent.map(|parent| parent as usize);
+        if let Some(made) = parent.filter(|parent| fold.nodes()[*parent].is_made()) {
+            parent = fold.nodes()[made].parent.map(|parent| parent as usize);
+        }
+        assert_eq!(parent, part.parent.map(|parent| fold.of(parent)));
+    }
+    assert!(fold.nodes().iter().map(|node| node.count).eq(counts));
+    for (at, node) in fold.nodes().iter().enumerate() {
+        let depth = node
+            .parent
+            .map_or(0, |parent| fold.nodes()[parent as usize].depth + 1);
+        assert_eq!(node.depth, depth);
+        assert!(node.parent.is_none_or(|parent| (parent as usize) < at));
+    }
+}
+
+#[test]
+fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(42);
+    let mut folded_plans = 0;
+    for _ in 0..4_000 {
+        let made = random(&mut rng, 0, false);
+        let parts = plan(&made);
+        let Some(fold) = Fold::new(&parts) else {
+            continue;
+        };
+        let hash = fold.hash(|node| number(&parts, node));
+        folded_plans += usize::from(fold.nodes().len() < parts.len());
+        check_places(&fold, &parts);
+        // Sums.
+        let all: Vec<NodeStats> = (0..parts.len())
+            .map(|at| stats(at, rng.random_range(0..5)))
+            .collect();
+        let folded = fold.stats(&all);
+        let is_real = |(at, _): &(usize, &NodeStats)| !fold.nodes()[*at].is_made();
+        let real = || folded.iter().enumerate().filter(is_real).map(|(_, stats)| stats);
+        let sums = |stats: &mut dyn Iterator<Item = &NodeStats>| {
+            let mut sum = NodeStats::default();
+            stats.for_each(|stats| sum.add(stats));
+            sum
+        };
+        let (expected, found) = (sums(&mut all.iter()), sums(&mut real()));
+        assert_eq!((expected.rows, expected.starts), (found.rows, found.starts));
+        assert_eq!((expected.buffers, expected.wal), (found.buffers, found.wal));
+        assert_eq!(
+            (expected.wait_ms, expected.timed_calls),
+            (found.wait_ms, found.timed_calls)
+        );
+        let [all_times, times] = [expected, found].map(|stats| stats.time.get_or_zero());
+        assert_eq!(
+            (all_times.total_ms, all_times.self_ms),
+            (times.total_ms, times.self_ms)
+        );
+        assert!((all_times.error_ms - times.error_ms).abs() < 1e-6);
+        assert_eq!(
+            (expected.facts.memory_kb, expected.facts.methods),
+            (found.facts.memory_kb, found.facts.methods)
+        );
+        // Folding again changes nothing.
+        let again: Vec<PlanPart> = fold
+            .nodes()
+            .iter()
+            .map(|node| PlanPart {
+                parent: node.parent.map(|parent| parent as usize),
+                number: number(&parts, node),
+                is_append: node.is_made() || parts[node.first as usize].is_append,
+                is_partition: !node.is_made() && parts[node.first as usize].is_partition,
+                by_expression: node.by_expression,
+            })
+            .collect();
+        let twice = Fold::new(&again).expect("a partition");
+        assert_eq!(twice.nodes().len(), fold.nodes().len());
+        assert_eq!(twice.hash(|node| number(&again, node)), hash);
+        // The order of partitions does not count.
+        let mut other = made.clone();
+        shuffle(&mut other, &mut rng, &has_partition);
+        let other = plan(&other);
+        let shuffled = Fold::new(&other).expect("a partition");
+        assert_eq!(shuffled.hash(|node| number(&other, node)), hash);
+    }
+    assert!(folded_plans > 500, "{folded_plans}");
+}

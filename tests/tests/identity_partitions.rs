@@ -1,0 +1,228 @@
+//! Partitions that are read in the same way are one node, and which of them were pruned is no other plan.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::explain::first_column;
+use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::store::{basic_server, measured};
+
+/// Runs a statement, and returns the planid of its plan.
+fn planid(client: &mut Client, sql: &str) -> i64 {
+    measured(client, sql);
+    value(client, "SELECT planid FROM rowsource_last()")
+}
+
+/// Returns what the store has of a plan: node, operation, object, starts and rows.
+fn stored(client: &mut Client, planid: i64) -> Vec<String> {
+    let rows = texts(
+        client,
+        &format!(
+            "SELECT depth::text, operation, object_name, starts::text, rows::text
+             FROM pg_stat_rowsource WHERE planid = {planid} ORDER BY node_id"
+        ),
+    );
+    let line = |row: Vec<Option<String>>| row.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    rows.into_iter().map(line).collect()
+}
+
+/// Starts a server with two tables of four partitions of 100 rows each.
+fn partitioned(name: &str) -> (Server, Client) {
+    let server = basic_server(name, &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE orders (id int, day int, note text) PARTITION BY RANGE (day);
+         CREATE TABLE orders_a PARTITION OF orders FOR VALUES FROM (0) TO (100);
+         CREATE TABLE orders_b PARTITION OF orders FOR VALUES FROM (100) TO (200);
+         CREATE TABLE orders_c PARTITION OF orders FOR VALUES FROM (200) TO (300);
+         CREATE TABLE others (note text, gone int, day int, id int);
+         ALTER TABLE others DROP gone;
+         ALTER TABLE orders ATTACH PARTITION others FOR VALUES FROM (300) TO (400);
+         INSERT INTO orders SELECT i, i, 'note ' || i FROM generate_series(0, 399) i;
+         CREATE TABLE plain AS SELECT * FROM orders;
+         SET enable_seqscan = on; VACUUM ANALYZE orders; ANALYZE plain",
+    );
+    (server, client)
+}
+
+#[test]
+fn partitions_that_are_read_alike_are_one_node() {
+    let (_server, mut client) = partitioned("identity-partitions");
+    let all = planid(&mut client, "SELECT note FROM orders WHERE day >= 0");
+    assert_eq!(
+        stored(&mut client, all),
+        ["0 Append 1 400", "1 Seq Scan orders 4 400"]
+    );
+    // The planner prunes all but three, two and one.
+    for (day, partitions, rows) in [(150, 3, 250), (250, 2, 150), (350, 1, 50)] {
+        let statement = format!("SELECT note FROM orders WHERE day >= {day}");
+        run_each(&mut client, "SELECT rowsource_reset()");
+        assert_eq!(planid(&mut client, &statement), all, "{statement}");
+        let expected = [
+            format!("0 Append 1 {rows}"),
+            format!("1 Seq Scan orders {partitions} {rows}"),
+        ];
+        assert_eq!(stored(&mut client, all), expected, "{statement}");
+        // The session's own last statement still has each partition.
+        let shown = texts(&mut client, "SELECT * FROM rowsource_display()");
+        let shown: Vec<String> = shown.into_iter().flatten().flatten().collect();
+        let scans = shown.iter().filter(|line| line.contains("Seq Scan")).count();
+        assert_eq!(scans, partitions, "{shown:#?}");
+        assert!(shown.iter().any(|line| line.contains("others")), "{shown:#?}");
+    }
+    // A session that knows nothing yet, and a partition that is attached later.
+    run_each(
+        &mut client,
+        "CREATE TABLE orders_e PARTITION OF orders FOR VALUES FROM (400) TO (500); ANALYZE orders_e",
+    );
+    assert_eq!(
+        planid(&mut client, "SELECT note FROM orders WHERE day >= 250"),
+        all
+    );
+    let mut new = _server.connect();
+    assert_eq!(planid(&mut new, "SELECT note FROM orders WHERE day >= 150"), all);
+    assert_eq!(planid(&mut new, "SELECT note FROM orders WHERE day >= 450"), all);
+    let plans: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM pg_stat_rowsource_plans WHERE query LIKE '%note FROM orders%'",
+    );
+    assert_eq!(plans, 1);
+}
+
+#[test]
+fn partitions_that_are_pruned_at_run_time_are_no_other_plan() {
+    let (_server, mut client) = partitioned("identity-pruned");
+    run_each(
+        &mut client,
+        "SET plan_cache_mode = force_generic_plan;
+         PREPARE q(int) AS SELECT note FROM orders WHERE day >= $1",
+    );
+    let all = planid(&mut client, "EXECUTE q(0)");
+    for day in [150, 250, 350] {
+        assert_eq!(planid(&mut client, &format!("EXECUTE q({day})")), all, "{day}");
+    }
+    let lines = stored(&mut client, all);
+    assert_eq!(lines, ["0 Append 4 850", "1 Seq Scan orders 10 850"]);
+    // The Append says how many were planned, and how many ran.
+    let partitions = |client: &mut Client, details: &str| -> Vec<Option<String>> {
+        let columns = ["Partitions Planned", "Partitions Run"].map(|key| format!("{details} ->> '{key}'"));
+        let rows = texts(
+            client,
+            &format!(
+                "SELECT {} FROM pg_stat_rowsource WHERE planid = {all} AND node_id = 0",
+                columns.join(", ")
+            ),
+        );
+        rows.into_iter().flatten().collect()
+    };
+    let some = |numbers: [&str; 2]| numbers.map(|number| Some(number.to_owned()));
+    assert_eq!(partitions(&mut client, "details"), some(["16", "10"]));
+    assert_eq!(partitions(&mut client, "last_details"), some(["4", "1"]));
+}
+
+#[test]
+fn each_way_to_read_partitions_is_a_node() {
+    let (_server, mut client) = partitioned("identity-ways");
+    run_each(
+        &mut client,
+        "CREATE INDEX a_day ON orders_a (day); CREATE INDEX b_day ON orders_b (day);
+         CREATE INDEX o_day ON others (day); SET enable_bitmapscan = off; SET enable_seqscan = off",
+    );
+    let statement = "SELECT note FROM orders WHERE day IN (1, 2, 101, 201, 202, 203, 301)";
+    let mixed = planid(&mut client, statement);
+    let mut lines = stored(&mut client, mixed);
+    assert_eq!(lines.remove(0), "0 Append 1 7");
+    lines.sort();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with("1 Index Scan") && lines[0].ends_with(" 3 4"),
+        "{lines:?}"
+    );
+    assert_eq!(lines[1], "1 Seq Scan orders 1 3");
+    // An index of other columns is another way, and another plan.
+    run_each(
+        &mut client,
+        "DROP INDEX b_day; CREATE INDEX b_day ON orders_b (day, id)",
+    );
+    let other = planid(&mut client, statement);
+    assert_ne!(other, mixed);
+    assert_eq!(stored(&mut client, other).len(), 4);
+    // If all have the same index, its name is that of the table's.
+    run_each(
+        &mut client,
+        "DROP INDEX a_day, b_day, o_day; CREATE INDEX orders_day ON orders (day)",
+    );
+    let indexed = planid(&mut client, statement);
+    assert_eq!(
+        stored(&mut client, indexed),
+        ["0 Append 1 7", "1 Index Scan orders_day 4 7"]
+    );
+    run_each(&mut client, "SELECT rowsource_reset()");
+    let lone = planid(&mut client, "SELECT note FROM orders WHERE day IN (301)");
+    assert_ne!(lone, mixed);
+    assert_eq!(
+        stored(&mut client, lone),
+        ["0 Append 1 1", "1 Index Scan orders_day 1 1"]
+    );
+}
+
+#[test]
+fn what_is_not_a_partition_is_not_folded() {
+    let (_server, mut client) = partitioned("identity-union");
+    for (statement, nodes) in [
+        ("SELECT note FROM plain UNION ALL SELECT note FROM plain", 3),
+        ("SELECT note FROM orders UNION ALL SELECT note FROM plain", 3),
+        ("SELECT note FROM orders UNION ALL SELECT note FROM orders", 3),
+        ("SELECT note FROM orders_a UNION ALL SELECT note FROM orders_b", 3),
+        ("SELECT 1 UNION ALL SELECT 2", 3),
+        ("SELECT note FROM plain", 1),
+        ("SELECT note FROM orders_a", 1),
+    ] {
+        let id = planid(&mut client, statement);
+        assert_eq!(stored(&mut client, id).len(), nodes, "{statement}");
+    }
+    let [part, whole] = ["orders_a", "orders"]
+        .map(|table| planid(&mut client, &format!("SELECT note FROM {table} WHERE day < 50")));
+    assert_ne!(part, whole);
+}
+
+#[test]
+fn a_plan_of_many_partitions_is_kept_with_few_nodes() {
+    let server = basic_server("identity-many", &["max_locks_per_transaction = 1024"]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE big (id int, note text) PARTITION BY RANGE (id)",
+    );
+    let part = |i: i32| {
+        format!(
+            "CREATE TABLE big_{i} PARTITION OF big FOR VALUES FROM ({i}) TO ({})",
+            i + 1
+        )
+    };
+    let parts: Vec<String> = (0..1_200).map(part).collect();
+    run_each(&mut client, &parts.join(";"));
+    run_each(
+        &mut client,
+        "INSERT INTO big SELECT i % 1200, 'note' FROM generate_series(0, 11999) i",
+    );
+    let id = planid(&mut client, "SELECT count(*) FROM big WHERE note <> 'other'");
+    let lines = stored(&mut client, id);
+    assert_eq!(
+        lines,
+        ["0 Aggregate 1 1", "1 Append 1 12000", "2 Seq Scan big 1200 12000"]
+    );
+    let shown = first_column(
+        &mut client,
+        &format!(
+            "SELECT d FROM rowsource_display((SELECT queryid FROM pg_stat_rowsource_plans WHERE planid = {id}), {id}) d"
+        ),
+    );
+    assert!(shown.len() < 60, "{shown:#?}");
+    assert!(
+        shown
+            .iter()
+            .any(|line| line.contains("(note <> $1)") || line.contains("note <> ")),
+        "{shown:#?}"
+    );
+}
