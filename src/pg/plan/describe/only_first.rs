@@ -83,7 +83,7 @@ impl Table {
     fn of(query: StartedQuery, shown: &Shown) -> Option<Table> {
         let (plan, estate) = (query.plan(), query.estate());
         let roots = Roots::of(plan)?;
-        if !plan.resultRelations.is_null() {
+        if plan.commandType != pg_sys::CmdType::CMD_SELECT || plan.hasModifyingCTE {
             return None;
         }
         let entries = estate.es_range_table_size as Index;
