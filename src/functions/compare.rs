@@ -2,7 +2,7 @@
 //! another server can compare it.
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
-use super::words::{WHERE_IDS_ARE, choose};
+use super::words::choose;
 use super::{ash, display, interval_plans};
 use crate::pg::executor::statement;
 use crate::pg::server::moment::moment;
@@ -106,9 +106,10 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
         Wanted::Here(None, which) => Wanted::Here(Some(plans(queryid).0), which),
         other => other,
     });
-    let is_same = match &wanted {
-        [Wanted::Here(first, one), Wanted::Here(second, other)] => (first, one) == (second, other),
-        [Wanted::Then(from, to), Wanted::Then(other_from, other_to)] => (from, to) == (other_from, other_to),
+    let is_same = match (&wanted, sides) {
+        ([Wanted::Here(first, one), Wanted::Here(second, other)], _) => (first, one) == (second, other),
+        // An interval without an end lasts until now.
+        (_, [Some(first), Some(second)]) => first.trim() == second.trim(),
         _ => false,
     };
     if is_same {
@@ -167,20 +168,16 @@ fn parsed(argument: &str) -> Wanted {
     Wanted::Here(planid, which.unwrap_or(Which::Mean))
 }
 
+/// Returns the query, by default the session's last statement.
 fn given(queryid: Option<i64>) -> i64 {
-    queryid.unwrap_or_else(|| {
-        fail(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            "a comparison needs a queryid, or two plans that rowsource_plan() has written",
-            WHERE_IDS_ARE,
-        )
-    })
+    queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid)
 }
 
 /// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
 ///
 /// # Errors
-/// Raises an error if the query is not given, or has no plan that the user may see.
+/// Raises an error if the query has no plan that the user may see, or if none is given and there is no last
+/// statement.
 fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
     let queryid = given(queryid);
     let now = display::newest_plan(queryid);

@@ -70,6 +70,8 @@ fn an_index_that_is_gone_is_the_cause() {
         "{text}"
     );
     assert!(found.iter().all(|line| line.chars().count() <= 120), "{text}");
+    // It is the session's last statement.
+    assert_eq!(lines(&mut client, ""), found);
     // The other way round, and by their ids.
     assert_eq!(
         lines(&mut client, &format!("{queryid}, '{before}', '{now}'")),
@@ -294,10 +296,6 @@ fn wrong_arguments_have_clear_errors() {
     let mut client = measuring(&server);
     let (queryid, planid) = run(&mut client, 1);
     for (arguments, says) in [
-        (
-            "",
-            "a comparison needs a queryid, or two plans that rowsource_plan() has written",
-        ),
         ("1", "no plan is kept for queryid 1"),
         (
             &format!("{queryid}, '{planid}', 'mean'"),

@@ -50,8 +50,9 @@ impl Unfolding {
     /// Returns the description of all nodes of the plan.
     pub fn unfold(&self, folded: &PlanDescription, name_of: NameOf) -> PlanDescription {
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(self.nodes.len());
-        // For each node the alias in the description, and its own.
-        let mut aliases: Vec<Option<(String, String)>> = Vec::with_capacity(self.nodes.len());
+        // For each node the aliases in the description, and those here: of the scans whose subplan it is in, and
+        // its own.
+        let mut aliases: Vec<Vec<(String, String)>> = Vec::with_capacity(self.nodes.len());
         for (id, unfolded) in self.nodes.iter().enumerate() {
             let at = self.fold.of(id);
             let Some(folded_node) = folded.nodes.get(at) else {
@@ -82,22 +83,26 @@ impl Unfolding {
                 node.table = Some(name.into());
             }
             // What is below a scan are its subplans.
-            let mut renamed = parent.and_then(|parent| aliases.get(parent).cloned()).flatten();
+            let mut renamed = parent
+                .and_then(|parent| aliases.get(parent).cloned())
+                .unwrap_or_default();
             if let Some(base) = base {
                 let alias = numbered(&base, unfolded.alias);
                 node.alias = None;
                 if node.alias_or_name() != Some(&alias) {
                     node.alias = Some(alias.clone().into());
                 }
-                renamed = Some((base, alias));
+                renamed.retain(|(earlier, _)| *earlier != base);
+                renamed.push((base, alias));
             }
             aliases.push(renamed);
             nodes.push(node);
         }
-        for (at, renamed) in aliases.iter().enumerate() {
-            let Some((base, alias)) = renamed else {
-                continue;
-            };
+        for (at, (base, alias)) in aliases
+            .iter()
+            .enumerate()
+            .flat_map(|(at, renamed)| renamed.iter().map(move |names| (at, names)))
+        {
             // The nodes up to the Append have this partition, too.
             let mut above = Some(at);
             while let Some(node) = above.and_then(|at| nodes.get_mut(at)) {

@@ -35,6 +35,10 @@ pub enum Detected {
 /// now.
 const MISSED: f64 = 4.0;
 
+/// The most times of what is usual that the first beat of a longer period stands for: periods grow at most
+/// fourfold, and a beat stands for one and a half of them at most.
+const MOST_GROWN: f64 = 6.0;
+
 impl LongCallEvidence {
     /// No evidence: nothing was detected, and there was no beat.
     pub const NONE: LongCallEvidence = LongCallEvidence {
@@ -52,8 +56,13 @@ impl LongCallEvidence {
         self.period = period;
         let usual = self.usual + (period - self.usual) / if self.usual > 0.0 { 8.0 } else { 1.0 };
         // A beat stands for at most one and a half times of what is usual. So where the period has grown,
-        // what is usual grows with the first beat.
-        self.usual = at_least(usual, period / 1.5);
+        // what is usual grows with the first beat. After a longer time, the heart was stopped.
+        let grown = if period <= MOST_GROWN * self.usual {
+            period / 1.5
+        } else {
+            0.0
+        };
+        self.usual = at_least(usual, grown);
         self.watched += period;
     }
 
