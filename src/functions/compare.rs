@@ -120,7 +120,7 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
         )
     }
     wanted.map(|wanted| match wanted {
-        Wanted::Here(planid, which) => side(executions(queryid, planid, which)),
+        Wanted::Here(planid, which) => side(executions(Some(given(queryid)), planid, which)),
         Wanted::Then(from, to) => interval_plans::side(given(queryid), (from, to)),
         Wanted::Written(side) => side,
     })

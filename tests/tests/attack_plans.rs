@@ -30,10 +30,10 @@ fn select(table: &str) -> String {
 #[test]
 fn partitions_cost_few_instructions_release() {
     const SIZES: [usize; 3] = [100, 300, 900];
-    /// What the library adds to a partition may be this many times as much among many if the plan is new, and
-    /// the most instructions that it may add if the plan is known: 2,000 to 5,000 are usual. Whoever looks
+    /// How many more instructions the library may add to a partition among many if the plan is new (it sorts
+    /// the nodes), and the most that it may add if the plan is known: 2,000 to 5,500 are usual. Whoever looks
     /// for each node among all nodes adds 1,200 for each instruction of that loop.
-    const MAX_GROWTH_OF_NEW: f64 = 1.07;
+    const MAX_GROWTH_OF_NEW: f64 = 2_000.0;
     const MAX_OF_KNOWN: f64 = 7_000.0;
     let mut server = Server::preloaded("partitions", &[SHIPPED]);
     let mut client = server.connect();
@@ -57,7 +57,7 @@ fn partitions_cost_few_instructions_release() {
         );
     }
     assert!(
-        new[1].added <= MAX_GROWTH_OF_NEW * new[0].added,
+        new[1].added <= new[0].added + MAX_GROWTH_OF_NEW,
         "a new plan: {new:?}"
     );
     assert!(known[1].added <= MAX_OF_KNOWN, "a known plan: {known:?}");
