@@ -3,10 +3,11 @@
 use super::words::{EXPLAIN_FORMATS, WHERE_IDS_ARE};
 use super::{live, wait_names};
 use crate::pg::executor::{statement, unmeasured};
+use crate::pg::live::{lacks_beats, sessions_without_beats};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory};
-use crate::pg::{self, waits};
+use crate::pg::waits;
 use crate::session::{self, LastStatement};
 use pgrx::{PgSqlErrorCode, pg_sys};
 use rowsource_core::model::{
@@ -104,7 +105,7 @@ fn table_with_warning(
     let header = Header {
         warning,
         // The record does not have it. The executions may be of any session.
-        beats_missing: pg::live::lacks_beats() || pg::live::sessions_without_beats().0 > 0,
+        beats_missing: lacks_beats() || sessions_without_beats().0 > 0,
         ..header(plan, format.shown())
     };
     report::display(&header, &plan.description.nodes, stats, format)

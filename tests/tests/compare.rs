@@ -154,7 +154,7 @@ fn the_slowest_execution_is_compared_with_the_mean() {
 fn two_intervals_are_compared() {
     let server = server("compare-intervals");
     let mut client = measuring(&server);
-    let mut snapshot = |client: &mut Client| -> String {
+    let snapshot = |client: &mut Client| -> String {
         run_each(client, "SELECT rowsource_snapshot()");
         value(client, "SELECT max(taken_at)::text FROM rowsource_snapshots")
     };

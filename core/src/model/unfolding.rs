@@ -50,8 +50,8 @@ impl Unfolding {
     /// Returns the description of all nodes of the plan.
     pub fn unfold(&self, folded: &PlanDescription, name_of: NameOf) -> PlanDescription {
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(self.nodes.len());
-        // For each node the aliases in the description, and those here: of the scans whose subplan it is in, and
-        // its own.
+        // For each node the aliases in the description, and those here: of the scans whose subplan it is in,
+        // and its own.
         let mut aliases: Vec<Vec<(String, String)>> = Vec::with_capacity(self.nodes.len());
         for (id, unfolded) in self.nodes.iter().enumerate() {
             let at = self.fold.of(id);
