@@ -294,6 +294,7 @@ impl ByTables {
         }
         PlanPart {
             parent: usize::try_from(place.parent - hidden as i32).ok(),
+            kind: tag as u32 + (u32::from(plan.parallel_aware) << 16),
             number,
             is_append,
             is_partition,

@@ -213,6 +213,6 @@ fn estimates(run: &Run) -> Vec<f64> {
             estimate: run.estimate(i),
         })
         .collect();
-    reconcile(&mut items, &mut []);
+    reconcile(&mut items, &mut [], f64::INFINITY);
     items.iter().map(|item| item.estimate.total).collect()
 }
