@@ -5,10 +5,10 @@
 //! so that the next use can register.
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::server;
 use crate::pg::store::{self, SharedSnapshots};
 use pgrx::pg_sys;
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether the callback is registered in this session.
@@ -25,17 +25,13 @@ pub fn note_use() {
         return;
     }
     if !REGISTERED.replace(true) {
-        // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
-        unsafe { pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut()) }
+        server::at_transaction_end(at_end_of_transaction);
     }
     USED.set(Some(shared));
 }
 
 /// Registers the database, if the transaction has used a function and commits.
-///
-/// # Safety
-/// Only PostgreSQL may call this, when a transaction ends.
-unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
+fn at_end_of_transaction(event: pg_sys::XactEvent::Type) {
     use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
     if !matches!(event, XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE) {
         return;
@@ -43,7 +39,6 @@ unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type
     let Some(shared) = USED.take().filter(|_| event == XACT_EVENT_COMMIT) else {
         return;
     };
-    // SAFETY: a global of a plain type, which is valid at all times.
-    let database = unsafe { pg_sys::MyDatabaseId }.to_u32();
+    let database = server::database_id();
     let _ = shared.database.compare_exchange(0, database, Relaxed, Relaxed);
 }

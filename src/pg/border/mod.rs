@@ -1,7 +1,8 @@
-//! What all code beside PostgreSQL stands on, `compat` too: functions of PostgreSQL that are called without
-//! pgrx's guard (`unguarded`), the state of a backend, which needs no lock (`backend_local`), and reads of
-//! memory that other processes write (`shared`).
+//! What all code beside PostgreSQL stands on, `compat` too: variables of PostgreSQL (`globals`), functions of
+//! it that are called without pgrx's guard (`unguarded`), the state of a backend, which needs no lock
+//! (`backend_local`), and reads of memory that other processes write (`shared`).
 
 pub mod backend_local;
+pub mod globals;
 pub mod shared;
 pub mod unguarded;

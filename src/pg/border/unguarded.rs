@@ -7,6 +7,16 @@ use std::ffi::{c_char, c_int, c_void};
 /// Declares functions of PostgreSQL. Each is checked against pgrx's guarded binding of the same name: if a
 /// type differs, the code does not compile. An argument that some majors lack has a `cfg` attribute.
 macro_rules! declare {
+    ("C", safe: $(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
+    )*) => {
+        // SAFETY: a function that is declared so may be called at any time with any arguments, and raises nothing.
+        unsafe extern "C" {
+            $($(#[$attribute])* $visibility safe fn $name($($argument: $type),*) $(-> $result)?;)*
+        }
+        $(const _: unsafe fn($($type),*) $(-> $result)? = pgrx::pg_sys::$name;)*
+    };
     ($abi:literal: $(
         $(#[$attribute:meta])*
         $visibility:vis fn $name:ident($($(#[$condition:meta])* $argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
@@ -19,22 +29,35 @@ macro_rules! declare {
 }
 pub(in crate::pg) use declare;
 
-declare! { "C":
+declare! { "C", safe:
     /// Returns whether the stack is nearly full.
     pub fn stack_is_too_deep() -> bool;
+    /// Opens a nest level of the settings.
+    pub fn NewGUCNestLevel() -> c_int;
     pub fn GetCurrentTransactionNestLevel() -> c_int;
-    pub fn GetUserIdAndSecContext(user: *mut pg_sys::Oid, security_context: *mut c_int);
     pub fn ActiveSnapshotSet() -> bool;
     pub fn IsAbortedTransactionBlockState() -> bool;
     pub fn IsTransactionBlock() -> bool;
     pub fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
+    pub fn RecoveryInProgress() -> bool;
+    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+    pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
+    pub fn GetUserId() -> pg_sys::Oid;
+    pub fn GetOuterUserId() -> pg_sys::Oid;
+    pub fn GetSessionUserId() -> pg_sys::Oid;
+    pub fn GetDatabaseEncoding() -> c_int;
+    pub fn IsInParallelMode() -> bool;
+    pub fn IsTransactionState() -> bool;
+}
+
+declare! { "C":
+    pub fn GetUserIdAndSecContext(user: *mut pg_sys::Oid, security_context: *mut c_int);
     /// Returns the code of the error that is being handled.
     pub fn geterrcode() -> c_int;
     /// Return or set what is known of the error that is being raised.
     pub fn geterrposition() -> c_int;
     pub fn errposition(position: c_int) -> c_int;
     pub fn internalerrposition(position: c_int) -> c_int;
-    pub fn RecoveryInProgress() -> bool;
     pub fn FlushErrorState();
     /// Adds a callback.
     pub fn MemoryContextRegisterResetCallback(
@@ -53,15 +76,8 @@ declare! { "C":
     );
     /// Returns the kind of a utility statement.
     pub fn CreateCommandTag(statement: *mut pg_sys::Node) -> pg_sys::CommandTag::Type;
-    /// Opens a nest level of the settings.
-    pub fn NewGUCNestLevel() -> c_int;
     /// Closes a nest level of the settings.
     pub fn AtEOXact_GUC(is_commit: bool, nest_level: c_int);
-    pub fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
-    pub fn GetCurrentStatementStartTimestamp() -> pg_sys::TimestampTz;
-    pub fn GetUserId() -> pg_sys::Oid;
-    pub fn GetOuterUserId() -> pg_sys::Oid;
-    pub fn GetSessionUserId() -> pg_sys::Oid;
     /// Returns a cursor, or null.
     pub fn GetPortalByName(name: *const c_char) -> pg_sys::Portal;
     pub fn LWLockRelease(lock: *mut pg_sys::LWLock);

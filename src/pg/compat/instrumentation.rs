@@ -1,6 +1,7 @@
 //! Reads and writes core's counters and times of a node, whose fields and units differ by version.
 
 use super::counters::{buffer_usage, wal_usage};
+use crate::pg::border::globals::GLOBALS;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::{Buffers, Wal};
@@ -106,8 +107,7 @@ const NS_PER_S: f64 = 1e9;
 /// Returns the nanoseconds of one tick of core's own clock: 19 may count in ticks of the time stamp counter.
 #[cfg(pg_ge_19)]
 fn core_tick_ns() -> f64 {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before the first query.
-    match unsafe { pg_sys::ticks_per_ns_scaled } {
+    match super::globals::GLOBALS.ticks_per_ns_scaled.get() {
         0 => 1.0,
         scaled => scaled as f64 / f64::from(1 << pg_sys::TICKS_TO_NS_SHIFT),
     }
@@ -120,8 +120,7 @@ fn core_tick_ns() -> f64 {
 /// Returns the current time of core's own clock, in nanoseconds.
 #[cfg(pg_ge_19)]
 fn core_now_ns() -> f64 {
-    // SAFETY: this is a global of a plain type, which only this thread writes.
-    match unsafe { pg_sys::timing_tsc_enabled } {
+    match super::globals::GLOBALS.timing_tsc_enabled.get() {
         true => clock::tsc::read() as f64 * core_tick_ns(),
         false => clock::system::monotonic() as f64,
     }
@@ -332,8 +331,7 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    let (shared, local) = match unsafe { pg_sys::track_io_timing } {
+    let (shared, local) = match GLOBALS.track_io_timing.get() {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
     };

@@ -1,5 +1,6 @@
 //! What the parser knows of a statement's constants: from 18 on, it knows lists and parameters too.
 
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::handles::Handle;
 use pgrx::pg_sys;
 use rowsource_core::normalise::Found;
@@ -85,6 +86,5 @@ pub fn backslashes_escape() -> bool {
 }
 #[cfg(not(pg_ge_19))]
 pub fn backslashes_escape() -> bool {
-    // SAFETY: this is the variable of a setting, a global of a plain type, which only this thread writes.
-    unsafe { !pg_sys::standard_conforming_strings }
+    !GLOBALS.standard_conforming_strings.get()
 }

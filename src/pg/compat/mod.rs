@@ -5,6 +5,7 @@
 //! * `counters` finds the process's counters of buffers and WAL;
 //! * `instrumentation` reads and writes core's counters and times of a node;
 //! * `node_facts` finds facts of nodes that some majors keep elsewhere;
+//! * `globals` declares variables that some majors lack;
 //! * `plan_origin` tells generic and custom plans of the plan cache apart;
 //! * `shared_memory` creates areas, tables and locks that all sessions share;
 //! * `temp_tables` returns how temporary tables are read, and which process owns them;
@@ -23,6 +24,7 @@ pub mod executor_run;
 pub mod explain_hooks;
 pub mod explain_option;
 pub mod expression;
+mod globals;
 mod instrumentation;
 pub mod jumble;
 mod node_facts;
@@ -162,9 +164,8 @@ pub fn has_no_nulls(relation: RelationRef, at: usize) -> bool {
 /// Returns whether the setting `timing_clock_source` chooses the system's clock.
 #[cfg(pg_ge_19)]
 pub fn system_clock_wanted() -> bool {
-    // SAFETY: this is the variable of a setting, a global of a plain type, which only this thread writes.
-    let chosen = unsafe { pg_sys::timing_clock_source };
-    chosen == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
+    globals::GLOBALS.timing_clock_source.get()
+        == pg_sys::TimingClockSourceType::TIMING_CLOCK_SOURCE_SYSTEM as i32
 }
 #[cfg(not(pg_ge_19))]
 pub fn system_clock_wanted() -> bool {

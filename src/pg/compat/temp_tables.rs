@@ -9,8 +9,7 @@ use pgrx::pg_sys;
 pub fn temp_tables_bypass_syscalls() -> bool {
     // A server that was built without liburing has no name for it.
     const WORKER: i32 = pg_sys::IoMethod::IOMETHOD_WORKER as i32;
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets only at server start.
-    unsafe { pg_sys::io_method > WORKER }
+    super::globals::GLOBALS.io_method.get() > WORKER
 }
 #[cfg(not(pg_ge_18))]
 #[inline(always)]
@@ -37,15 +36,19 @@ pub fn pid_of_session(number: i32) -> Option<i32> {
 #[cfg(pg_ge_17)]
 #[inline(always)]
 pub fn number_of_session() -> i32 {
-    // SAFETY: these are globals of a plain type.
-    let (leader, mine) = unsafe { (pg_sys::ParallelLeaderProcNumber, pg_sys::MyProcNumber) };
+    let (leader, mine) = (
+        super::globals::GLOBALS.ParallelLeaderProcNumber.get(),
+        super::globals::GLOBALS.MyProcNumber.get(),
+    );
     if leader >= 0 { leader } else { mine }
 }
 #[cfg(not(pg_ge_17))]
 #[inline(always)]
 pub fn number_of_session() -> i32 {
-    // SAFETY: these are globals of a plain type.
-    let (leader, mine) = unsafe { (pg_sys::ParallelLeaderBackendId, pg_sys::MyBackendId) };
+    let (leader, mine) = (
+        super::globals::GLOBALS.ParallelLeaderBackendId.get(),
+        super::globals::GLOBALS.MyBackendId.get(),
+    );
     if leader >= 0 { leader } else { mine }
 }
 

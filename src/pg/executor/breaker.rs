@@ -10,7 +10,6 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::hot::timing;
 use crate::pg::server::{self, memory};
 use crate::pg::store::{self, Listener, SharedStops};
-use pgrx::{pg_guard, pg_sys};
 use rowsource_core::breaker::{Breaker, Cause, Work};
 use rowsource_core::model::{Batch, PlanKey};
 use std::cell::Cell;
@@ -112,8 +111,7 @@ fn stop(cause: Cause) {
     if let Some(stops) = store::shared_stops() {
         stops.add(&stop);
         if !IS_REGISTERED.replace(true) {
-            // SAFETY: the callback has the type that PostgreSQL calls.
-            unsafe { pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0)) };
+            server::before_leaving_memory(at_exit);
         }
     }
     if memory::has_headroom(0) {
@@ -148,15 +146,7 @@ fn leave() {
 }
 
 /// Notes that the process ends.
-///
-/// # Safety
-/// Only PostgreSQL may call this, before this process detaches from shared memory.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
+fn at_exit(_code: i32) {
     if LAST.get().is_some_and(|last| !last.is_over()) {
         leave();
     }

@@ -10,6 +10,7 @@
 //! statement that reads a catalog may take from anywhere.)
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::handles::{Handle, PlannedStmtRef};
 use crate::pg::server::catalog;
@@ -53,8 +54,7 @@ static SCRIPT: BackendLocal<Cell<(Oid, bool)>> = BackendLocal::new(Cell::new((pg
 /// extension.
 #[inline(always)]
 pub fn script_runs() -> bool {
-    // SAFETY: these are globals of plain types.
-    unsafe { pg_sys::creating_extension && is_this(pg_sys::CurrentExtensionObject) }
+    GLOBALS.creating_extension.get() && is_this(GLOBALS.CurrentExtensionObject.get())
 }
 
 /// Returns whether an extension is this one.

@@ -10,6 +10,7 @@
 use super::listener::{Call, Listen, Started, Utility};
 use super::{breaker, nesting, outermost_planner, parsed, response};
 use crate::guc::{self, StatisticsLevel};
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::handles::{Handle, QueryRef};
 use crate::pg::server::SourceText;
@@ -232,8 +233,7 @@ fn is_sent(query: QueryRef) -> bool {
 fn is_followed(query: QueryRef) -> bool {
     /// So many bytes may end the last statement.
     const MOST_AT_END: usize = 4;
-    // SAFETY: the function has no preconditions.
-    if !unsafe { unguarded::IsTransactionBlock() } {
+    if !unguarded::IsTransactionBlock() {
         return false;
     }
     let (plan, text) = (query.plan(), query.sourceText);
@@ -368,8 +368,7 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
 #[inline(never)]
 fn failed(error: Handle<ErrorData>) {
     let message = server::message_time();
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    let text = unsafe { pg_sys::debug_query_string };
+    let text = GLOBALS.debug_query_string.get();
     let ended = session::last_since(message);
     let is_nested = session::last_is_nested();
     let is_known = RUN_FAILED.get() == message || ended == Some(false) && !is_nested;

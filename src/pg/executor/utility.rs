@@ -151,8 +151,7 @@ fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
 /// A COMMIT after an error is a ROLLBACK.
 fn commits(statement: Handle<pg_sys::TransactionStmt>) -> bool {
     use pg_sys::TransactionStmtKind::*;
-    // SAFETY: the function has no preconditions.
-    let has_failed = unsafe { unguarded::IsAbortedTransactionBlockState() };
+    let has_failed = unguarded::IsAbortedTransactionBlockState();
     let kinds = [
         TRANS_STMT_COMMIT,
         TRANS_STMT_PREPARE,

@@ -7,6 +7,7 @@
 
 use super::wait_object;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::clock::system;
@@ -272,9 +273,9 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
 /// which others may wait. It holds such a lock when it has extended a table.
 #[inline(always)]
 fn may_write(event: Event) -> bool {
-    // SAFETY: these are globals of plain types.
     event != pg_sys::WaitEventIO::WAIT_EVENT_DATA_FILE_EXTEND
-        && unsafe { pg_sys::CritSectionCount == 0 && pg_sys::InterruptHoldoffCount == 0 }
+        && GLOBALS.CritSectionCount.get() == 0
+        && GLOBALS.InterruptHoldoffCount.get() == 0
 }
 
 /// Writes the buffer to the file if the file stays within its limit, and empties it. Else its lines are lost.

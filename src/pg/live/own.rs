@@ -14,7 +14,6 @@ use crate::pg::hot::node::Node;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::store::{self, LiveMemory};
-use pgrx::{pg_guard, pg_sys};
 use rowsource_core::blocks::{BlockId, Slot};
 use rowsource_core::model::LazyDescription;
 use std::cell::{Cell, RefCell};
@@ -94,22 +93,13 @@ fn own(memory: &LiveMemory) -> Option<&'static Area> {
             return None;
         };
         OWN.area.set(Some(area));
-        // SAFETY: the callback has the type that PostgreSQL calls.
-        unsafe { pg_sys::before_shmem_exit(Some(at_exit), pg_sys::Datum::from(0)) };
+        server::before_leaving_memory(at_exit);
         Some(area)
     })
 }
 
 /// Notes that the process ends.
-///
-/// # Safety
-/// Only PostgreSQL may call this, before this process detaches from shared memory.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(_code: i32, _arg: pg_sys::Datum) {
+fn at_exit(_code: i32) {
     if let Some(area) = OWN.area.get() {
         area.leave();
     }

@@ -170,8 +170,7 @@ fn visit_with_inputs<'q>(mut place: Found<'q>, walk: &mut Walk<'_, 'q>) {
     let ps = place.plan_state;
     // A user's statement determines how deep its plan is. Core has already walked it, but needs less stack
     // per level.
-    // SAFETY: the function has no preconditions, and raises nothing.
-    if place.depth % LEVELS_PER_CHECK == LEVELS_PER_CHECK - 1 && unsafe { unguarded::stack_is_too_deep() } {
+    if place.depth % LEVELS_PER_CHECK == LEVELS_PER_CHECK - 1 && unguarded::stack_is_too_deep() {
         walk.given_up = true;
     }
     if walk.given_up {

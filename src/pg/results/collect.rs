@@ -3,6 +3,7 @@
 use super::facts;
 use super::node_table::{NodeRef, NodeTable};
 use super::parallel::Channel;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::handles::{Bare, Handle, PlanStateRef};
 use crate::pg::hot::wrapper::{self, Timed};
@@ -310,8 +311,7 @@ pub(super) fn sharing(ps: PlanStateRef) -> Sharing {
 
 /// Returns whether the leader of parallel workers runs their part of the plan, too.
 fn leader_participates() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::parallel_leader_participation }
+    GLOBALS.parallel_leader_participation.get()
 }
 
 /// Returns whether a node is a scan that has not begun. These scans open their table or index for the first

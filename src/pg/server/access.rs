@@ -3,6 +3,7 @@
 use super::catalog;
 use super::encoding::{from_database, to_database};
 use super::processes::Process;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::unguarded;
 use crate::pg::handles::name;
 use pgrx::{IntoDatum, pg_sys};
@@ -120,42 +121,35 @@ pub fn search_path() -> Vec<String> {
 
 /// Returns the current user.
 pub fn user_id() -> u32 {
-    // SAFETY: the function takes no arguments and returns a global.
-    unsafe { unguarded::GetUserId() }.to_u32()
+    unguarded::GetUserId().to_u32()
 }
 
 /// Returns the user of the session's statements: the current user, if no function with other rights is
 /// running.
 pub fn session_user_id() -> u32 {
-    // SAFETY: the function takes no arguments and returns a global.
-    unsafe { unguarded::GetOuterUserId() }.to_u32()
+    unguarded::GetOuterUserId().to_u32()
 }
 
 /// Returns this session's database.
 pub fn database_id() -> u32 {
-    // SAFETY: a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::MyDatabaseId }.to_u32()
+    GLOBALS.MyDatabaseId.get().to_u32()
 }
 
 /// Returns whether the current user may see the statements of another user.
 pub fn may_see(userid: u32) -> bool {
-    // SAFETY: the function takes no pointers.
-    unsafe {
-        let me = pg_sys::GetUserId();
-        me.to_u32() == userid
-            || pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS))
-    }
+    user_id() == userid || has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS)
 }
 
 /// Returns whether the current user may see what a session of another user does, as in pg_stat_activity.
 /// `None` is a session about which only those know who may see all.
 pub fn may_see_activity(userid: Option<u32>) -> bool {
-    // SAFETY: the function takes no pointers.
-    unsafe {
-        let me = pg_sys::GetUserId();
-        pg_sys::has_privs_of_role(me, pg_sys::Oid::from(pg_sys::ROLE_PG_READ_ALL_STATS))
-            || userid.is_some_and(|userid| pg_sys::has_privs_of_role(me, pg_sys::Oid::from(userid)))
-    }
+    has_privileges_of(pg_sys::ROLE_PG_READ_ALL_STATS) || userid.is_some_and(has_privileges_of)
+}
+
+/// Returns whether the current user has the privileges of a role.
+fn has_privileges_of(role: u32) -> bool {
+    // SAFETY: the function takes any numbers.
+    unsafe { pg_sys::has_privs_of_role(unguarded::GetUserId(), pg_sys::Oid::from(role)) }
 }
 
 /// Returns whether the current user may see a statement that a process runs for a user. He may not if the

@@ -3,6 +3,7 @@
 
 use super::error::HeldInterrupts;
 use super::process;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::unguarded;
 use crate::pg::compat;
 use pgrx::pg_sys;
@@ -35,10 +36,9 @@ impl Before {
     /// own.
     pub fn now(runs_others: bool) -> Before {
         Before {
-            // SAFETY: this is a global of a plain type, which is valid at all times.
-            context: unsafe { pg_sys::CurrentMemoryContext },
+            context: GLOBALS.CurrentMemoryContext.get(),
             held: HeldInterrupts::now(),
-            nest_level: nest_level(),
+            nest_level: unguarded::GetCurrentTransactionNestLevel(),
             others: runs_others.then(Others::now),
         }
     }
@@ -50,7 +50,7 @@ impl Before {
 
     /// Returns whether subtransactions are open that were not.
     pub fn has_open_subtransactions(&self) -> bool {
-        nest_level() > self.nest_level
+        unguarded::GetCurrentTransactionNestLevel() > self.nest_level
     }
 
     /// Rolls back the subtransactions that were not open. The caller must set the current resource owner
@@ -85,19 +85,13 @@ impl Before {
             pg_sys::ConditionVariableCancelSleep();
             pg_sys::LockErrorCleanup();
             pg_sys::pgstat_report_wait_end();
-            let is_possible =
-                nest_level() == self.nest_level && self.others.as_ref().is_none_or(|others| others.restore());
+            let is_possible = unguarded::GetCurrentTransactionNestLevel() == self.nest_level
+                && self.others.as_ref().is_none_or(|others| others.restore());
             pg_sys::CurrentMemoryContext = self.context;
             self.held.restore();
             is_possible
         }
     }
-}
-
-/// Returns how many transactions are in progress, each inside of the one before.
-fn nest_level() -> c_int {
-    // SAFETY: the function has no preconditions.
-    unsafe { unguarded::GetCurrentTransactionNestLevel() }
 }
 
 /// What tells whether the transaction has written something.
@@ -115,7 +109,7 @@ impl Written {
     fn now() -> Written {
         // SAFETY: the functions only read what there is without a transaction, too.
         unsafe {
-            let transaction = pg_sys::GetTopTransactionIdIfAny();
+            let transaction = unguarded::GetTopTransactionIdIfAny();
             Written {
                 transaction,
                 command: pg_sys::GetCurrentCommandId(false),

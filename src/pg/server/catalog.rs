@@ -1,5 +1,6 @@
 //! Reads the rows of a system catalog.
 
+use crate::pg::border::unguarded;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 /// The type of a catalog's rows, as far as their columns have a fixed place.
@@ -42,7 +43,10 @@ pub fn find<R: Row, T>(columns: &[(u32, Oid)], mut visit: impl FnMut(&R) -> Opti
     // SAFETY: a transaction is in progress. If a column is not in the index, PostgreSQL raises an error. A
     // row stays until the next is read. The scan ends before the catalog is closed, or with the transaction.
     unsafe {
-        assert!(pg_sys::IsTransactionState(), "catalogs are read in a transaction");
+        assert!(
+            unguarded::IsTransactionState(),
+            "catalogs are read in a transaction"
+        );
         for (key, (column, value)) in keys.iter_mut().zip(columns) {
             let equal = pg_sys::BTEqualStrategyNumber as u16;
             let function = Oid::from(pg_sys::F_OIDEQ);

@@ -1,6 +1,7 @@
 //! Converts text between the database's encoding and UTF-8.
 
 use super::error::caught;
+use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::{CStr, c_char};
 
@@ -108,7 +109,6 @@ const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
 /// Returns whether the database's text needs no conversion: it is UTF-8, or has no known encoding.
 pub fn is_utf8() -> bool {
-    // SAFETY: the function has no preconditions.
-    let encoding = unsafe { pg_sys::GetDatabaseEncoding() };
+    let encoding = unguarded::GetDatabaseEncoding();
     encoding == UTF8 || encoding == pg_sys::pg_enc::PG_SQL_ASCII as i32
 }

@@ -2,6 +2,7 @@
 
 use super::memory;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use std::any::Any;
@@ -84,12 +85,9 @@ pub struct HeldInterrupts {
 impl HeldInterrupts {
     /// Copies the current count.
     pub fn now() -> Self {
-        // SAFETY: these are globals of plain types, which are valid at all times.
-        unsafe {
-            HeldInterrupts {
-                interrupts: pg_sys::InterruptHoldoffCount,
-                cancels: pg_sys::QueryCancelHoldoffCount,
-            }
+        HeldInterrupts {
+            interrupts: GLOBALS.InterruptHoldoffCount.get(),
+            cancels: GLOBALS.QueryCancelHoldoffCount.get(),
         }
     }
 

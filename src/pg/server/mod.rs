@@ -11,12 +11,14 @@
 //! * `relation` tells how large a table is;
 //! * `access` answers who the user is and what he may see, `process` what kind of process this is, `time`
 //!   what time it is, `stop` whether the server stops;
+//! * `callbacks` calls functions at the end of a transaction and of the process;
 //! * `error` catches errors, `user_error` raises those of SQL functions, and sends notices;
 //! * `encoding` converts texts, `statement_text` finds a statement's text in its message.
 
 mod access;
 mod before;
 pub mod builtin_values;
+mod callbacks;
 pub mod catalog;
 pub mod columns;
 pub mod contained;
@@ -46,6 +48,7 @@ pub use access::{
     relation_alone, relation_name, relation_of_file, role_oid, schema_name, search_path, session_user_id,
     shown_relation, topmost_relation, trigger_name, trigger_names, user_id, user_name,
 };
+pub use callbacks::{after_leaving_memory, at_exit, at_transaction_end, before_leaving_memory};
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{
     HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,
@@ -56,6 +59,7 @@ pub use process::{
     application_name, catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive,
     is_exiting, is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
     is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
+    with_application_name,
 };
 pub use relation::{HeapSize, heap_size, is_temporary_relation, lock_for_writing};
 pub use statement_text::{MAX_SHOWN_TEXT, SourceText, with_literals, with_text};

@@ -78,8 +78,7 @@ fn is_cancel(sqlerrcode: i32) -> bool {
         PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED,
     ];
     let is_one_of = |codes: &[PgSqlErrorCode]| codes.iter().any(|&code| code as i32 == sqlerrcode);
-    // SAFETY: the function has no preconditions. It only reads shared memory.
-    is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unsafe { unguarded::RecoveryInProgress() })
+    is_one_of(&REQUESTS) || (is_one_of(&CONFLICTS) && unguarded::RecoveryInProgress())
 }
 
 /// Returns whether PostgreSQL raises errors for requests of this session in a file of its source. It does

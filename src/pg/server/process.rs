@@ -1,79 +1,69 @@
 //! Returns facts about this process and its state.
 
 use super::processes::{Process, Processes};
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::unguarded;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
 /// Returns whether this process is a parallel worker.
 pub fn is_parallel_worker() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
+    GLOBALS.ParallelWorkerNumber.get() >= 0
 }
 
 /// Returns whether this process is in parallel mode: it runs a parallel plan, or is a parallel worker.
 pub fn is_parallel_mode() -> bool {
-    // SAFETY: the function has no preconditions.
-    unsafe { pg_sys::IsInParallelMode() }
+    unguarded::IsInParallelMode()
 }
 
 /// Returns whether a statement that starts now can be at top level: a client's portal is running, or this is
 /// a background worker, which needs no portal. Deferred triggers at commit run their queries without a
 /// portal.
 pub fn portal_or_background() -> bool {
-    // SAFETY: these are globals of plain types, which are valid at all times.
-    unsafe { !pg_sys::ActivePortal.is_null() || pg_sys::MyBackendType != pg_sys::BackendType::B_BACKEND }
+    !GLOBALS.ActivePortal.get().is_null() || GLOBALS.MyBackendType.get() != pg_sys::BackendType::B_BACKEND
 }
 
 /// Returns how many messages about changes of catalogs and relations the session has received. Those of its
 /// own transaction come when that is committed.
 #[inline(always)]
 pub fn catalog_changes() -> u64 {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::SharedInvalidMessageCounter }
+    GLOBALS.SharedInvalidMessageCounter.get()
 }
 
 /// Returns whether this transaction has an id. It has one once it has changed a catalog.
 #[inline(always)]
 pub fn has_transaction_id() -> bool {
-    // SAFETY: the function has no preconditions.
-    unsafe { unguarded::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+    unguarded::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId
 }
 
 /// Returns whether a text is the one that the client has sent.
 pub fn is_sent(text: *const std::ffi::c_char) -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    std::ptr::eq(text, unsafe { pg_sys::debug_query_string })
+    std::ptr::eq(text, GLOBALS.debug_query_string.get())
 }
 
 /// Returns whether core times I/O now.
 pub fn core_times_io() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::track_io_timing }
+    GLOBALS.track_io_timing.get()
 }
 
 /// Returns whether the server is a standby, or recovers.
 pub fn is_in_recovery() -> bool {
-    // SAFETY: the function has no preconditions. It only reads shared memory.
-    unsafe { unguarded::RecoveryInProgress() }
+    unguarded::RecoveryInProgress()
 }
 
 /// Returns whether this transaction may not write.
 pub fn is_read_only() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::XactReadOnly }
+    GLOBALS.XactReadOnly.get()
 }
 
 /// Returns whether the server is loading `shared_preload_libraries`.
 pub fn preloading() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+    GLOBALS.process_shared_preload_libraries_in_progress.get()
 }
 
 /// Returns whether this process is the postmaster.
 pub fn is_postmaster() -> bool {
-    // SAFETY: these are globals of plain types, which are valid at all times.
-    unsafe { pg_sys::IsPostmasterEnvironment && !pg_sys::IsUnderPostmaster }
+    GLOBALS.IsPostmasterEnvironment.get() && !GLOBALS.IsUnderPostmaster.get()
 }
 
 /// Makes core compute query ids. Only `_PG_init` may call this.
@@ -85,27 +75,31 @@ pub fn enable_query_ids() {
 /// Returns this process's id.
 #[inline(always)]
 pub fn pid() -> i32 {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::MyProcPid }
+    GLOBALS.MyProcPid.get()
 }
 
-/// Returns the session's application_name, as much of it as pg_stat_activity shows.
+/// Calls a function with the session's application_name, as much of it as pg_stat_activity shows. From 16 on
+/// the setting may be longer, because other characters than those of ASCII are escaped. It is empty until the
+/// setting exists.
+pub fn with_application_name<T>(read: impl FnOnce(&[u8]) -> T) -> T {
+    let name = GLOBALS.application_name.get().cast_const();
+    if name.is_null() {
+        return read(&[]);
+    }
+    // SAFETY: the setting is a C string, which nobody changes before this function returns.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    read(bytes.get(..pg_sys::NAMEDATALEN as usize - 1).unwrap_or(bytes))
+}
+
+/// Returns the session's application_name, as [`with_application_name`] has it.
 pub fn application_name() -> String {
-    // SAFETY: the name is null or a C string.
-    let bytes = unsafe {
-        let name = pg_sys::application_name.cast_const();
-        (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes())
-    };
-    let bytes = bytes.unwrap_or_default();
-    let shown = bytes.get(..pg_sys::NAMEDATALEN as usize - 1).unwrap_or(bytes);
-    String::from_utf8_lossy(shown).into_owned()
+    with_application_name(|name| String::from_utf8_lossy(name).into_owned())
 }
 
 /// Returns whether this process is exiting. Then an error is fatal: it is not caught, and PostgreSQL's own
 /// clean-up stops.
 pub fn is_exiting() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::proc_exit_inprogress }
+    GLOBALS.proc_exit_inprogress.get()
 }
 
 /// Returns whether a process with this id exists.
@@ -121,14 +115,12 @@ pub fn process_number() -> u32 {
 
 /// Returns whether this process is a child of a postmaster.
 pub fn is_under_postmaster() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::IsUnderPostmaster }
+    GLOBALS.IsUnderPostmaster.get()
 }
 
 /// Returns whether pg_upgrade runs this server.
 pub fn is_upgrading() -> bool {
-    // SAFETY: this is a global of a plain type, which is valid at all times.
-    unsafe { pg_sys::IsBinaryUpgrade }
+    GLOBALS.IsBinaryUpgrade.get()
 }
 
 /// Returns the name of the library that has this function, without its folder and its ending. Returns `None`

@@ -1,5 +1,6 @@
 //! PostgreSQL's list of processes.
 
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::shared::shared_fields;
 use crate::pg::border::unguarded;
 use pgrx::pg_sys::{self, LOCK, LOCKMODE, Oid, PGPROC};
@@ -67,8 +68,7 @@ impl Processes {
 impl Process {
     /// Returns the place of this process, if it has one.
     pub fn own() -> Option<Process> {
-        // SAFETY: this is a global of a plain type, which is valid at all times.
-        let own = unsafe { pg_sys::MyProc };
+        let own = GLOBALS.MyProc.get();
         (!own.is_null()).then_some(Process(own))
     }
 

@@ -7,14 +7,12 @@ use std::ffi::CStr;
 
 /// Returns the current time.
 pub fn now() -> i64 {
-    // SAFETY: the function has no preconditions.
-    unsafe { unguarded::GetCurrentTimestamp() }
+    unguarded::GetCurrentTimestamp()
 }
 
 /// Returns when the server began to process the client's current message.
 pub fn message_time() -> i64 {
-    // SAFETY: the function has no preconditions.
-    unsafe { unguarded::GetCurrentStatementStartTimestamp() }
+    unguarded::GetCurrentStatementStartTimestamp()
 }
 
 /// The seconds between 1970 and 2000.

@@ -1,8 +1,8 @@
 //! The folder of the trace files. Files are named after their process: `pid_start_part.trc`, where `start` is
 //! when the process began, in seconds since 1970.
 
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::server;
-use pgrx::pg_sys;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -31,8 +31,7 @@ impl Name {
     /// Returns the name of a file of this process.
     pub fn mine(part: u32) -> Name {
         Name {
-            // SAFETY: this is a global of a plain type.
-            start: unsafe { pg_sys::MyStartTime },
+            start: GLOBALS.MyStartTime.get(),
             pid: server::pid(),
             part,
         }

@@ -8,13 +8,13 @@ use super::used::{self, Used};
 use super::{cursors, events, header, level, nested, total};
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::hot::sql_trace as hot;
 use crate::pg::server::{self, switch};
 use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::sql_trace::writer::Buffer;
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd};
 
@@ -74,8 +74,7 @@ pub fn ready() -> bool {
 
 /// Returns whether this process runs the statements of a client.
 pub fn may_be_traced() -> bool {
-    // SAFETY: these are globals of plain types.
-    let is_client = unsafe { pg_sys::MyBackendType == pg_sys::BackendType::B_BACKEND };
+    let is_client = GLOBALS.MyBackendType.get() == pg_sys::BackendType::B_BACKEND;
     is_client && server::is_under_postmaster() && !server::is_parallel_worker() && !server::is_exiting()
 }
 
@@ -83,14 +82,11 @@ fn open() -> bool {
     SESSION.failed_at.set(0);
     // What may raise comes before the file is there.
     if !SESSION.has_callbacks.get() {
-        // SAFETY: the callbacks have the types that PostgreSQL calls, and need no argument. The first one
-        // raises before it registers, and the others ignore a session without a file.
-        unsafe {
-            pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
-            SESSION.has_callbacks.set(true);
-            pg_sys::before_shmem_exit(Some(before_unmapping), pg_sys::Datum::null());
-            pg_sys::on_proc_exit(Some(at_exit), pg_sys::Datum::null());
-        }
+        // The first one raises before it registers, and the others ignore a session without a file.
+        server::at_transaction_end(at_end_of_transaction);
+        SESSION.has_callbacks.set(true);
+        server::before_leaving_memory(before_unmapping);
+        server::at_exit(at_exit);
     }
     let (names, who) = (events::names(), header::who());
     total::attach();
@@ -418,10 +414,7 @@ pub fn lost() -> u64 {
 
 /// Counts what was written, before shared memory is unmapped. The last lines are written after that, and are
 /// counted when the folder is listed.
-///
-/// # Safety
-/// Only PostgreSQL may call this.
-unsafe extern "C-unwind" fn before_unmapping(_code: c_int, _argument: pg_sys::Datum) {
+fn before_unmapping(_code: i32) {
     if hot::is_open() {
         count();
     }
@@ -429,18 +422,12 @@ unsafe extern "C-unwind" fn before_unmapping(_code: c_int, _argument: pg_sys::Da
 }
 
 /// Ends the trace when the process exits.
-///
-/// # Safety
-/// Only PostgreSQL may call this.
-unsafe extern "C-unwind" fn at_exit(_code: c_int, _argument: pg_sys::Datum) {
+fn at_exit(_code: i32) {
     server::attempt("end the trace file", close);
 }
 
 /// Writes that a transaction has ended.
-///
-/// # Safety
-/// Only PostgreSQL may call this, when a transaction ends.
-unsafe extern "C-unwind" fn at_end_of_transaction(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
+fn at_end_of_transaction(event: pg_sys::XactEvent::Type) {
     use pg_sys::XactEvent::{XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PREPARE};
     // If only single statements are written, so are the ends of their transactions.
     let is_selective = level::is_selective();

@@ -8,14 +8,13 @@
 use super::level::{self, Level, OfTargets};
 use super::{lines, session};
 use crate::guc::Trace;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::{backend_local::BackendLocal, unguarded};
 use crate::pg::compat;
 use crate::pg::server;
 use crate::pg::store::{self, SharedTargets};
-use pgrx::pg_sys;
-use rowsource_core::sql_trace::target::{Changing, Fit, MAX_TARGETS, NAME_BYTES, Name, Session, Target};
+use rowsource_core::sql_trace::target::{Changing, Fit, MAX_TARGETS, Name, Session, Target};
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -115,25 +114,9 @@ fn is_stale(generation: u64) -> bool {
 
 /// Returns what the session may have changed.
 fn changing() -> Changing {
-    // SAFETY: the functions take no pointers, and the name is null or a C string.
-    unsafe {
-        let name = pg_sys::application_name;
-        // pg_stat_activity shows as much of it. From 16 on it may be longer, because other characters than
-        // those of ASCII are escaped.
-        let name = if name.is_null() {
-            Name::NONE
-        } else {
-            let bytes = CStr::from_ptr(name).to_bytes();
-            let shown = bytes.get(..NAME_BYTES - 1).unwrap_or(bytes);
-            Name::new(shown).unwrap_or(Name::NONE)
-        };
-        Changing {
-            roles: [
-                unguarded::GetSessionUserId().to_u32(),
-                unguarded::GetOuterUserId().to_u32(),
-            ],
-            application_name: name,
-        }
+    Changing {
+        roles: [unguarded::GetSessionUserId().to_u32(), server::session_user_id()],
+        application_name: server::with_application_name(|name| Name::new(name).unwrap_or(Name::NONE)),
     }
 }
 
@@ -141,13 +124,11 @@ fn changing() -> Changing {
 fn evaluate(shared: &SharedTargets, generation: u64) {
     // This may raise, so nothing has changed yet.
     if !STATE.has_callback.replace(true) {
-        // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
-        unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::null()) };
+        server::before_leaving_memory(before_exit);
     }
     let session = Session {
         pid: server::pid(),
-        // SAFETY: this is a global of a plain type.
-        started: unsafe { pg_sys::MyStartTimestamp },
+        started: GLOBALS.MyStartTimestamp.get(),
         database: server::database_id(),
         address: compat::client_address(),
         changing: changing(),
@@ -217,10 +198,7 @@ pub fn set_own(trace: Trace) {
 }
 
 /// Counts the session no longer among those of its targets.
-///
-/// # Safety
-/// Only PostgreSQL may call this.
-unsafe extern "C-unwind" fn before_exit(_code: c_int, _argument: pg_sys::Datum) {
+fn before_exit(_code: i32) {
     let numbers = STATE.numbers.replace([0; MAX_TARGETS]);
     let mut numbers = numbers.iter();
     if let Some(shared) = STATE.shared.take() {

@@ -2,6 +2,7 @@
 //! is.
 
 use crate::guc;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::compat::{self, MIN_PAGE};
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -46,8 +47,7 @@ pub(super) fn reserved_parts() -> usize {
 
 /// Returns how many sessions and other processes the server may have.
 pub(super) fn wanted_parts() -> usize {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it starts any process.
-    usize::try_from(unsafe { pg_sys::MaxBackends }).unwrap_or(0)
+    usize::try_from(GLOBALS.MaxBackends.get()).unwrap_or(0)
 }
 
 /// Returns that number if the store and its sessions may take that much together.
@@ -81,11 +81,10 @@ fn folder_part() -> Option<u64> {
 /// Returns the size of the file system that has dynamic shared memory. Returns `None` if that is elsewhere,
 /// or not limited in this way.
 fn folder_bytes() -> Option<u64> {
-    // SAFETY: these are globals of plain types, which PostgreSQL sets only at server start. `statvfs` is
-    // plain data, for which zero is valid, and the function writes to it only.
+    // SAFETY: `statvfs` is plain data, for which zero is valid, and the function writes to it only.
     unsafe {
-        if pg_sys::dynamic_shared_memory_type != pg_sys::DSM_IMPL_POSIX as i32
-            || pg_sys::min_dynamic_shared_memory > 0
+        if GLOBALS.dynamic_shared_memory_type.get() != pg_sys::DSM_IMPL_POSIX as i32
+            || GLOBALS.min_dynamic_shared_memory.get() > 0
         {
             return None;
         }

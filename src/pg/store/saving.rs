@@ -18,10 +18,10 @@ use super::control::Control;
 use super::{access, control, entry, file, listing, record};
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory, statfile};
 use crate::pg::tempfile;
-use pgrx::{pg_guard, pg_sys};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -43,9 +43,7 @@ pub fn save_at_stop(name: &'static str, save: fn() -> io::Result<()>) {
 /// files when it ends. PostgreSQL must be setting up shared memory.
 pub(super) fn set_up(control: &Control) {
     if server::is_postmaster() {
-        // SAFETY: `at_exit` has the type of the callback. PostgreSQL calls it in the postmaster, after all
-        // backends have ended.
-        unsafe { pg_sys::on_shmem_exit(Some(at_exit), pg_sys::Datum::from(0)) };
+        server::after_leaving_memory(at_exit);
     }
     // The server has not written to the control file yet, so that tells how the last run ended.
     if !matches!(server::stopped_cleanly(), Ok(true)) {
@@ -56,15 +54,7 @@ pub(super) fn set_up(control: &Control) {
 }
 
 /// Saves the counters of temporary files if the server stops cleanly.
-///
-/// # Safety
-/// Only PostgreSQL may call this, in the postmaster, after all other processes have ended.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn at_exit(code: i32, _arg: pg_sys::Datum) {
+fn at_exit(code: i32) {
     // After a crash or an immediate shutdown, the statistics may be inconsistent, and locks may never be
     // released.
     if code != 0 {
@@ -110,36 +100,24 @@ fn save_or_log(name: &str, save: impl FnOnce(&mut Unlocked) -> io::Result<()>) {
 /// Notes that this session may record executions from now on, until it ends. Raises a fatal error if
 /// PostgreSQL has no room for another callback.
 pub(super) fn session_arrives(control: &Control) {
-    // SAFETY: both callbacks have the right type. The global is of a plain type.
-    unsafe {
-        pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0));
-        pg_sys::on_shmem_exit(Some(after_detaching), pg_sys::Datum::from(0));
-        if !pg_sys::am_walsender {
-            control.presence.begin_recording();
-            control.presence.arrive();
-        }
+    server::before_leaving_memory(before_exit);
+    server::after_leaving_memory(after_detaching);
+    if !GLOBALS.am_walsender.get() {
+        control.presence.begin_recording();
+        control.presence.arrive();
     }
 }
 
 /// Notes that this process is the background worker. Raises a fatal error if PostgreSQL has no room for
 /// another callback.
 pub(super) fn worker_arrives(control: &Control) {
-    // SAFETY: the callback has the right type.
-    unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
+    server::before_leaving_memory(before_exit);
     control.presence.arrive();
 }
 
 /// Flushes the session's buffer and leaves. The session's shared memory is still mapped then, and other
 /// processes still see the session as running.
-///
-/// # Safety
-/// Only PostgreSQL may call this, before this process detaches from shared memory.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
+fn before_exit(_code: i32) {
     record::flush_at_exit();
     if let Some(control) = control::preloaded()
         && control.presence.leave()
@@ -149,15 +127,7 @@ unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
 }
 
 /// Notes that the session can record nothing any more: PostgreSQL has ended its transaction.
-///
-/// # Safety
-/// Only PostgreSQL may call this, after this process has detached from dynamic shared memory.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn after_detaching(_code: i32, _arg: pg_sys::Datum) {
+fn after_detaching(_code: i32) {
     // A session that is counted is one of a store whose control block is in main shared memory, which is
     // still mapped. If it is in dynamic shared memory, this does not read it.
     if let Some(control) = control::preloaded() {

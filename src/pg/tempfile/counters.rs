@@ -5,7 +5,6 @@ use super::sessions;
 use super::source::{Source, source};
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, SettingUp, Zeroed};
-use pgrx::pg_sys;
 use rowsource_core::tempfile::counters::{self, Area, Copied, Database, OTHERS};
 use rowsource_core::tempfile::{FileType, Kind};
 use std::cell::Cell;
@@ -66,8 +65,7 @@ pub fn mine(kind: Kind) -> *const counters::Cell {
 #[inline(never)]
 fn begin_statement() {
     sessions::begin();
-    // SAFETY: this is a plain global of this process.
-    let oid = unsafe { pg_sys::MyDatabaseId.to_u32() };
+    let oid = server::database_id();
     if MINE.get().is_null() || MINE_OF.get() != oid {
         let Some(area) = area() else { return };
         MINE.set(area.of(oid));

@@ -5,6 +5,7 @@
 //! there.
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::compat;
 use crate::pg::server::{SettingUp, Zeroed};
 use pgrx::pg_sys;
@@ -32,9 +33,7 @@ static NOTED: BackendLocal<Cell<i64>> = BackendLocal::new(Cell::new(NOTHING_NOTE
 /// Returns the number of slots. They have the numbers of the processes' temporary tables, which begin with 0
 /// or 1.
 fn count() -> usize {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared
-    // memory.
-    let processes = unsafe { pg_sys::MaxBackends };
+    let processes = GLOBALS.MaxBackends.get();
     usize::try_from(processes).unwrap_or(0) + 1
 }
 
@@ -87,8 +86,7 @@ pub fn begin() {
     MINE.set(mine.and_then(|mine| slots().get(mine)).unwrap_or(&NOBODY));
     MINE.get()
         .begin(entry.st_activity_start_timestamp, entry.st_userid.to_u32());
-    // SAFETY: this is a global of a plain type.
-    let is_connected = unsafe { pg_sys::MyDatabaseId != pg_sys::InvalidOid };
+    let is_connected = GLOBALS.MyDatabaseId.get() != pg_sys::InvalidOid;
     // A process looks again until it has its database.
     NOTED.set(if is_connected {
         entry.st_activity_start_timestamp

@@ -4,6 +4,7 @@
 //! ended stay in its slot until another process gets its number. So nothing has to run when a process ends.
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::GLOBALS;
 use crate::pg::server::processes::{Process, Processes};
 use crate::pg::server::{self, SettingUp, Zeroed};
 use pgrx::pg_sys;
@@ -46,9 +47,7 @@ static OWN_ENDED: LazyLock<Ended> = LazyLock::new(Ended::default);
 
 /// Returns the number of slots: one for each process that PostgreSQL's list can have.
 fn count() -> usize {
-    // SAFETY: this is a global of a plain type, which PostgreSQL sets before it loads libraries' shared
-    // memory.
-    let processes = unsafe { pg_sys::MaxBackends };
+    let processes = GLOBALS.MaxBackends.get();
     usize::try_from(processes).unwrap_or(0) + pg_sys::NUM_AUXILIARY_PROCS as usize
 }
 
@@ -101,7 +100,7 @@ pub fn mine() -> Option<&'static ProcessSlot> {
     // SAFETY: this is a global of a plain type. The pointer is null, or that of a slot that lives as long as
     // the process.
     unsafe {
-        if !std::ptr::eq(pg_sys::my_wait_event_info, WORD.get()) {
+        if !std::ptr::eq(GLOBALS.my_wait_event_info.get(), WORD.get()) {
             find();
         }
         MINE.get().as_ref()
@@ -114,8 +113,7 @@ pub fn mine() -> Option<&'static ProcessSlot> {
 #[cold]
 #[inline(never)]
 fn find() {
-    // SAFETY: this is a global of a plain type, which only this thread writes.
-    let mine = unsafe { pg_sys::my_wait_event_info };
+    let mine = GLOBALS.my_wait_event_info.get();
     let process = Process::own().filter(|process| std::ptr::eq(process.wait_event_word(), mine));
     let Some(process) = process else {
         return MINE.set(std::ptr::null());
@@ -135,8 +133,7 @@ fn find() {
     }
     slot.set_backend_type(of);
     // A process of the server looks again until it knows its type.
-    // SAFETY: this is a global of a plain type.
-    if of != pg_sys::BackendType::B_INVALID || !unsafe { pg_sys::IsUnderPostmaster } {
+    if of != pg_sys::BackendType::B_INVALID || !GLOBALS.IsUnderPostmaster.get() {
         WORD.set(word);
     }
 }

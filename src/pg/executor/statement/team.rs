@@ -10,7 +10,7 @@ use crate::pg::plan::tree;
 use crate::pg::results::parallel;
 use crate::pg::server;
 use crate::pg::server::contained::Unlocked;
-use pgrx::{pg_guard, pg_sys};
+use pgrx::pg_sys;
 use rowsource_core::phase::Phase;
 use std::cell::Cell;
 
@@ -76,21 +76,13 @@ impl Statement {
 fn act_at_exit() {
     static ACTS: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if !ACTS.replace(true) {
-        // SAFETY: the callback has the type that PostgreSQL calls.
-        unsafe { pg_sys::before_shmem_exit(Some(before_exit), pg_sys::Datum::from(0)) };
+        server::before_leaving_memory(before_exit);
     }
 }
 
-/// Ends the statement of a worker, and collects what the workers of a leader did.
-///
-/// # Safety
-/// Only PostgreSQL may call this, before this process ends its transaction.
-#[allow(
-    clippy::missing_safety_doc,
-    reason = "pg_guard makes an inner function that has no doc comment"
-)]
-#[pg_guard]
-unsafe extern "C-unwind" fn before_exit(_code: i32, _arg: pg_sys::Datum) {
+/// Ends the statement of a worker, and collects what the workers of a leader did. The process must exit, and
+/// must not have aborted its transaction.
+fn before_exit(_code: i32) {
     let mut running = waits::running();
     if running.is_null() {
         return;
