@@ -1267,6 +1267,14 @@ LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', '_rowsource_interval_0_2';
 COMMENT ON FUNCTION _rowsource_interval(text, text) IS 'Internal: the moments that two texts mean: by default the last hour';
 
+CREATE FUNCTION _rowsource_check_interval(
+    from_time text,
+    to_time text
+) RETURNS SETOF text
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', '_rowsource_check_interval_0_2';
+COMMENT ON FUNCTION _rowsource_check_interval(text, text) IS 'Internal: fails if two texts mean no interval, and tells the client what of it snapshots do not have. Returns nothing';
+
 CREATE FUNCTION rowsource_wait_report(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL
@@ -1557,6 +1565,32 @@ CREATE FUNCTION rowsource_blockers(
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_blockers_between_0_2';
 COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_report(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_report_0_2';
+COMMENT ON FUNCTION rowsource_report(text, text) IS 'Prints what happened in an interval and what to look at next: what is wrong, the load, the statements and nodes that took the most time, what changed, waits, temporary files, and what is not known; without arguments, in the last hour';
+
+CREATE FUNCTION rowsource_report(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_report_between_0_2';
+COMMENT ON FUNCTION rowsource_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_health(
+    OUT part text,
+    OUT verdict text,
+    OUT finding text,
+    OUT mend text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_health_0_2';
+COMMENT ON FUNCTION rowsource_health() IS 'Says of each part of the library whether it works, and what mends it';
 
 CREATE FUNCTION rowsource_ash_start() RETURNS int
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -2665,7 +2699,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_tempfile_io).*
+      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time);
 END;
 COMMENT ON FUNCTION rowsource_interval_tempfile_io(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
 
@@ -2678,7 +2715,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_waits).*
+      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time);
 END;
 COMMENT ON FUNCTION rowsource_interval_waits(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
 
@@ -2691,7 +2731,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_plans).*
+      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time);
 END;
 COMMENT ON FUNCTION rowsource_interval_plans(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_interval_plans(text, text) FROM PUBLIC;
@@ -2856,7 +2899,10 @@ BEGIN ATOMIC
     SELECT pg_catalog.json_build_object(
                'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
-      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c
+    UNION ALL
+    -- It has no rows, and runs whatever the snapshots have.
+    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c);
 END;
 COMMENT ON FUNCTION rowsource_export(text, text) IS 'Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_export(text, text) FROM PUBLIC;

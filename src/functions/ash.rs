@@ -27,18 +27,19 @@ pub(super) fn known(id: i64) -> Option<i64> {
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     check_interval(from, to);
     let columns = columns();
-    samples::each(
-        &mut Lookup::default(),
-        from,
-        to.unwrap_or(i64::MAX),
-        |_, entry| {
-            if let Entry::Sample(sampled) = entry
-                && !sampled.sample.is_blocker
-            {
-                columns.add(rows, &sampled);
-            }
-        },
-    );
+    let mut lookup = Lookup::default();
+    let visit = |_: &mut Lookup, entry| {
+        if let Entry::Sample(sampled) = entry
+            && !sampled.sample.is_blocker
+        {
+            columns.add(rows, &sampled);
+        }
+    };
+    let to = to.unwrap_or(i64::MAX);
+    match from {
+        Some(begin) => samples::each_or_notice(&mut lookup, from, (begin, to), visit),
+        None => samples::each(&mut lookup, None, to, visit),
+    }
 }
 
 /// Adds the rows of `rowsource_ash_to_store()`.
@@ -174,10 +175,10 @@ struct Counted {
 /// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and
 /// event.
 pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
-    let (from, to) = interval(from, to);
+    let interval = interval(from, to);
     let mut groups: HashMap<Group, Counted> = HashMap::new();
     let (mut samples, mut moments) = (0, 0);
-    samples::each(&mut Lookup::default(), Some(from), to, |_, entry| match entry {
+    samples::each_or_notice(&mut Lookup::default(), from, interval, |_, entry| match entry {
         Entry::Stored { moments: more, .. } => moments += more,
         Entry::Moment(moment, slot) => moments += slot.map_or(0, |_| moment.moments),
         Entry::Sample(sampled) if sampled.sample.is_blocker => {}
@@ -271,22 +272,30 @@ pub fn top_columns() -> Columns<Top> {
 /// Adds the lines of `rowsource_ash_report()`.
 pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
-    let mut lookup = Lookup::default();
+    origin::begin(rows);
+    let mut activity = activity(&mut Lookup::default(), from, to, None);
+    for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
+        rows.add_line(&line);
+    }
+}
+
+/// Returns what sessions did in an interval. `bars` is about how many parts of it are shown, if that matters.
+pub(super) fn activity(lookup: &mut Lookup, from: i64, to: i64, bars: Option<i64>) -> Activity {
     // What is imported has an end, and nothing is in memory.
     let begun_at = match origin::other() {
         Some(_) => i64::MIN,
         None => ring().begun_at(),
     };
-    origin::begin(rows);
     let mut activity = Activity::new(from, to, begun_at, &samples::why_no_older());
-    samples::each(&mut lookup, Some(from), to, |lookup, entry| match entry {
+    if let Some(bars) = bars {
+        activity = activity.with_bars(bars);
+    }
+    samples::each(lookup, Some(from), to, |lookup, entry| match entry {
         Entry::Stored { first, last, moments } => activity.add_stored(first, last, moments),
         Entry::Moment(moment, slot_us) => activity.add_moment(&moment, slot_us),
         Entry::Sample(sampled) => add_sample(&mut activity, &sampled, lookup),
     });
-    for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
-        rows.add_line(&line);
-    }
+    activity
 }
 
 /// Adds a sample to a report.

@@ -20,12 +20,7 @@ pub struct Command {
 /// it. Commands that need what the sessions do not share are left out.
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
-    // A schema in which the session does not look must be written.
-    let prefix = srf::schema()
-        .filter(|schema| !server::search_path().contains(schema))
-        .map_or_else(String::new, |schema| {
-            format!("{}.", server::quoted_identifier(&schema))
-        });
+    let prefix = prefix();
     let mut add = |question, command: &str| {
         let command = command.replace("{}", &prefix);
         columns.add(rows, &Command { question, command });
@@ -88,6 +83,15 @@ pub fn rows(rows: &mut Rows) {
         }
         add("Is all measured?", "SELECT * FROM {}rowsource_info()");
     }
+}
+
+/// Returns the schema of the extension with a dot, if the session does not look into it.
+pub(super) fn prefix() -> String {
+    srf::schema()
+        .filter(|schema| !server::search_path().contains(schema))
+        .map_or_else(String::new, |schema| {
+            format!("{}.", server::quoted_identifier(&schema))
+        })
 }
 
 /// Returns the two plans of the change that cost the most, of those that the user may see and that are kept.

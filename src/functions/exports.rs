@@ -5,8 +5,8 @@ use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
-    history, live, logical_io, nodes, plans, progress, sql, sql_trace, store, stored_report, temp_usage,
-    tempfile, trace_targets, transfer, waits,
+    health, history, live, logical_io, nodes, plans, progress, report, sql, sql_trace, store, stored_report,
+    temp_usage, tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -319,6 +319,13 @@ functions! {
     ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> row(history::interval_columns(), |rows| history::interval_row(rows, from_time, to_time));
 
+    /// Internal: fails if two texts mean no interval, and tells the client what of it snapshots do not have.
+    /// Returns nothing
+    _rowsource_check_interval(
+        from_time: moment, to_time: moment
+    ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|_rows| history::check_interval(from_time, to_time));
+
     /// Prints what sessions waited for in an interval, in percent of the database time, like Oracle's "Top
     /// Timed Events", from the snapshots around it; without arguments, in the last hour
     rowsource_wait_report(
@@ -406,6 +413,24 @@ functions! {
         from_time: moment_value, to_time: moment_value = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(blockers::columns(), |rows| blockers::rows(rows, from_time, to_time));
+
+    /// Prints what happened in an interval and what to look at next: what is wrong, the load, the statements
+    /// and nodes that took the most time, what changed, waits, temporary files, and what is not known;
+    /// without arguments, in the last hour
+    rowsource_report(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| report::lines(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_report[rowsource_report_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| report::lines(rows, from_time, to_time));
+
+    /// Says of each part of the library whether it works, and what mends it
+    rowsource_health() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(health::columns(), |rows| health::rows(rows));
 
     /// Starts the background worker that samples the sessions, if the server has not preloaded
     /// pg_rowsource, and returns its pid

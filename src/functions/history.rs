@@ -9,8 +9,8 @@ use crate::pg::server::{self, fail, memory, query};
 use crate::pg::store;
 use crate::{guc, session};
 use pgrx::PgSqlErrorCode;
-use rowsource_core::model::PlanKey;
 use rowsource_core::model::archive::{self, ArchiveError};
+use rowsource_core::model::{Plan, PlanKey};
 use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
@@ -35,6 +35,29 @@ pub(super) fn how_to_take() -> String {
 /// Adds the row of `_rowsource_interval()`.
 pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     interval_columns().add(rows, &ash::interval(from, to));
+}
+
+/// Selects when the first interval between snapshots begins.
+const BEGINNING: &str = "
+    SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', pg_catalog.min(s.from_at))) FROM {}rowsource_intervals s";
+
+/// Returns no row for `_rowsource_check_interval()`. If the user has said when the interval begins, tells the
+/// client if no snapshot is as old, or if another database has them.
+///
+/// # Errors
+/// Raises an error if this is no interval.
+pub fn check_interval(from: Option<i64>, to: Option<i64>) {
+    let interval = ash::interval(from, to);
+    let mut beginning = None;
+    query::each(BEGINNING, interval, |row| {
+        beginning = row[0].as_f64().map(|_| query::time(&row[0]));
+    });
+    let what = match (from, beginning) {
+        (Some(from), Some(at)) if at > from => format!("the counters begin at {}", server::shown_time(at)),
+        (Some(_), None) => "no snapshot has counters of this interval".to_owned(),
+        _ => return,
+    };
+    server::notify(&what, &how_to_take());
 }
 
 /// The columns of `_rowsource_interval()`.
@@ -261,6 +284,21 @@ pub fn plan_columns() -> Columns<Stored> {
     }
 }
 
+/// Returns a stored plan.
+///
+/// # Errors
+/// Fails if its bytes are of another version, or damaged. Raises "out of memory".
+pub(super) fn unpacked(stored: &Stored) -> Result<Plan, ArchiveError> {
+    // Bytes of any content take less than this much memory for each of them.
+    const PER_BYTE: usize = 32;
+    const MOST: usize = PER_BYTE * (archive::MAX_DESCRIPTION + archive::MAX_STATISTICS);
+    let size = stored.description.len() + stored.statistics.len();
+    if !memory::can_map((size * PER_BYTE).min(MOST)) {
+        memory::out_of_memory();
+    }
+    archive::stored_plan(stored.key, &stored.description, &stored.statistics)
+}
+
 /// What the caller of `rowsource_display_snapshot()` wants to see.
 pub struct Wanted {
     pub snapshot: Option<i64>,
@@ -307,9 +345,6 @@ pub fn stored_lines(
             hint,
         )
     };
-    // Bytes of any content take less than this much memory for each of them.
-    const PER_BYTE: usize = 32;
-    const MOST: usize = PER_BYTE * (archive::MAX_DESCRIPTION + archive::MAX_STATISTICS);
     let Some(stored) = find() else {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
@@ -323,12 +358,7 @@ pub fn stored_lines(
             "A snapshot has the plans that ran since the previous one. The table rowsource_snapshot_plans lists them.",
         )
     };
-    let size = stored.description.len() + stored.statistics.len();
-    if !memory::can_map((size * PER_BYTE).min(MOST)) {
-        memory::out_of_memory();
-    }
-    let plan = archive::stored_plan(stored.key, &stored.description, &stored.statistics);
-    let mut plan = plan.unwrap_or_else(|error| match error {
+    let mut plan = unpacked(&stored).unwrap_or_else(|error| match error {
         ArchiveError::Memory => memory::out_of_memory(),
         ArchiveError::Version => fail(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,

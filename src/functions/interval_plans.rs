@@ -1,13 +1,13 @@
 //! What a query's plans did in an interval, from the snapshots around it.
 
-use super::history::how_to_take;
+use super::history::{self, how_to_take};
 use super::samples::room_for_one;
 use super::{display, origin, wait_names};
 use crate::pg::server::{self, fail, memory, query};
 use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::compare::Side;
-use rowsource_core::model::archive::{self, ArchiveError};
+use rowsource_core::model::archive::ArchiveError;
 use rowsource_core::model::{Plan, PlanKey};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -170,8 +170,12 @@ fn stored_plan(queryid: i64, row: &Value) -> Option<(PlanKey, Plan)> {
         id(3)?,
         row[4].as_bool() == Some(true),
     );
-    let (description, statistics) = (from_hex(&row[5])?, from_hex(&row[6])?);
-    match archive::stored_plan(key, &description, &statistics) {
+    let stored = history::Stored {
+        key,
+        description: from_hex(&row[5])?,
+        statistics: from_hex(&row[6])?,
+    };
+    match history::unpacked(&stored) {
         Ok(plan) => Some((key, plan)),
         Err(ArchiveError::Memory) => memory::out_of_memory(),
         Err(_) => None,

@@ -11,6 +11,7 @@ use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::ash::{self, Moment, Ring, SLOT_US, Sample};
 use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
+use rowsource_core::report::activity::TOLERANCE_US;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -385,6 +386,39 @@ pub fn each(lookup: &mut Lookup, from: Option<i64>, to: i64, mut visit: impl FnM
             visit(lookup, entry);
         });
     }
+}
+
+/// Visits the samples of an interval like [`each`]. If the user has said when it begins, tells the client if
+/// it lacks the beginning: for functions that return rows, because reports say it themselves.
+pub fn each_or_notice(
+    lookup: &mut Lookup,
+    from: Option<i64>,
+    interval: (i64, i64),
+    mut visit: impl FnMut(&mut Lookup, Entry),
+) {
+    let mut first = None;
+    each(lookup, Some(interval.0), interval.1, |lookup, entry| {
+        match &entry {
+            Entry::Stored { first: at, .. } => first = first.or(Some(*at)),
+            Entry::Moment(moment, _) => first = first.or(Some(moment.first)),
+            Entry::Sample(_) => {}
+        }
+        visit(lookup, entry);
+    });
+    let Some(from) = from else { return };
+    let what = match first {
+        Some(at) if at.saturating_sub(from) <= TOLERANCE_US => return,
+        Some(at) => format!("the samples begin at {}", server::shown_time(at)),
+        None => "no samples are kept of this interval".to_owned(),
+    };
+    let why = why_no_older();
+    let why: String = why
+        .chars()
+        .take(1)
+        .flat_map(char::to_uppercase)
+        .chain(why.chars().skip(1))
+        .collect();
+    server::notify(&what, &format!("{why}."));
 }
 
 /// Visits what a tier of the ring and the coarser ones have of an interval.

@@ -103,12 +103,12 @@ pub(super) fn snapshots_elsewhere() -> Option<String> {
     snapshot_database().filter(|name| Some(name) != server::database_name(server::database_id()).as_ref())
 }
 
-fn last_snapshot_at() -> Option<i64> {
+pub(super) fn last_snapshot_at() -> Option<i64> {
     let at = store::shared_snapshots()?.last_at.load(Relaxed);
     (at != 0).then_some(at)
 }
 
-fn last_snapshot_error() -> Option<String> {
+pub(super) fn last_snapshot_error() -> Option<String> {
     if server::is_in_recovery() {
         return Some("a standby takes no snapshots: its primary does".to_owned());
     }

@@ -96,6 +96,7 @@ mod rare_calls;
 mod readers;
 mod regress;
 mod regressions;
+mod report;
 mod response_time;
 mod robust;
 mod session_memory;

@@ -50,11 +50,10 @@ fn what_is_no_moment_fails_with_what_can_be_written() {
     let server = basic_server("moments-wrong", &[]);
     let mut client = server.connect();
     run_each(&mut client, "SET timezone = 'Asia/Kathmandu'");
-    // Without a history, rowsource_interval_plans and rowsource_export have no rows, and ask for no moment.
     let functions: Vec<String> = first_column(
         &mut client,
         "SELECT p.oid::regproc::text FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid
-         WHERE d.classid = 'pg_proc'::regclass AND extname = 'pg_rowsource' AND proname NOT LIKE '\\_%' AND proname NOT IN ('rowsource_interval_plans', 'rowsource_export')
+         WHERE d.classid = 'pg_proc'::regclass AND extname = 'pg_rowsource' AND proname NOT LIKE '\\_%'
                AND proargnames @> '{from_time,to_time}'
                AND has_function_privilege('pg_read_all_stats', p.oid, 'EXECUTE')",
     );

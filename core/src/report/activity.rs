@@ -1,6 +1,10 @@
 //! Formats what sessions did in an interval, from samples of them, as in Oracle's ASH report.
 
 mod coverage;
+mod overview;
+
+pub use coverage::TOLERANCE_US;
+pub use overview::{BARS, Figures, Finding, Given};
 
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line};
@@ -134,14 +138,10 @@ impl Activity {
     /// Begins an interval, in microseconds. Memory has samples since `begun_at`, when the server had crashed
     /// or was started first. `older` says what is known of older ones that the interval lacks.
     pub fn new(from: i64, to: i64, begun_at: i64, older: &str) -> Activity {
-        // The first and the last bar may be parts of one.
-        let minutes = to.saturating_sub(from).max(1) as u64;
-        let minutes = minutes.div_ceil(MINUTE_US as u64);
-        let step = minutes.div_ceil(MAX_BARS as u64) as i64 * MINUTE_US;
         Activity {
             from,
             to,
-            step,
+            step: step(from, to, MAX_BARS),
             all: Count::default(),
             hidden: 0,
             moments: 0,
@@ -162,6 +162,12 @@ impl Activity {
             blockers: BTreeMap::new(),
             bars: BTreeMap::new(),
         }
+    }
+
+    /// Has about as many bars as given. Nothing may have been added yet.
+    pub fn with_bars(mut self, bars: i64) -> Activity {
+        self.step = step(self.from, self.to, bars);
+        self
     }
 
     /// Returns the beginning of the bar of a time.
@@ -497,6 +503,13 @@ impl Activity {
         }
         lines
     }
+}
+
+/// Returns the microseconds of a bar, in whole minutes. The first and the last bar may be parts of one.
+fn step(from: i64, to: i64, bars: i64) -> i64 {
+    let minutes = to.saturating_sub(from).max(1) as u64;
+    let minutes = minutes.div_ceil(MINUTE_US as u64);
+    minutes.div_ceil(bars as u64) as i64 * MINUTE_US
 }
 
 fn queryid(id: &StatementId) -> String {

@@ -99,7 +99,10 @@ BEGIN ATOMIC
     SELECT pg_catalog.json_build_object(
                'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
-      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c
+    UNION ALL
+    -- It has no rows, and runs whatever the snapshots have.
+    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c);
 END";
 
     /// Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is

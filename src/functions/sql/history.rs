@@ -251,6 +251,7 @@ objects! {
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text";
 
+    // Whatever the snapshots have, the second part of each of these functions runs, and has no rows.
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
     /// arguments, of the last hour
     FUNCTION rowsource_interval_tempfile_io(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
@@ -259,7 +260,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_tempfile_io).*
+      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time);
 END";
 
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
@@ -270,7 +274,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_waits).*
+      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time);
 END";
 
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
@@ -281,7 +288,10 @@ BEGIN ATOMIC
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id
+    UNION ALL
+    SELECT (NULL::rowsource_interval_plans).*
+      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time);
 END";
 
     // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database,

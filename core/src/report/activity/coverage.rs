@@ -2,9 +2,9 @@
 
 use super::{Activity, SHOWN};
 
-/// If less than this is missing at an end of the interval, the report does not say so: how often the sessions
+/// If less than these microseconds are missing at an end of an interval, nobody says so: how often the sessions
 /// were sampled is known only for about each second.
-const TOLERANCE_US: i64 = 5_000_000;
+pub const TOLERANCE_US: i64 = 5_000_000;
 
 impl Activity {
     /// Adds a part of the interval of which snapshots have the samples. They leave out moments at which no

@@ -1,0 +1,524 @@
+//! The report on an interval: what was wrong, what the load consisted of, what changed, and what is not
+//! known. Each finding and each statement names the next command.
+
+use super::{Activity, CLASSES, Count, counted, queryid};
+use crate::report::table::{self, Align, Column};
+use crate::report::text::{narrowed, on_one_line, wrapped};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The width of the report in columns.
+const WIDTH: usize = 120;
+/// How many statements the report shows, and how many sessions that blocked others.
+const STATEMENTS: usize = 5;
+const BLOCKERS: usize = 3;
+/// How many bars the load over time has.
+pub const BARS: i64 = 15;
+/// A session that blocks others is a finding from this share of all samples on. Unmeasured.
+const BLOCKED_SHARE: f64 = 0.01;
+/// A statement has changed if it took at least this many times as many samples, or as few, and if the difference
+/// is at least this share of the load of the interval with the higher one. Unmeasured.
+const CHANGED: f64 = 1.5;
+const CHANGED_SHARE: f64 = 0.02;
+
+/// Something that the reader should know, and the command that shows more of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// One sentence.
+    pub text: String,
+    /// A command to type; empty if there is none.
+    pub command: String,
+}
+
+/// What a statement did in the interval, exactly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Its executions.
+    pub calls: u64,
+    /// Milliseconds of one on average.
+    pub mean_ms: f64,
+}
+
+/// What the report says beside what samples tell.
+pub struct Given<'a> {
+    /// The name of the extension's schema with a dot, or nothing if the session finds it without.
+    pub prefix: &'a str,
+    /// What is wrong, the worst first.
+    pub findings: Vec<Finding>,
+    /// What the report cannot know.
+    pub missing: Vec<Finding>,
+    /// The plans that the reader can show: their queryids and planids.
+    pub kept: BTreeSet<(i64, i64)>,
+    /// What statements did in the interval, by their queryids. Those of which nothing is known are missing.
+    pub figures: BTreeMap<i64, Figures>,
+    /// A line about the counters: from when to when they are.
+    pub counters: String,
+    /// A line about temporary files.
+    pub temporary_files: String,
+}
+
+/// The samples of a statement, with those of all its plans.
+#[derive(Clone, Default)]
+struct Load<'a> {
+    count: Count,
+    /// The plan with the most samples, and how many.
+    plan: Option<(i64, u64)>,
+    text: &'a str,
+}
+
+/// A statement: its queryid, or its text if it has none.
+type Statement<'a> = (Option<i64>, &'a str);
+
+impl Activity {
+    /// Returns the samples of each statement.
+    fn loads(&self) -> BTreeMap<Statement<'_>, Load<'_>> {
+        let mut loads: BTreeMap<Statement<'_>, Load<'_>> = BTreeMap::new();
+        for ((id, name), (count, text)) in &self.statements {
+            let load = loads.entry((id.map(|(queryid, _)| queryid), name)).or_default();
+            load.count.samples += count.samples;
+            load.count.on_cpu += count.on_cpu;
+            if load.text.is_empty() {
+                load.text = text;
+            }
+            if let Some((_, Some(planid))) = id
+                && load.plan.is_none_or(|(_, most)| count.samples > most)
+            {
+                load.plan = Some((*planid, count.samples));
+            }
+        }
+        loads
+    }
+
+    /// Returns the seconds that a sample stands for.
+    fn seconds(&self, samples: u64) -> f64 {
+        let us: i64 = self.covered.iter().map(|(first, last)| last - first).sum();
+        us as f64 / 1e6 / self.moments.max(1) as f64 * samples as f64
+    }
+
+    /// Returns the report. `before` has the samples of the interval before, which is as long.
+    pub fn overview(
+        &mut self,
+        before: &mut Activity,
+        given: &Given<'_>,
+        shown: &dyn Fn(i64) -> String,
+    ) -> Vec<String> {
+        self.end_moment();
+        before.end_moment();
+        let interval = [self.from, self.to]
+            .map(|at| format!("'{}'", shown(at)))
+            .join(", ");
+        let command = |function: &str| format!("SELECT * FROM {}{function}({interval})", given.prefix);
+        let mut findings = given.findings.clone();
+        findings.extend(self.blocking(&command("rowsource_blockers")));
+        let mut lines = vec![String::new(), "What is wrong".to_owned()];
+        match findings.is_empty() {
+            true => lines.push("  nothing was found".to_owned()),
+            false => lines.extend(findings.iter().flat_map(said)),
+        }
+        lines.extend(self.load(before, shown));
+        lines.extend(self.chart(shown));
+        let loads = self.loads();
+        lines.extend(self.top(&loads, before, given));
+        lines.extend(self.nodes());
+        lines.extend(self.changes(&loads, before, given, shown));
+        let waits = self.waits();
+        if !waits.is_empty() {
+            lines.extend(waits);
+            lines.push(format!("  {}", command("rowsource_wait_report")));
+        }
+        lines.extend([String::new(), "Temporary files".to_owned()]);
+        lines.push(format!("  {}", given.temporary_files));
+        lines.push(format!("  {}", command("rowsource_tempfile_report")));
+        lines.extend([String::new(), "What this report does not know".to_owned()]);
+        let coverage = self.coverage(shown);
+        let resolution = self.resolution(shown);
+        let notes = coverage
+            .into_iter()
+            .chain(resolution)
+            .chain([given.counters.clone()]);
+        for note in notes {
+            let parts = wrapped(&note, WIDTH - 2, 0);
+            lines.extend(parts.iter().map(|part| format!("  {part}")));
+        }
+        if self.hidden > 0 {
+            lines.push(format!(
+                "  {} of sessions of which you may not see more",
+                counted(self.hidden, "sample")
+            ));
+        }
+        lines.extend(given.missing.iter().flat_map(said));
+        lines
+    }
+
+    /// Returns the sessions that kept others waiting for long.
+    fn blocking(&self, command: &str) -> Vec<Finding> {
+        let mut blockers: Vec<_> = self
+            .blockers
+            .iter()
+            .filter(|(_, blocker)| {
+                blocker.count.samples as f64 >= BLOCKED_SHARE * self.all.samples as f64
+                    && blocker.count.samples > 0
+            })
+            .collect();
+        blockers.sort_by_key(|(_, blocker)| std::cmp::Reverse(blocker.count.samples));
+        let finding = |((run, pid), blocker): (&(u64, i32), &super::Blocker)| {
+            let who = match pid {
+                0 => "a prepared transaction".to_owned(),
+                pid if blocker.session.is_empty() => format!("process {pid}"),
+                pid => format!(
+                    "process {pid} ({}{})",
+                    blocker.session,
+                    self.before_a_restart(*run)
+                ),
+            };
+            let statement = match blocker.statement.as_str() {
+                "" => String::new(),
+                statement => format!(", its last statement: {statement}"),
+            };
+            Finding {
+                text: format!(
+                    "{who} kept {} waiting, for {:.1} s in all{statement}",
+                    counted(blocker.blocked.len() as u64, "session"),
+                    self.seconds(blocker.count.samples)
+                ),
+                command: command.to_owned(),
+            }
+        };
+        blockers.into_iter().take(BLOCKERS).map(finding).collect()
+    }
+
+    /// Returns a line about the load, by what sessions did.
+    fn load(&self, before: &Activity, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+        let mut classes = [0; CLASSES.len()];
+        for (samples, _) in self.bars.values() {
+            classes
+                .iter_mut()
+                .zip(samples)
+                .for_each(|(class, more)| *class += more);
+        }
+        let parts: Vec<String> = CLASSES
+            .iter()
+            .zip(classes)
+            .filter(|(_, samples)| *samples > 0)
+            .map(|((name, _), samples)| format!("{:.2} {name}", self.average(samples)))
+            .collect();
+        let mut line = format!(
+            "Load: {:.2} active sessions on average",
+            self.average(self.all.samples)
+        );
+        if !parts.is_empty() {
+            line.push_str(&format!(" ({})", parts.join(", ")));
+        }
+        let earlier = match before.moments {
+            0 => format!("nothing is known of the time before, from {}", shown(before.from)),
+            _ => format!(
+                "the same time before, from {}: {:.2}",
+                shown(before.from),
+                before.average(before.all.samples)
+            ),
+        };
+        vec![String::new(), line, earlier]
+    }
+
+    /// Returns the statements with the most samples, and a command for each.
+    fn top(
+        &self,
+        loads: &BTreeMap<Statement<'_>, Load<'_>>,
+        before: &Activity,
+        given: &Given<'_>,
+    ) -> Vec<String> {
+        let mut rows: Vec<(&Statement<'_>, &Load<'_>)> = loads.iter().collect();
+        rows.sort_by_key(|(_, load)| std::cmp::Reverse(load.count.samples));
+        let others = rows.len().saturating_sub(STATEMENTS);
+        rows.truncate(STATEMENTS);
+        let earlier = before.loads();
+        let figures = |id: &Statement<'_>| given.figures.get(&id.0?);
+        let column = |heading, align, cell: &dyn Fn(&Statement<'_>, &Load<'_>) -> String| {
+            Column::new(
+                heading,
+                align,
+                0,
+                rows.iter().map(|(id, load)| cell(id, load)).collect(),
+            )
+        };
+        let share = |samples: u64| format!("{:.1}", 100.0 * samples as f64 / self.all.samples.max(1) as f64);
+        let mut columns = vec![
+            column("Active", Align::Right, &|_, load| {
+                format!("{:.2}", self.average(load.count.samples))
+            }),
+            column("%", Align::Right, &|_, load| share(load.count.samples)),
+            column("CPU %", Align::Right, &|_, load| share(load.count.on_cpu)),
+            column("Before", Align::Right, &|id, _| match earlier.get(id) {
+                Some(load) => format!("{:.2}", before.average(load.count.samples)),
+                None if before.moments == 0 => String::new(),
+                None => "0.00".to_owned(),
+            }),
+            column("Calls", Align::Right, &|id, _| {
+                figures(id).map_or(String::new(), |figures| figures.calls.to_string())
+            }),
+            column("Mean ms", Align::Right, &|id, _| {
+                figures(id).map_or(String::new(), |figures| format!("{:.3}", figures.mean_ms))
+            }),
+            column("Statement", Align::Left, &|_, load| load.text.to_owned()),
+        ];
+        fit(&mut columns);
+        let mut lines = vec![String::new(), "Top statements".to_owned()];
+        lines.extend(table::lines(&columns, 1));
+        if others > 0 {
+            lines.push(format!("and {others} more"));
+        }
+        lines.extend(rows.iter().filter_map(|((queryid, _), load)| {
+            let plan = ((*queryid)?, load.plan?.0);
+            given.kept.contains(&plan).then(|| {
+                format!(
+                    "  SELECT * FROM {}rowsource_display({}, {}, format => 'ALLSTATS')",
+                    given.prefix, plan.0, plan.1
+                )
+            })
+        }));
+        lines
+    }
+
+    /// Returns the statements that took much more or less than in the interval before.
+    fn changes(
+        &self,
+        loads: &BTreeMap<Statement<'_>, Load<'_>>,
+        before: &Activity,
+        given: &Given<'_>,
+        shown: &dyn Fn(i64) -> String,
+    ) -> Vec<String> {
+        let mut lines = vec![String::new(), "What changed against the time before".to_owned()];
+        if before.moments == 0 || self.moments == 0 {
+            lines.push("  the time before is not known".to_owned());
+            return lines;
+        }
+        let earlier = before.loads();
+        let average = |of: &Activity, loads: &BTreeMap<Statement<'_>, Load<'_>>, id: &Statement<'_>| {
+            loads.get(id).map_or(0.0, |load| of.average(load.count.samples))
+        };
+        let all = self
+            .average(self.all.samples)
+            .max(before.average(before.all.samples));
+        let mut rows: Vec<(Statement<'_>, &str, [f64; 2])> = Vec::new();
+        let ids = loads
+            .iter()
+            .chain(earlier.iter().filter(|(id, _)| !loads.contains_key(*id)));
+        for (id, load) in ids {
+            let [then, now] = [average(before, &earlier, id), average(self, loads, id)];
+            if then.max(now) >= CHANGED * then.min(now) && (now - then).abs() >= CHANGED_SHARE * all {
+                rows.push((*id, load.text, [then, now]));
+            }
+        }
+        if rows.is_empty() {
+            lines.push("  no statement took much more or less".to_owned());
+            return lines;
+        }
+        rows.sort_by(|(_, _, [then, now]), (_, _, [other_then, other_now])| {
+            (other_now - other_then).abs().total_cmp(&(now - then).abs())
+        });
+        rows.truncate(STATEMENTS);
+        let column = |heading, align, cell: &dyn Fn(&(Statement<'_>, &str, [f64; 2])) -> String| {
+            Column::new(heading, align, 0, rows.iter().map(cell).collect())
+        };
+        let mut columns = vec![
+            column("Before", Align::Right, &|(_, _, [then, _])| format!("{then:.2}")),
+            column("Now", Align::Right, &|(_, _, [_, now])| format!("{now:.2}")),
+            column("Change", Align::Right, &|(_, _, [then, now])| {
+                format!("{:+.2}", now - then)
+            }),
+            column("queryid", Align::Right, &|((id, _), _, _)| {
+                queryid(&id.map(|id| (id, None)))
+            }),
+            column("Statement", Align::Left, &|(_, text, _)| (*text).to_owned()),
+        ];
+        fit(&mut columns);
+        lines.extend(table::lines(&columns, 1));
+        let sides = [before, self].map(|of| format!("'{}..{}'", shown(of.from), shown(of.to)));
+        let compared = rows
+            .iter()
+            .filter_map(|((queryid, _), _, [then, now])| (*then > 0.0 && *now > 0.0).then_some((*queryid)?));
+        lines.extend(compared.flat_map(|queryid| {
+            [
+                format!("  SELECT * FROM {}rowsource_compare({queryid},", given.prefix),
+                format!("    {}, {})", sides[0], sides[1]),
+            ]
+        }));
+        lines
+    }
+}
+
+/// Makes a table as wide as the report at most. Its last column is a text.
+fn fit(columns: &mut [Column]) {
+    let over = table::width(columns, 1).saturating_sub(WIDTH);
+    if let Some(last) = columns.last_mut() {
+        let width = last.width().saturating_sub(over);
+        last.narrow(width, narrowed);
+    }
+}
+
+/// Returns the lines of a finding.
+fn said(finding: &Finding) -> Vec<String> {
+    let text = narrowed(&on_one_line(&finding.text), 2 * WIDTH);
+    let parts = wrapped(&text, WIDTH - 2, 0);
+    let mut lines: Vec<String> = parts.iter().map(|part| format!("  {part}")).collect();
+    if !finding.command.is_empty() {
+        lines.push(format!("    {}", finding.command));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ash::Moment;
+    use crate::report::activity::Seen;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn shown(at: i64) -> String {
+        format!("{} s", at / SECOND)
+    }
+
+    fn given() -> Given<'static> {
+        Given {
+            prefix: "r.",
+            findings: Vec::new(),
+            missing: Vec::new(),
+            kept: BTreeSet::from([(11, 12), (11, 13)]),
+            figures: BTreeMap::new(),
+            counters: "no counters".to_owned(),
+            temporary_files: "none".to_owned(),
+        }
+    }
+
+    /// Samples of a minute, one a second. `active` returns the sessions of a second.
+    fn minute(from: i64, active: impl Fn(i64) -> Vec<Seen<'static>>) -> Activity {
+        let mut activity = Activity::new(from, from + 60 * SECOND, i64::MIN, "no older ones").with_bars(BARS);
+        for i in 0..60 {
+            let at = from + i * SECOND;
+            activity.add_moment(
+                &Moment {
+                    at,
+                    moments: 1,
+                    first: at,
+                    last: at + SECOND - 1,
+                    ..Moment::default()
+                },
+                Some(1),
+            );
+            active(i).iter().for_each(|seen| activity.add(seen));
+        }
+        activity
+    }
+
+    fn query(queryid: i64, planid: i64, text: &'static str) -> Seen<'static> {
+        Seen {
+            pid: 7,
+            session: "client backend alice psql",
+            statement: Some((queryid, Some(planid))),
+            text: Some(text),
+            ..Seen::default()
+        }
+    }
+
+    #[test]
+    fn a_statement_that_took_more_is_a_change_and_has_a_command() {
+        let mut before = minute(0, |i| match i {
+            0..6 => vec![query(11, 12, "SELECT 1")],
+            _ => Vec::new(),
+        });
+        let mut now = minute(60 * SECOND, |i| match i {
+            0..30 => vec![query(11, 12, "SELECT 1")],
+            _ => vec![query(11, 13, "SELECT 1"), query(21, 22, "SELECT 2")],
+        });
+        let mut given = given();
+        given.figures.insert(
+            11,
+            Figures {
+                calls: 60,
+                mean_ms: 1000.0,
+            },
+        );
+        let lines = now.overview(&mut before, &given, &shown);
+        let text = lines.join("\n");
+        for line in [
+            "  nothing was found",
+            "Load: 1.50 active sessions on average (1.50 CPU)",
+            "the same time before, from 0 s: 0.10",
+            "|   1.00 | 66.7 |  66.7 |   0.10 |    60 | 1000.000 | SELECT 1  |",
+            "|   0.50 | 33.3 |  33.3 |   0.00 |       |          | SELECT 2  |",
+            "|   0.10 | 1.00 |  +0.90 |      11 | SELECT 1  |",
+            "|   0.00 | 0.50 |  +0.50 |      21 | SELECT 2  |",
+            "  SELECT * FROM r.rowsource_display(11, 12, format => 'ALLSTATS')",
+            "  SELECT * FROM r.rowsource_compare(11,",
+            "    '0 s..60 s', '60 s..120 s')",
+            "  SELECT * FROM r.rowsource_wait_report('60 s', '120 s')",
+        ] {
+            assert!(lines.iter().any(|it| it == line), "{line}\n{text}");
+        }
+        // It did not run before, and its plan is not kept.
+        assert!(
+            !text.contains("rowsource_compare(21") && !text.contains("rowsource_display(21"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn who_blocks_others_is_a_finding() {
+        let waits = |i: i64| match i {
+            0..20 => vec![Seen {
+                wait: Some(("Lock", "transactionid")),
+                blocker: Some(9),
+                ..query(11, 12, "UPDATE t")
+            }],
+            _ => vec![query(21, 22, "SELECT 2")],
+        };
+        let mut now = minute(60 * SECOND, waits);
+        now.name_blocker(9, "client backend bob app", "LOCK TABLE t");
+        let mut before = Activity::new(0, 60 * SECOND, i64::MIN, "no older ones");
+        let lines = now.overview(&mut before, &given(), &shown);
+        let at = lines
+            .iter()
+            .position(|line| line == "What is wrong")
+            .expect("a heading");
+        assert_eq!(
+            lines[at + 1..at + 3],
+            [
+                "  process 9 (client backend bob app) kept 1 session waiting, for 20.0 s in all, its last statement: LOCK TABLE t",
+                "    SELECT * FROM r.rowsource_blockers('60 s', '120 s')",
+            ]
+        );
+        assert!(lines.contains(&"  the time before is not known".to_owned()));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_report() {
+        let long: &'static str = Box::leak("SELECT ".repeat(100).into_boxed_str());
+        let mut now = minute(60 * SECOND, |_| vec![query(i64::MIN, i64::MIN, long)]);
+        let mut before = minute(0, |i| {
+            if i == 0 {
+                vec![query(i64::MIN, 1, long)]
+            } else {
+                Vec::new()
+            }
+        });
+        let mut given = given();
+        given.findings.push(Finding {
+            text: "wrong ".repeat(100),
+            command: String::new(),
+        });
+        for line in now.overview(&mut before, &given, &shown) {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn small_changes_are_none() {
+        let steady = |i: i64| match i % 2 {
+            0 => vec![query(11, 12, "SELECT 1")],
+            _ => Vec::new(),
+        };
+        let (mut before, mut now) = (minute(0, steady), minute(60 * SECOND, steady));
+        let lines = now.overview(&mut before, &given(), &shown);
+        assert!(lines.contains(&"  no statement took much more or less".to_owned()));
+    }
+}

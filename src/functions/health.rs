@@ -1,0 +1,254 @@
+//! `rowsource_health()`: whether the library itself works, line by line, with the command that mends it.
+
+use super::samples::why_not_stored;
+use super::store::{last_snapshot_at, last_snapshot_error, snapshots_elsewhere};
+use crate::guc;
+use crate::pg::ash::{memory, worker};
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
+use crate::pg::server::{self, switch};
+use crate::pg::{live, store, waits};
+use rowsource_core::report::activity::Finding;
+
+/// Something that was looked at.
+pub struct Line {
+    what: &'static str,
+    /// Whether nothing must be done.
+    is_ok: bool,
+    /// One sentence.
+    says: String,
+    /// A command or step that mends it.
+    mend: String,
+}
+
+impl Line {
+    fn ok(what: &'static str, says: String) -> Line {
+        Line {
+            what,
+            is_ok: true,
+            says,
+            mend: String::new(),
+        }
+    }
+
+    fn bad(what: &'static str, says: String, mend: &str) -> Line {
+        Line {
+            what,
+            is_ok: false,
+            says,
+            mend: mend.to_owned(),
+        }
+    }
+}
+
+/// Adds the rows of `rowsource_health()`.
+pub fn rows(rows: &mut Rows) {
+    let columns = columns();
+    for line in all() {
+        columns.add(rows, &line);
+    }
+}
+
+/// Returns what should be mended, for a report.
+pub fn findings() -> Vec<Finding> {
+    let bad = all().into_iter().filter(|line| !line.is_ok);
+    bad.map(|line| Finding {
+        text: format!("{}: {}", line.what, line.says),
+        command: line.mend,
+    })
+    .collect()
+}
+
+/// The columns of `rowsource_health()`.
+pub fn columns() -> Columns<Line> {
+    columns! { |line: &Line|
+        /// What was looked at
+        part: text = line.what;
+        /// ok, or attention: something should be done
+        verdict: text = if line.is_ok { "ok" } else { "attention" };
+        /// What was found
+        finding: text = line.says.as_str();
+        /// What mends it; NULL if nothing must be done
+        mend: text = Some(line.mend.as_str()).filter(|mend| !mend.is_empty());
+    }
+}
+
+fn all() -> Vec<Line> {
+    let mut lines = vec![switch()];
+    let Some(info) = store::info() else {
+        lines.push(Line::bad(
+            "memory",
+            "there is no shared memory, so each session keeps only its own statistics".to_owned(),
+            "Add pg_rowsource to shared_preload_libraries, and restart the server.",
+        ));
+        return lines;
+    };
+    lines.extend([
+        worker(),
+        beats(),
+        samples(),
+        snapshots(),
+        plans(&info),
+        refused(&info),
+        waits(),
+        stops(),
+        errors(&info),
+    ]);
+    lines
+}
+
+fn switch() -> Line {
+    match switch::disabled_at() {
+        None => Line::ok("switch", "pg_rowsource.enabled is on".to_owned()),
+        Some(at) => Line::bad(
+            "switch",
+            format!(
+                "nothing is measured since {}: pg_rowsource.enabled is off",
+                server::shown_time(at)
+            ),
+            "ALTER SYSTEM RESET pg_rowsource.enabled; SELECT pg_reload_conf();",
+        ),
+    }
+}
+
+fn worker() -> Line {
+    match worker::pid() {
+        Some(pid) => Line::ok(
+            "worker",
+            format!("process {pid} samples the sessions and takes the snapshots"),
+        ),
+        None => Line::bad(
+            "worker",
+            "it does not run: no samples, no snapshots, and long calls without I/O may be missed".to_owned(),
+            "SELECT rowsource_ash_start(); if the library is preloaded, the server's log says why it ended.",
+        ),
+    }
+}
+
+fn beats() -> Line {
+    match live::sessions_without_beats() {
+        (0, _) => Line::ok("beats", "the worker sees all sessions".to_owned()),
+        (sessions, why) => Line::bad(
+            "beats",
+            format!(
+                "in {sessions} sessions, long calls without I/O may be missed{}",
+                why.map_or_else(String::new, |why| format!(": {why}"))
+            ),
+            "The chapter \"How times are measured\" says what a session needs to share its page.",
+        ),
+    }
+}
+
+fn samples() -> Line {
+    if guc::history_frequency().is_none() {
+        return Line::bad(
+            "samples",
+            "the sessions are not sampled: pg_rowsource.history_frequency is 0".to_owned(),
+            "ALTER SYSTEM RESET pg_rowsource.history_frequency; SELECT pg_reload_conf();",
+        );
+    }
+    let Some(first) = memory::ring().and_then(|ring| ring.complete_from()) else {
+        return Line::bad(
+            "samples",
+            "there are none yet".to_owned(),
+            "Wait a second. If there are still none, look at the line of the worker.",
+        );
+    };
+    Line::ok(
+        "samples",
+        format!("in memory since {}", server::shown_time(first)),
+    )
+}
+
+fn snapshots() -> Line {
+    if let Some(why) = last_snapshot_error() {
+        let is_standby = server::is_in_recovery();
+        return match is_standby {
+            true => Line::ok("snapshots", why),
+            false => Line::bad(
+                "snapshots",
+                format!("the last one failed: {why}"),
+                "SELECT last_snapshot_error, snapshots_failed, snapshots_refused FROM rowsource_info();",
+            ),
+        };
+    }
+    let taken = match last_snapshot_at() {
+        Some(at) => format!("the server took the last one at {}", server::shown_time(at)),
+        None => "the server has taken none since it started".to_owned(),
+    };
+    let place =
+        snapshots_elsewhere().map_or_else(String::new, |name| format!(", in the database \"{name}\""));
+    let why = why_not_stored().map_or_else(String::new, |why| format!("; {why}"));
+    Line::ok("snapshots", format!("{taken}{place}{why}"))
+}
+
+fn plans(info: &store::Info) -> Line {
+    let kept = format!(
+        "{} of {} plans are kept, in {} of {} kB",
+        info.plans,
+        guc::max_plans(),
+        info.bytes / 1024,
+        info.limit / 1024
+    );
+    match (info.evictions, info.incomplete_at) {
+        (0, _) | (_, None) => Line::ok("plans", kept),
+        (evictions, Some(at)) => Line::bad(
+            "plans",
+            format!(
+                "{kept}; since {}, {evictions} others made room",
+                server::shown_time(at)
+            ),
+            "Increase pg_rowsource.max_plans or pg_rowsource.max_memory, and restart the server.",
+        ),
+    }
+}
+
+fn refused(info: &store::Info) -> Line {
+    match info.refused {
+        0 => Line::ok("executions", "all were stored".to_owned()),
+        refused => Line::bad(
+            "executions",
+            format!("{refused} were not stored: their plan has too many nodes, or there was no memory"),
+            "Increase pg_rowsource.max_memory, and restart the server.",
+        ),
+    }
+}
+
+fn waits() -> Line {
+    match waits::refused() {
+        None => Line::ok("waits", "they are counted".to_owned()),
+        Some(why) => Line::bad(
+            "waits",
+            format!("they are not counted: {why}"),
+            "Preload pg_rowsource, and load no library that replaces the same functions of the C library.",
+        ),
+    }
+}
+
+fn stops() -> Line {
+    match store::shared_stops().map_or((0, None), |stops| stops.shown()) {
+        (0, _) => Line::ok(
+            "cost",
+            "no session has stopped because measuring cost too much".to_owned(),
+        ),
+        (sessions, last) => Line::bad(
+            "cost",
+            format!(
+                "{sessions} sessions measure no more{}",
+                last.map_or_else(String::new, |last| format!("; the last one: {last}"))
+            ),
+            "Raise pg_rowsource.max_overhead if that cost is acceptable; such a session measures again at once.",
+        ),
+    }
+}
+
+fn errors(info: &store::Info) -> Line {
+    match info.errors {
+        0 => Line::ok("errors", "there were none inside of the library".to_owned()),
+        errors => Line::bad(
+            "errors",
+            format!("{errors} since the server started, which no user saw"),
+            "The server's log has the first one of each session: please report it.",
+        ),
+    }
+}

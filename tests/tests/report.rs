@@ -1,0 +1,170 @@
+//! `rowsource_report()`, with planted incidents that it must name, and `rowsource_health()`. Each command that
+//! a report prints runs as it stands.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
+use rowsource_tests::explain::first_column;
+use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::waiting::{pid, until};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Runs the commands that a report names, and returns them.
+fn run_commands(client: &mut Client, report: &[String]) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for line in report.iter().map(|line| line.trim()) {
+        if is_open && let Some(last) = commands.last_mut() {
+            last.push_str(line);
+        } else if line.starts_with("SELECT * FROM") {
+            commands.push(line.to_owned());
+        }
+        is_open = line.starts_with("SELECT * FROM") && line.ends_with(',');
+    }
+    for command in &commands {
+        client
+            .simple_query(command)
+            .unwrap_or_else(|error| panic!("{command}: {error:?}"));
+    }
+    commands
+}
+
+/// Returns the lines below a heading, up to the next empty line.
+fn section<'a>(report: &'a [String], heading: &str) -> &'a [String] {
+    let begin = report
+        .iter()
+        .position(|line| line == heading)
+        .unwrap_or_else(|| panic!("{heading} is missing: {report:#?}"));
+    let below = &report[begin + 1..];
+    &below[..below.iter().position(String::is_empty).unwrap_or(below.len())]
+}
+
+#[test]
+fn a_quiet_server_has_a_report_whose_commands_run() {
+    let server = Server::preloaded("report-quiet", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE SCHEMA rowsource; CREATE EXTENSION pg_rowsource SCHEMA rowsource",
+    );
+    until(
+        &mut client,
+        "SELECT count(*) = 0 FROM rowsource.rowsource_health() WHERE verdict <> 'ok'",
+    );
+    let report = first_column(&mut client, "SELECT * FROM rowsource.rowsource_report()");
+    assert!(
+        section(&report, "What is wrong").contains(&"  nothing was found".to_owned()),
+        "{report:#?}"
+    );
+    let commands = run_commands(&mut client, &report);
+    assert!(
+        commands
+            .iter()
+            .all(|command| command.starts_with("SELECT * FROM rowsource.")),
+        "{commands:#?}"
+    );
+}
+
+/// An index is gone, and a session that is idle in a transaction blocks two others.
+#[test]
+fn the_report_names_the_change_of_a_plan_and_who_blocks() {
+    let server = Server::preloaded(
+        "report-incident",
+        &["max_parallel_workers_per_gather = 0", "jit = off"],
+    );
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE orders AS SELECT i AS id, i AS customer FROM generate_series(1, 200000) i;
+         CREATE INDEX orders_customer ON orders (customer); VACUUM ANALYZE orders; CREATE TABLE t (id int); CREATE ROLE other LOGIN",
+    );
+    let statement = "SELECT count(*) FROM orders WHERE customer = 7";
+    for _ in 0..30 {
+        run_each(&mut client, statement);
+    }
+    // Executions of a session within a second are one batch.
+    sleep(Duration::from_millis(1_200));
+    run_each(&mut client, "DROP INDEX orders_customer");
+    for _ in 0..30 {
+        run_each(&mut client, statement);
+    }
+    let mut idle = server.connect();
+    let blocker = pid(&mut idle);
+    run_each(&mut idle, "SET application_name = 'import'; BEGIN; LOCK TABLE t");
+    let blocked = [(); 2].map(|()| Busy::run(server.connect(), "SELECT count(*) FROM t"));
+    until(
+        &mut client,
+        "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    );
+    until(
+        &mut client,
+        "SELECT count(*) > 100 FROM rowsource_ash WHERE wait_event_type = 'Lock'",
+    );
+    run_each(&mut idle, "ROLLBACK");
+    blocked.map(Busy::join);
+    until(&mut client, "SELECT count(*) > 0 FROM rowsource_plan_flips");
+
+    let report = first_column(&mut client, "SELECT * FROM rowsource_report('1 min')");
+    let wrong = section(&report, "What is wrong");
+    let blocks =
+        format!("  process {blocker} (client backend postgres import) kept 2 sessions waiting, for ");
+    assert!(wrong.iter().any(|line| line.starts_with(&blocks)), "{report:#?}");
+    assert!(
+        wrong
+            .iter()
+            .any(|line| line.contains("another plan since") && line.contains("SELECT count(*) FROM")),
+        "{report:#?}"
+    );
+    let commands = run_commands(&mut client, &report);
+    for part in ["rowsource_compare(", "rowsource_blockers(", "rowsource_display("] {
+        assert!(
+            commands.iter().any(|command| command.contains(part)),
+            "{commands:#?}"
+        );
+    }
+    assert!(
+        section(&report, "Top events")
+            .iter()
+            .any(|line| line.contains("relation")),
+        "{report:#?}"
+    );
+    let widest = report.iter().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(120), "{report:#?}");
+
+    // Who may not see the statements sees the load, and that something is hidden.
+    let mut other = server.try_connect("other").expect("a connection");
+    let report = first_column(&mut other, "SELECT * FROM rowsource_report('1 min')");
+    assert!(!report.iter().any(|line| line.contains("orders")), "{report:#?}");
+    assert!(
+        section(&report, "What this report does not know")
+            .iter()
+            .any(|line| line.contains("of which you may not see more")),
+        "{report:#?}"
+    );
+    run_commands(&mut other, &report);
+}
+
+#[test]
+fn health_names_what_is_off_and_what_mends_it() {
+    let server = Server::preloaded(
+        "report-health",
+        &["pg_rowsource.history_frequency = 0", "pg_rowsource.enabled = off"],
+    );
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE EXTENSION pg_rowsource");
+    let bad = texts(
+        &mut client,
+        "SELECT part, mend FROM rowsource_health() WHERE verdict = 'attention' ORDER BY part",
+    );
+    let parts: Vec<&str> = bad.iter().filter_map(|row| row[0].as_deref()).collect();
+    assert_eq!(parts, ["samples", "switch"], "{bad:#?}");
+    run_each(
+        &mut client,
+        "ALTER SYSTEM SET pg_rowsource.enabled = on; ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf()",
+    );
+    until(
+        &mut client,
+        "SELECT count(*) = 0 FROM rowsource_health() WHERE verdict <> 'ok'",
+    );
+}
