@@ -1,6 +1,7 @@
 /*
  * Makes functions of the server fail when pg_rowsource calls them. This library patches pg_rowsource's import table.
  * After failing(name) the next call of that function raises "out of memory". All other calls are passed on.
+ * closedir raises nothing: it says that it could not close the folder, which makes code of Rust's library panic.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -13,7 +14,9 @@
 #include "utils/dsa.h"
 #include "utils/tuplesort.h"
 
+#include <dirent.h>
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +31,7 @@ static bool look_fails;
 static bool create_fails;
 static bool allocate_fails;
 static bool sort_fails;
+static bool close_fails;
 static int	patched;
 
 static void
@@ -94,6 +98,21 @@ failing_sort(Tuplesortstate *state, TuplesortInstrumentation *stats)
 	tuplesort_get_stats(state, stats);
 }
 
+/* Returns an error after the folder was closed. */
+static int
+failing_close(DIR *folder)
+{
+	int			result = closedir(folder);
+
+	if (close_fails)
+	{
+		close_fails = false;
+		errno = EIO;
+		return -1;
+	}
+	return result;
+}
+
 static void *
 instead_of(const char *name)
 {
@@ -107,6 +126,8 @@ instead_of(const char *name)
 		return failing_allocate;
 	if (strcmp(name, "tuplesort_get_stats") == 0)
 		return failing_sort;
+	if (strcmp(name, "closedir") == 0)
+		return failing_close;
 	return NULL;
 }
 
@@ -168,7 +189,7 @@ void
 _PG_init(void)
 {
 	dl_iterate_phdr(patch, NULL);
-	if (patched < 5)
+	if (patched < 6)
 		elog(FATAL, "failing: %d slots", patched);
 }
 
@@ -183,5 +204,6 @@ failing(PG_FUNCTION_ARGS)
 	create_fails = strcmp(name, "dsm_create") == 0;
 	allocate_fails = strcmp(name, "dsa_allocate_extended") == 0;
 	sort_fails = strcmp(name, "tuplesort_get_stats") == 0;
+	close_fails = strcmp(name, "closedir") == 0;
 	PG_RETURN_VOID();
 }

@@ -4,7 +4,9 @@
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
 use rowsource_tests::compiled::object;
+use rowsource_tests::measured::display;
 use rowsource_tests::session::{must_fail, must_time_out, run_each, value};
+use rowsource_tests::waiting::until;
 use rowsource_tests::{Server, last, measure};
 use std::sync::{Arc, Mutex};
 
@@ -105,6 +107,68 @@ fn executions_that_cannot_be_recorded_are_counted_and_logged_once() {
     assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
     let nodes = measure(&mut client, STATEMENT);
     assert_eq!(nodes[2].rows, 100_000, "{nodes:#?}");
+}
+
+/// Rust's library panics where a folder cannot be closed. The library lists the trace files when their sum
+/// comes near its limit.
+#[test]
+fn a_session_whose_library_panics_twice_measures_no_more() {
+    const STATEMENT: &str = "SELECT count(*) FROM n";
+    const STATE: &str = "SELECT errors || ' ' || sessions_stopped FROM rowsource_info()";
+    let server = server("panics");
+    let mut other = server.session();
+    run_each(
+        &mut other,
+        "ALTER SYSTEM SET pg_rowsource.trace_max_total_size = '64kB'; SELECT pg_reload_conf()",
+    );
+    let mut client = server.session();
+    until(
+        &mut client,
+        "SELECT current_setting('pg_rowsource.trace_max_total_size') = '64kB'",
+    );
+    run_each(&mut client, "SET pg_rowsource.trace = on");
+    for state in ["1 0", "2 1"] {
+        run_each(&mut client, "SELECT failing('closedir')");
+        let before: String = value(&mut other, STATE);
+        let ran = (1..10_000).find(|_| {
+            run_each(&mut client, "SELECT 1");
+            value::<String>(&mut other, STATE) != before
+        });
+        println!("it panicked after {ran:?} statements");
+        assert_eq!(value::<String>(&mut other, STATE), state, "{}", server.log());
+        assert_eq!(value::<i64>(&mut client, STATEMENT), 100_000);
+    }
+    run_each(&mut client, "SET pg_rowsource.trace = off");
+    run_each(
+        &mut client,
+        "/*+ gather_plan_statistics */ SELECT count(*) FROM n WHERE id < 3",
+    );
+    run_each(&mut client, STATEMENT);
+    let shown = display(&mut client, "ALLSTATS LAST");
+    // Long lines are wrapped.
+    let text = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("was not measured: the session measures no more, because pg_rowsource failed twice;"),
+        "{shown}"
+    );
+    let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+    let last: String = value(&mut other, "SELECT last_stop FROM rowsource_info()");
+    assert!(
+        last.starts_with(&format!("process {pid} at ")) && last.ends_with(": pg_rowsource failed twice"),
+        "{last}"
+    );
+    let log = server.log();
+    for line in [
+        "pg_rowsource could not write the trace file: unexpected error during closedir",
+        "pg_rowsource: this session measures no more statements, because pg_rowsource failed twice",
+    ] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    // It concerns no other session, and ends with another limit.
+    assert_eq!(measure(&mut other, STATEMENT)[1].rows, 100_000);
+    run_each(&mut client, "SET pg_rowsource.max_overhead = 20");
+    assert_eq!(measure(&mut client, STATEMENT)[1].rows, 100_000);
+    assert_eq!(value::<String>(&mut other, STATE), "2 0");
 }
 
 /// Fails unless the session reacts to a cancel request.

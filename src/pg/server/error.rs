@@ -109,7 +109,12 @@ pub fn message(error: &(dyn Any + Send)) -> String {
             report.message().to_owned()
         }
         Some(CaughtError::RustPanic { ereport, .. }) => ereport.message().to_owned(),
-        None => "an error of pg_rowsource".to_owned(),
+        // A panic that no guard of pgrx has caught.
+        None => match (error.downcast_ref::<&str>(), error.downcast_ref::<String>()) {
+            (Some(text), _) => (*text).to_owned(),
+            (_, Some(text)) => text.clone(),
+            _ => "an error of pg_rowsource".to_owned(),
+        },
     }
 }
 
