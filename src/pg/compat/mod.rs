@@ -63,16 +63,18 @@ pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
 /// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is no memory.
 pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
-    // SAFETY: at LOG the function raises no error. PostgreSQL frees the memory with `guc_free`, its
-    // counterpart.
-    #[cfg(pg_ge_16)]
-    unsafe {
-        pg_sys::guc_malloc(pg_sys::LOG as i32, size)
-    }
-    // SAFETY: `malloc` accepts any size. PostgreSQL frees the memory with `free`, its counterpart.
     #[cfg(not(pg_ge_16))]
+    use libc::malloc;
+    #[cfg(pg_ge_16)]
+    use pg_sys::guc_malloc as malloc;
+    // SAFETY: at LOG the function raises no error, and accepts any size. PostgreSQL frees the memory with its
+    // counterpart, `guc_free` or `free`.
     unsafe {
-        libc::malloc(size)
+        malloc(
+            #[cfg(pg_ge_16)]
+            (pg_sys::LOG as i32),
+            size,
+        )
     }
 }
 
