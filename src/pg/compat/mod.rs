@@ -34,7 +34,10 @@ mod shared_memory;
 mod temp_tables;
 
 pub use activity::{Entries, Entry, client_address, handle_signal, session_start};
-pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
+pub use counters::{
+    MIN_PAGE, add_buffers_since, add_wal_since, buffer_usage, buffers_now, page, pages_of_counters, wal_now,
+    wal_usage,
+};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
     common_instrumentation, core_interrupted_ns, core_interrupted_usage, core_startup_ns, core_total_ns,

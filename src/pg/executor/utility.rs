@@ -135,13 +135,10 @@ fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
         nested_before: nested_recorded(),
         begun: if toplevel { Begun::now() } else { Begun::NESTED },
         place,
-        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
-        before: unsafe {
-            Usage {
-                buffers: *compat::buffer_usage(),
-                wal: *compat::wal_usage(),
-                ..Usage::zero()
-            }
+        before: Usage {
+            buffers: compat::buffers_now(),
+            wal: compat::wal_now(),
+            ..Usage::zero()
         },
         start: setting.clock.read(),
     })
@@ -383,14 +380,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
 /// Returns what the process has used since its counters had these values.
 fn used_since(before: &Usage) -> Usage {
     let mut used = Usage::zero();
-    // SAFETY: the pointers are those of live values, and only this thread writes PostgreSQL's counters.
-    unsafe {
-        unguarded::BufferUsageAccumDiff(
-            &raw mut used.buffers,
-            compat::buffer_usage(),
-            &raw const before.buffers,
-        );
-        unguarded::WalUsageAccumDiff(&raw mut used.wal, compat::wal_usage(), &raw const before.wal);
-    }
+    compat::add_buffers_since(&mut used.buffers, &before.buffers);
+    compat::add_wal_since(&mut used.wal, &before.wal);
     used
 }

@@ -296,7 +296,7 @@ impl Frame {
             }
             while below != 0 && below < count {
                 let node = first.add(below);
-                if compat::is_timing(&raw const (*node).instr) {
+                if compat::is_timing(&(*node).instr) {
                     return Some((below, false));
                 }
                 below = (*node).previous_by_core as usize;

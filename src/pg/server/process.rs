@@ -2,7 +2,7 @@
 
 use super::processes::{Process, Processes};
 use crate::pg::border::globals::GLOBALS;
-use crate::pg::border::unguarded;
+use crate::pg::border::{posix, unguarded};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -104,8 +104,8 @@ pub fn is_exiting() -> bool {
 
 /// Returns whether a process with this id exists.
 pub fn is_alive(pid: i32) -> bool {
-    // SAFETY: signal 0 only checks whether the process exists. errno's address is always valid.
-    unsafe { libc::kill(pid, 0) == 0 || *libc::__errno_location() != libc::ESRCH }
+    // Signal 0 only checks whether the process exists.
+    posix::kill(pid, 0) == 0 || posix::errno() != libc::ESRCH
 }
 
 /// Returns the place of this process in PostgreSQL's list of processes.

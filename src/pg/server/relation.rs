@@ -69,12 +69,10 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
     // its triggers are live, and their number is right.
     unsafe {
         let relation = pg_sys::table_open(oid, pg_sys::RowExclusiveLock as i32);
-        let triggers = (*relation).trigdesc.as_ref().map_or(&[][..], |triggers| {
-            let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
-            std::slice::from_raw_parts(triggers.triggers, count)
-        });
+        let triggers = (*relation).trigdesc;
+        let triggers = (!triggers.is_null()).then(|| Handle::new(triggers).triggers());
         let extension = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid);
-        let foreign = triggers.iter().find_map(|trigger| {
+        let foreign = triggers.unwrap_or_default().iter().find_map(|trigger| {
             let (catalog, object) = match trigger.tgisinternal {
                 // It belongs to a foreign key, to or from this table.
                 true if pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, trigger.tgconstrrelid)

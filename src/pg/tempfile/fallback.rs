@@ -26,12 +26,9 @@ pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
     }
-    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes
-    // PostgreSQL's counters.
-    unsafe {
-        SEEN.set(*compat::buffer_usage());
-        pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
-    }
+    SEEN.set(compat::buffers_now());
+    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
+    unsafe { pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut()) };
     if !server::preloading() {
         counters::begin_own();
     }
@@ -51,8 +48,7 @@ pub fn add() {
     if server::is_parallel_worker() {
         return;
     }
-    // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
-    let now = unsafe { *compat::buffer_usage() };
+    let now = compat::buffers_now();
     let seen = SEEN.replace(now);
     let is_on = switch::is_on();
     if WAS_OFF.replace(!is_on) || !is_on {
