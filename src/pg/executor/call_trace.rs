@@ -6,7 +6,7 @@
 //! listing makes it slower.
 
 use super::hooks;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::border::{backend_local::BackendLocal, frames::PlainFrames, unguarded};
 use crate::pg::compat;
 use crate::pg::handles::{Handle, StartedQuery};
 use crate::pg::hot::trace::{self, Trace, Traced};
@@ -208,7 +208,7 @@ unsafe fn executor_run(
     // SAFETY: the query is started, by the caller's promise. The guard's frame is left before the query runs.
     unsafe {
         if trace::is_of((*query).sourceText) {
-            guarded(|| {
+            guarded(PlainFrames::promised(), || {
                 Handle::new(query)
                     .started()
                     .into_iter()

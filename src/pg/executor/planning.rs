@@ -167,8 +167,7 @@ fn nested_in_statement<'t>(
         statement::leave_utility(outer);
         nesting::leave();
     };
-    // SAFETY: the frames are plain, as `ToPlan` promises.
-    unsafe { pg_try(|| planned.set(Some(planner(query))), leave, |_| ()) };
+    pg_try(query.frames, || planned.set(Some(planner(query))), leave, |_| ());
     leave();
     planned.into_inner().expect("the planner has returned a plan")
 }

@@ -314,8 +314,7 @@ struct UtilityBegun<'a> {
 fn utility_begins(utility: &Utility) -> Option<UtilityBegun<'_>> {
     let counts = !concerns_session(utility.tag) && utility.tag != NodeTag::T_CreateExtensionStmt;
     (counts && nesting::depth() == 0).then(|| UtilityBegun {
-        // SAFETY: the function accepts each utility statement.
-        tag: unsafe { unguarded::CreateCommandTag(utility.node().as_ptr()) },
+        tag: utility.command_tag(),
         text: utility.text(),
         measured_before: session::last_at(),
     })

@@ -98,8 +98,7 @@ fn nested(utility: &Utility, body: impl FnOnce()) {
             end(running, outcome, completion);
         }
     };
-    // SAFETY: the frames are plain, as `Utility` promises.
-    unsafe { pg_try(body, leave, |outcome| record(outcome, None)) };
+    pg_try(utility.frames, body, leave, |outcome| record(outcome, None));
     leave();
     record(Outcome::Completed, utility.completion());
 }
@@ -118,7 +117,7 @@ fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
         return None;
     }
     let toplevel = nesting::depth() == 0;
-    if !toplevel && own::script_runs() {
+    if !toplevel && own::script_runs(utility.frames) {
         return None;
     }
     let setting = setting(utility)?;
@@ -253,14 +252,7 @@ fn find(utility: &Utility, queryid: i64, toplevel: bool) -> Option<Recorded> {
 
 /// Returns what PostgreSQL calls a utility statement: `CALL`, for example.
 fn command(utility: &Utility) -> String {
-    // SAFETY: the function accepts each utility statement. The name of a tag is a C string that lives for
-    // ever.
-    unsafe {
-        let tag = unguarded::CreateCommandTag(utility.node().as_ptr());
-        CStr::from_ptr(pg_sys::GetCommandTagName(tag))
-            .to_string_lossy()
-            .into_owned()
-    }
+    server::command_name(utility.command_tag()).unwrap_or_else(|| "???".to_owned())
 }
 
 /// Keeps a plan until its statement ends. Returns its place, or `None` if there is no memory.

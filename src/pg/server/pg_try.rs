@@ -1,6 +1,7 @@
 //! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and
 //! does not change the error.
 
+use crate::pg::border::frames::PlainFrames;
 use crate::pg::border::unguarded;
 use crate::pg::handles::Handle;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
@@ -17,15 +18,13 @@ use std::ffi::CStr;
 /// memory", because there is no memory for the copy. A failed copy would raise an error within the error, and
 /// PostgreSQL ends the server at the fifth of those.
 ///
-/// # Safety
-/// * The frames of the caller and of the body must be plain, because an error crosses them.
-/// * Neither `restore` nor `afterwards` may raise or panic.
-/// * `restore` must not change PostgreSQL's record of the error.
+/// The error crosses the frames of the caller and of the body, as `PlainFrames` allows. Neither `restore` nor
+/// `afterwards` may raise or panic, and `restore` must leave PostgreSQL's record of the error as it is.
 #[inline(always)]
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
-pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
+pub fn pg_try(_: PlainFrames, body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are
-    // restored were read before the jump buffer was made, and have not changed since.
+    // restored were read before the jump buffer was made, and have not changed since. The frames are plain.
     unsafe {
         let exception_stack = pg_sys::PG_exception_stack;
         let context_stack = pg_sys::error_context_stack;

@@ -2,7 +2,7 @@
 
 use super::processes::{Process, Processes};
 use crate::pg::border::globals::GLOBALS;
-use crate::pg::border::{posix, unguarded};
+use crate::pg::border::{guarded, posix, unguarded};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -68,8 +68,7 @@ pub fn is_postmaster() -> bool {
 
 /// Makes core compute query ids. Only `_PG_init` may call this.
 pub fn enable_query_ids() {
-    // SAFETY: the function has no preconditions.
-    unsafe { pg_sys::EnableQueryId() }
+    guarded::EnableQueryId();
 }
 
 /// Returns this process's id.

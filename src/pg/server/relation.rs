@@ -1,5 +1,6 @@
 //! Tells how large a table is, and what a change of a table would run.
 
+use crate::pg::border::guarded;
 use crate::pg::compat;
 use crate::pg::handles::{Handle, RelationRef};
 use pgrx::pg_sys;
@@ -83,12 +84,10 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
                 true => (pg_sys::ConstraintRelationId, trigger.tgconstraint),
                 false => (pg_sys::TriggerRelationId, trigger.tgoid),
             };
-            let address = pg_sys::ObjectAddress {
-                classId: catalog,
-                objectId: object,
-                objectSubId: 0,
-            };
-            super::access::owned(pg_sys::getObjectDescription(&address, false))
+            super::access::owned(pg_sys::getObjectDescription(
+                &guarded::object(catalog, object),
+                false,
+            ))
         });
         pg_sys::table_close(relation, pg_sys::NoLock as i32);
         foreign
@@ -112,7 +111,5 @@ fn least_row_size(relation: RelationRef) -> u32 {
 
 /// Returns whether a relation is temporary. May raise.
 pub fn is_temporary_relation(oid: pg_sys::Oid) -> bool {
-    // SAFETY: the function accepts any number.
-    let persistence = unsafe { pg_sys::get_rel_persistence(oid) };
-    persistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+    guarded::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_TEMP
 }
