@@ -63,8 +63,7 @@ impl Entries {
     #[inline(always)]
     pub fn get(self, number: usize) -> Entry {
         assert!(number < self.count);
-        // SAFETY: there are so many entries.
-        Entry(unsafe { self.first.add(number) })
+        Entry(self.first.wrapping_add(number))
     }
 
     /// Returns all entries.

@@ -215,6 +215,24 @@ impl<'q> Handle<'q, pg_sys::TriggerDesc> {
     }
 }
 
+impl<'q> Handle<'q, pg_sys::ErrorData> {
+    /// Returns the error's message.
+    pub fn message(self) -> Option<&'q CStr> {
+        self.text(self.get().message)
+    }
+
+    /// Returns the file of the source that raised the error.
+    pub fn file(self) -> Option<&'q CStr> {
+        self.text(self.filename)
+    }
+
+    /// Returns one of the error's texts.
+    fn text(self, text: *const c_char) -> Option<&'q CStr> {
+        // SAFETY: it is null, or a C string that lives as long as the error.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+    }
+}
+
 /// The tags of a type of node, and of those that begin with it. There are none for [`Node`].
 struct Tags<T>(PhantomData<T>);
 

@@ -9,7 +9,6 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use rowsource_core::model::Outcome;
-use std::ffi::CStr;
 
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
 /// `afterwards` gets the outcome of the statement that the error ends.
@@ -54,9 +53,7 @@ pub fn pg_try(_: PlainFrames, body: impl FnOnce(), restore: impl FnOnce(), after
 /// Returns the outcome of a statement that an error ends: it was cancelled if PostgreSQL raised the error for
 /// a request of this session.
 fn outcome(error: Handle<pg_sys::ErrorData>) -> Outcome {
-    // SAFETY: the name of a file is null, or a C string that is as live as the error.
-    let file = (!error.filename.is_null()).then(|| unsafe { CStr::from_ptr(error.filename) });
-    match file {
+    match error.file() {
         Some(file) if is_cancel(error.sqlerrcode) && raises_requests(file.to_bytes()) => Outcome::Cancelled,
         _ => Outcome::Failed,
     }

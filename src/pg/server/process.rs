@@ -41,6 +41,13 @@ pub fn is_sent(text: *const std::ffi::c_char) -> bool {
     std::ptr::eq(text, GLOBALS.debug_query_string.get())
 }
 
+/// Calls a function with the text that the client has sent, if there is one.
+pub fn with_sent_text<T>(read: impl FnOnce(Option<&CStr>) -> T) -> T {
+    let text = GLOBALS.debug_query_string.get();
+    // SAFETY: PostgreSQL keeps the text of the message that it processes, and processes no other meanwhile.
+    read((!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }))
+}
+
 /// Returns whether core times I/O now.
 pub fn core_times_io() -> bool {
     GLOBALS.track_io_timing.get()

@@ -6,6 +6,7 @@
 use super::counters::{self, of_core};
 use super::source::{Source, source};
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::hot::account::Usage;
 use crate::pg::server::switch;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;
@@ -14,9 +15,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 /// Core's counters at the last reading.
-static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
-    // SAFETY: the struct consists of plain integers, for which zero bytes are a valid value.
-    BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
+static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> = BackendLocal::new(Cell::new(Usage::zero().buffers));
 
 /// Whether the switch was off at the last reading.
 static WAS_OFF: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));

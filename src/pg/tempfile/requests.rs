@@ -126,7 +126,7 @@ fn look_up(descriptor: c_int) -> u8 {
 /// A request to a temporary file that is being made.
 pub struct Request {
     kind: Kind,
-    counters: *const rowsource_core::tempfile::counters::Cell,
+    counters: Option<&'static rowsource_core::tempfile::counters::Cell>,
 }
 
 /// Begins to count a request of a number of bytes.
@@ -150,7 +150,7 @@ impl Request {
         // SAFETY: the pointer to the counters is null or valid as long as the process lives. PostgreSQL's own
         // counters are there, and only this thread writes them.
         unsafe {
-            if let Some(counters) = self.counters.as_ref() {
+            if let Some(counters) = self.counters {
                 counters.add(if result > 0 { result as u64 } else { 0 }, ns);
             }
             sessions::add(ns);
