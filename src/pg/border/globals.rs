@@ -44,6 +44,7 @@ macro_rules! globals {
 pub(in crate::pg) use globals;
 
 globals! { pub,
+    BufferBlocks: *mut c_char;
     ActivePortal: pg_sys::Portal;
     CurrentExtensionObject: pg_sys::Oid;
     CurrentMemoryContext: pg_sys::MemoryContext;
@@ -58,6 +59,7 @@ globals! { pub,
     MyProcPid: c_int;
     MyStartTime: pg_sys::pg_time_t;
     MyStartTimestamp: pg_sys::TimestampTz;
+    NBuffers: c_int;
     ParallelWorkerNumber: c_int;
     QueryCancelHoldoffCount: u32;
     SharedInvalidMessageCounter: u64;
@@ -75,4 +77,11 @@ globals! { pub,
     process_shared_preload_libraries_in_progress: bool;
     standard_conforming_strings: bool;
     track_io_timing: bool;
+}
+
+/// Returns the event that this process waits for; 0 if it waits for none. It is a plain frame.
+#[inline(always)]
+pub fn wait_event() -> u32 {
+    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
+    unsafe { GLOBALS.my_wait_event_info.get().read_volatile() }
 }

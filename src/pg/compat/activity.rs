@@ -63,8 +63,7 @@ impl Entries {
     #[inline(always)]
     pub fn get(self, number: usize) -> Entry {
         assert!(number < self.count);
-        // SAFETY: there are so many entries.
-        Entry(unsafe { self.first.add(number) })
+        Entry(self.first.wrapping_add(number))
     }
 
     /// Returns all entries.
@@ -150,14 +149,10 @@ pub fn client_address() -> Option<IpAddr> {
 /// # Safety
 /// The handler must be a function that PostgreSQL uses for that.
 pub unsafe fn handle_signal(signal: i32, handler: pg_sys::pqsigfunc) {
-    // SAFETY: the caller promises that it is a handler.
-    #[cfg(pg_ge_18)]
-    unsafe {
-        pg_sys::pqsignal_be(signal, handler);
-    }
-    // SAFETY: the caller promises that it is a handler.
     #[cfg(not(pg_ge_18))]
-    unsafe {
-        pg_sys::pqsignal(signal, handler);
-    }
+    use pg_sys::pqsignal;
+    #[cfg(pg_ge_18)]
+    use pg_sys::pqsignal_be as pqsignal;
+    // SAFETY: the caller promises that it is a handler.
+    unsafe { pqsignal(signal, handler) };
 }

@@ -4,6 +4,7 @@
 //! Their fields are read here, in `instrumentation`, in `hot::usage`, which compares them in place at each
 //! call of a node, and in the fallback for temporary files.
 
+use crate::pg::border::{posix, unguarded};
 use pgrx::pg_sys;
 
 /// The size of the smallest page of any system.
@@ -11,8 +12,7 @@ pub const MIN_PAGE: usize = 4096;
 
 /// Returns the size of the system's pages: 4 kB, or on some processors 16 or 64 kB.
 pub fn page() -> usize {
-    // SAFETY: the function has no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = posix::sysconf(libc::_SC_PAGESIZE);
     usize::try_from(page).map_or(MIN_PAGE, |page| page.max(MIN_PAGE))
 }
 
@@ -27,6 +27,32 @@ pub const fn buffer_usage() -> *mut pg_sys::BufferUsage {
 #[inline(always)]
 pub const fn wal_usage() -> *const pg_sys::WalUsage {
     &raw const pg_sys::pgWalUsage
+}
+
+/// Returns the process's counters of blocks and of I/O times as they are now.
+#[inline(always)]
+pub fn buffers_now() -> pg_sys::BufferUsage {
+    // SAFETY: the counters stay as long as the process lives, and only this thread writes them.
+    unsafe { buffer_usage().read() }
+}
+
+/// Returns the process's counters of WAL as they are now.
+#[inline(always)]
+pub fn wal_now() -> pg_sys::WalUsage {
+    // SAFETY: as above.
+    unsafe { wal_usage().read() }
+}
+
+/// Adds to `sums` what the process has used since its counters had the values `before`.
+pub fn add_buffers_since(sums: &mut pg_sys::BufferUsage, before: &pg_sys::BufferUsage) {
+    // SAFETY: the function reads two live structs, and adds to a third one. It raises nothing.
+    unsafe { unguarded::BufferUsageAccumDiff(sums, buffer_usage(), before) };
+}
+
+/// Does the same for WAL.
+pub fn add_wal_since(sums: &mut pg_sys::WalUsage, before: &pg_sys::WalUsage) {
+    // SAFETY: as above.
+    unsafe { unguarded::WalUsageAccumDiff(sums, wal_usage(), before) };
 }
 
 /// Returns the address of the first page with these counters, and the bytes of all pages that have them: 0 if

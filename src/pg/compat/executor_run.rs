@@ -53,13 +53,13 @@ pub unsafe fn call(
     #[cfg(pg_ge_18)]
     let _ = execute_once;
     // SAFETY: the query is started, by the caller's promise.
-    #[cfg(pg_ge_18)]
     unsafe {
-        run(query, direction, count);
-    }
-    // SAFETY: the query is started, by the caller's promise.
-    #[cfg(not(pg_ge_18))]
-    unsafe {
-        run(query, direction, count, execute_once);
+        run(
+            query,
+            direction,
+            count,
+            #[cfg(not(pg_ge_18))]
+            execute_once,
+        );
     }
 }

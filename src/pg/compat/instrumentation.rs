@@ -1,7 +1,8 @@
 //! Reads and writes core's counters and times of a node, whose fields and units differ by version.
 
-use super::counters::{buffer_usage, wal_usage};
+use super::counters::{buffers_now, wal_now};
 use crate::pg::border::globals::GLOBALS;
+use crate::pg::handles::counted;
 use pgrx::pg_sys;
 use rowsource_core::clock;
 use rowsource_core::model::{Buffers, Wal};
@@ -35,6 +36,13 @@ pub fn measure_usage(instr: &mut NodeInstrumentation) {
 type WorkerInstrumentation = pg_sys::WorkerNodeInstrumentation;
 #[cfg(not(pg_ge_19))]
 type WorkerInstrumentation = pg_sys::WorkerInstrumentation;
+
+counted! {
+    #[cfg(pg_ge_19)]
+    WorkerNodeInstrumentation: instrument, NodeInstrumentation;
+    #[cfg(not(pg_ge_19))]
+    WorkerInstrumentation: instrument, Instrumentation;
+}
 
 /// Returns where core keeps the parts of so many workers, and makes room if there is none. Returns `None` if
 /// there is no memory.
@@ -227,17 +235,12 @@ pub fn core_interrupted_ns(instr: &mut NodeInstrumentation) -> Option<f64> {
 }
 
 /// Returns whether core is timing a call now. It is a plain frame.
-///
-/// # Safety
-/// `instr` must be live.
 #[inline(always)]
-pub unsafe fn is_timing(instr: *const NodeInstrumentation) -> bool {
-    // SAFETY: the struct is live by the caller's promise, and only this thread writes it.
+pub fn is_timing(instr: &NodeInstrumentation) -> bool {
     #[cfg(pg_ge_19)]
-    let start = unsafe { (*instr).instr.starttime };
+    let start = instr.instr.starttime;
     #[cfg(not(pg_ge_19))]
-    // SAFETY: as above.
-    let start = unsafe { (*instr).starttime };
+    let start = instr.starttime;
     #[cfg(pg_ge_16)]
     let is_timing = start.ticks != 0;
     #[cfg(not(pg_ge_16))]
@@ -248,14 +251,12 @@ pub unsafe fn is_timing(instr: *const NodeInstrumentation) -> bool {
 /// Returns whether core itself has called a node for a row, or does so now. Core also times how it shuts a
 /// node down, but only if the node has been called before. So that is never its first call.
 pub fn is_called_by_core(instr: &mut NodeInstrumentation) -> bool {
-    // SAFETY: the reference is to a live struct.
-    core_startup_ns(instr) > 0.0 || !instr.running && unsafe { is_timing(instr) }
+    core_startup_ns(instr) > 0.0 || !instr.running && is_timing(instr)
 }
 
 /// Returns the buffers and WAL that were used since the beginning of the call that core measures.
 pub fn core_interrupted_usage(instr: &mut NodeInstrumentation) -> (Buffers, Wal) {
-    // SAFETY: these are globals of plain types, which only this thread writes. Both are copied.
-    let (mut now, mut wal_now) = unsafe { (buffers(&{ *buffer_usage() }), wal(&{ *wal_usage() })) };
+    let (mut now, mut wal_now) = (buffers(&buffers_now()), wal(&wal_now()));
     now -= buffers(&common_instrumentation(instr).bufusage_start);
     wal_now -= wal(&common_instrumentation(instr).walusage_start);
     (now, wal_now)

@@ -62,14 +62,12 @@ fn list_length(_constant: &pg_sys::LocationLen) -> Option<usize> {
 /// Computes the queryid of a query as the parser does. The query gets it. May raise.
 pub fn jumble(query: &mut pg_sys::Query) -> *mut pg_sys::JumbleState {
     // SAFETY: the query is live. The text is read for utility statements only.
-    #[cfg(pg_ge_16)]
     unsafe {
-        pg_sys::JumbleQuery(query)
-    }
-    // SAFETY: as above.
-    #[cfg(not(pg_ge_16))]
-    unsafe {
-        pg_sys::JumbleQuery(query, c"".as_ptr())
+        pg_sys::JumbleQuery(
+            query,
+            #[cfg(not(pg_ge_16))]
+            c"".as_ptr(),
+        )
     }
 }
 

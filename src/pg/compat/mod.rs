@@ -34,7 +34,10 @@ mod shared_memory;
 mod temp_tables;
 
 pub use activity::{Entries, Entry, client_address, handle_signal, session_start};
-pub use counters::{MIN_PAGE, buffer_usage, page, pages_of_counters, wal_usage};
+pub use counters::{
+    MIN_PAGE, add_buffers_since, add_wal_since, buffer_usage, buffers_now, page, pages_of_counters, wal_now,
+    wal_usage,
+};
 pub use instrumentation::{
     NodeInstrumentation, abort_io, add_io_time, alloc_trigger_instrumentation, buffers,
     common_instrumentation, core_interrupted_ns, core_interrupted_usage, core_startup_ns, core_total_ns,
@@ -63,16 +66,18 @@ pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 
 /// Allocates memory for a setting's extra data, which PostgreSQL frees. Returns null if there is no memory.
 pub fn guc_malloc(size: usize) -> *mut std::ffi::c_void {
-    // SAFETY: at LOG the function raises no error. PostgreSQL frees the memory with `guc_free`, its
-    // counterpart.
-    #[cfg(pg_ge_16)]
-    unsafe {
-        pg_sys::guc_malloc(pg_sys::LOG as i32, size)
-    }
-    // SAFETY: `malloc` accepts any size. PostgreSQL frees the memory with `free`, its counterpart.
     #[cfg(not(pg_ge_16))]
+    use libc::malloc;
+    #[cfg(pg_ge_16)]
+    use pg_sys::guc_malloc as malloc;
+    // SAFETY: at LOG the function raises no error, and accepts any size. PostgreSQL frees the memory with its
+    // counterpart, `guc_free` or `free`.
     unsafe {
-        libc::malloc(size)
+        malloc(
+            #[cfg(pg_ge_16)]
+            (pg_sys::LOG as i32),
+            size,
+        )
     }
 }
 

@@ -1,6 +1,8 @@
 //! Finds facts of nodes that some majors keep elsewhere, or do not have.
 
 use crate::pg::handles::{Bare, Handle, PlanStateRef};
+#[cfg(pg_ge_18)]
+use crate::pg::handles::{counted, part::Part};
 use pgrx::pg_sys::{self, BitmapHeapScanState, PlanState};
 use rowsource_core::model::{NodeKind, ScanIo};
 
@@ -34,8 +36,8 @@ pub fn index_searches(ps: Bare<PlanState>, whole: Option<PlanStateRef>) -> u64 {
     #[cfg(not(pg_ge_19))]
     let own = own.nsearches;
     match whole {
-        // SAFETY: the workers' counts are as live as the whole node, and have as many entries as they say.
-        Some(_) if !shared.is_null() => own + unsafe { workers_searches(shared) },
+        // SAFETY: the workers' counts are as live as the whole node.
+        Some(_) if !shared.is_null() => own + workers_searches(unsafe { Handle::new(shared) }),
         _ => own,
     }
 }
@@ -109,18 +111,25 @@ pub unsafe fn count_index_searches(ps: *mut PlanState, searches: *mut IndexSearc
 pub unsafe fn count_index_searches(_ps: *mut PlanState, _searches: *mut IndexSearches) {}
 
 /// Returns the searches of the workers.
-///
-/// # Safety
-/// `shared` must be valid, with as many entries as it says.
 #[cfg(pg_ge_18)]
 #[inline(never)]
-unsafe fn workers_searches(shared: *mut pg_sys::SharedIndexScanInstrumentation) -> u64 {
-    // SAFETY: the entries are valid by the caller's promise.
-    unsafe {
-        let workers = (*shared).winstrument.as_slice((*shared).num_workers as usize);
-        workers.iter().map(|worker| worker.nsearches).sum()
-    }
+fn workers_searches(shared: Handle<pg_sys::SharedIndexScanInstrumentation>) -> u64 {
+    shared.reports().iter().map(|worker| worker.nsearches).sum()
 }
+
+#[cfg(pg_ge_18)]
+counted! {
+    SharedBitmapHeapInstrumentation: sinstrument, BitmapHeapScanInstrumentation;
+    SharedIndexScanInstrumentation: winstrument, IndexScanInstrumentation;
+    #[cfg(pg_ge_19)]
+    SharedSeqScanInstrumentation: sinstrument, SeqScanInstrumentation;
+    #[cfg(pg_ge_19)]
+    SharedTidRangeScanInstrumentation: sinstrument, TidRangeScanInstrumentation;
+}
+
+// SAFETY: the tuplestores that a node reads or writes are as live as it.
+#[cfg(pg_ge_18)]
+unsafe impl Part for pg_sys::Tuplestorestate {}
 
 /// Returns how many blocks of the table a bitmap heap scan read in this process, for exact and for lossy
 /// pages of the bitmap.
@@ -138,14 +147,8 @@ pub fn heap_blocks(state: Bare<BitmapHeapScanState>) -> [u64; 2] {
 /// Returns the same of a parallel worker. Workers count from 0. Returns `None` if there is no such worker.
 #[cfg(pg_ge_18)]
 pub fn worker_heap_blocks(state: Handle<BitmapHeapScanState>, worker: usize) -> Option<[u64; 2]> {
-    // SAFETY: the workers' part is null, or as live as the state, and has num_workers entries.
-    unsafe {
-        let shared = state.sinstrument.as_ref()?;
-        let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
-        workers
-            .get(worker)
-            .map(|worker| [worker.exact_pages, worker.lossy_pages])
-    }
+    let worker = state.reach(|state| &state.sinstrument)?.reports().get(worker)?;
+    Some([worker.exact_pages, worker.lossy_pages])
 }
 
 /// Returns `None`: PostgreSQL knows only the leader's.
@@ -165,30 +168,36 @@ pub const STORAGE: NodeKind = NodeKind::Filter;
 #[cfg(pg_ge_18)]
 pub fn storage(ps: PlanStateRef) -> Option<(u32, u64)> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the tuplestores are null, or as live as the node. Another CTE scan may have that of this one.
-    unsafe {
-        match ps.tag() {
-            NodeTag::T_CteScanState => {
-                let scan = ps.cast::<pg_sys::CteScanState>();
-                stored(scan.follow(|scan| &scan.leader)?.cte_table)
-            }
-            NodeTag::T_TableFuncScanState => stored(ps.cast::<pg_sys::TableFuncScanState>().tupstore),
-            NodeTag::T_MaterialState => stored(ps.cast::<pg_sys::MaterialState>().tuplestorestate),
-            NodeTag::T_WindowAggState => stored(ps.cast::<pg_sys::WindowAggState>().buffer),
-            NodeTag::T_RecursiveUnionState => {
-                let state = ps.cast::<pg_sys::RecursiveUnionState>();
-                let working = stored(state.working_table)?;
-                let intermediate = stored(state.intermediate_table)?;
-                // As EXPLAIN does: the place of the larger one, and the sum of both.
-                let larger = if intermediate.1 > working.1 {
-                    intermediate
-                } else {
-                    working
-                };
-                Some((larger.0, working.1 + intermediate.1))
-            }
-            _ => None,
+    match ps.tag() {
+        NodeTag::T_CteScanState => {
+            // Another CTE scan may have the tuplestore of this one.
+            let leader = ps.cast::<pg_sys::CteScanState>().follow(|scan| &scan.leader)?;
+            stored(leader.reach(|scan| &scan.cte_table)?)
         }
+        NodeTag::T_TableFuncScanState => stored(
+            ps.cast::<pg_sys::TableFuncScanState>()
+                .reach(|scan| &scan.tupstore)?,
+        ),
+        NodeTag::T_MaterialState => stored(
+            ps.cast::<pg_sys::MaterialState>()
+                .reach(|state| &state.tuplestorestate)?,
+        ),
+        NodeTag::T_WindowAggState => {
+            stored(ps.cast::<pg_sys::WindowAggState>().reach(|state| &state.buffer)?)
+        }
+        NodeTag::T_RecursiveUnionState => {
+            let state = ps.cast::<pg_sys::RecursiveUnionState>();
+            let working = stored(state.reach(|state| &state.working_table)?)?;
+            let intermediate = stored(state.reach(|state| &state.intermediate_table)?)?;
+            // As EXPLAIN does: the place of the larger one, and the sum of both.
+            let larger = if intermediate.1 > working.1 {
+                intermediate
+            } else {
+                working
+            };
+            Some((larger.0, working.1 + intermediate.1))
+        }
+        _ => None,
     }
 }
 
@@ -199,18 +208,12 @@ pub fn storage(_ps: PlanStateRef) -> Option<(u32, u64)> {
 }
 
 /// Returns the same of a tuplestore.
-///
-/// # Safety
-/// `tuplestore` must be null or live.
 #[cfg(pg_ge_18)]
-unsafe fn stored(tuplestore: *mut pg_sys::Tuplestorestate) -> Option<(u32, u64)> {
-    if tuplestore.is_null() {
-        return None;
-    }
-    // SAFETY: the tuplestore is live by the caller's promise. The function returns a constant text.
+fn stored(tuplestore: Handle<pg_sys::Tuplestorestate>) -> Option<(u32, u64)> {
+    // SAFETY: the tuplestore is live. The function returns a constant text.
     unsafe {
         let (mut place, mut bytes) = (std::ptr::null_mut(), 0);
-        pg_sys::tuplestore_get_stats(tuplestore, &mut place, &mut bytes);
+        pg_sys::tuplestore_get_stats(tuplestore.as_ptr(), &mut place, &mut bytes);
         let in_memory = std::ffi::CStr::from_ptr(place) == c"Memory";
         Some((if in_memory { 1 } else { 2 }, u64::try_from(bytes).unwrap_or(0)))
     }
@@ -245,29 +248,25 @@ pub fn scan_io(_ps: PlanStateRef) -> Option<ScanIo> {
 #[cfg(pg_ge_19)]
 pub fn worker_scan_io(ps: PlanStateRef, worker: usize) -> Option<ScanIo> {
     use pgrx::pg_sys::NodeTag;
-    // SAFETY: the workers' part is null, or as live as the node, and has num_workers entries.
-    unsafe {
-        let counted = match ps.tag() {
-            NodeTag::T_SeqScanState => {
-                let shared = ps.cast::<pg_sys::SeqScanState>().get().sinstrument.as_ref()?;
-                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
-                &workers.get(worker)?.stats
-            }
-            NodeTag::T_TidRangeScanState => {
-                let state = ps.cast::<pg_sys::TidRangeScanState>();
-                let shared = state.get().trss_sinstrument.as_ref()?;
-                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
-                &workers.get(worker)?.stats
-            }
-            NodeTag::T_BitmapHeapScanState => {
-                let shared = ps.cast::<BitmapHeapScanState>().get().sinstrument.as_ref()?;
-                let workers = shared.sinstrument.as_slice(shared.num_workers as usize);
-                &workers.get(worker)?.stats
-            }
-            _ => return None,
-        };
-        Some(io(&counted.io))
-    }
+    let counted = match ps.tag() {
+        NodeTag::T_SeqScanState => {
+            let shared = ps
+                .cast::<pg_sys::SeqScanState>()
+                .reach(|scan| &scan.sinstrument)?;
+            &shared.reports().get(worker)?.stats
+        }
+        NodeTag::T_TidRangeScanState => {
+            let state = ps.cast::<pg_sys::TidRangeScanState>();
+            let shared = state.reach(|scan| &scan.trss_sinstrument)?;
+            &shared.reports().get(worker)?.stats
+        }
+        NodeTag::T_BitmapHeapScanState => {
+            let shared = ps.cast::<BitmapHeapScanState>().reach(|scan| &scan.sinstrument)?;
+            &shared.reports().get(worker)?.stats
+        }
+        _ => return None,
+    };
+    Some(io(&counted.io))
 }
 
 /// Returns `None`: core does not count it.

@@ -11,16 +11,14 @@ unguarded::declare! { "C-unwind":
 
 /// Returns a new tranche id for the extension's locks. From 19 on, this also registers their name.
 pub fn new_tranche(name: &'static CStr) -> i32 {
-    // SAFETY: the name is terminated, and PostgreSQL copies it.
-    #[cfg(pg_ge_19)]
-    unsafe {
-        pg_sys::LWLockNewTrancheId(name.as_ptr())
-    }
-    // SAFETY: the function takes no arguments and has no preconditions.
     #[cfg(not(pg_ge_19))]
+    let _ = name;
+    // SAFETY: the name is terminated, and PostgreSQL copies it.
     unsafe {
-        let _ = name;
-        pg_sys::LWLockNewTrancheId()
+        pg_sys::LWLockNewTrancheId(
+            #[cfg(pg_ge_19)]
+            name.as_ptr(),
+        )
     }
 }
 
@@ -38,18 +36,20 @@ pub fn register_tranche(tranche: i32, name: &'static CStr) {
 /// Creates an area of shared memory. From 17 on, the segments' sizes are arguments; these are PostgreSQL's
 /// own defaults.
 pub fn dsa_create(tranche: i32) -> *mut pg_sys::dsa_area {
+    #[cfg(not(pg_ge_17))]
+    use pg_sys::dsa_create as create;
+    #[cfg(pg_ge_17)]
+    use pg_sys::dsa_create_ext as create;
     // SAFETY: any tranche is allowed, and the sizes are within PostgreSQL's limits. After an error, nothing
     // remains allocated.
-    #[cfg(pg_ge_17)]
     unsafe {
-        const INITIAL: usize = 1 << 20;
-        const MAX: usize = 1 << 40;
-        pg_sys::dsa_create_ext(tranche, INITIAL, MAX)
-    }
-    // SAFETY: any tranche is allowed. After an error, nothing remains allocated.
-    #[cfg(not(pg_ge_17))]
-    unsafe {
-        pg_sys::dsa_create(tranche)
+        create(
+            tranche,
+            #[cfg(pg_ge_17)]
+            (1 << 20),
+            #[cfg(pg_ge_17)]
+            (1 << 40),
+        )
     }
 }
 
@@ -66,19 +66,24 @@ type BeginBlock = unsafe extern "C-unwind" fn(*mut c_void);
 /// * This process must be a backend, and must not be inside an FFI boundary. May raise.
 /// * `begin` must accept a block of `size` bytes. Every process must ask for the same size.
 pub unsafe fn named_dsm_segment(name: &CStr, size: usize, begin: BeginBlock) -> *mut c_void {
-    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated, and both
-    // variables outlive the call.
     #[cfg(pg_ge_19)]
-    unsafe {
-        let (mut found, mut begin) = (false, begin);
-        let argument = (&raw mut begin).cast();
-        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin_by), &mut found, argument)
-    }
-    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated.
-    #[cfg(all(pg_ge_17, not(pg_ge_19)))]
+    let mut begin = begin;
+    // SAFETY: `begin` accepts a block of this size, by the caller's promise. The name is terminated, and all
+    // variables outlive the call.
+    #[cfg(pg_ge_17)]
     unsafe {
         let mut found = false;
-        pg_sys::GetNamedDSMSegment(name.as_ptr(), size, Some(begin), &mut found)
+        pg_sys::GetNamedDSMSegment(
+            name.as_ptr(),
+            size,
+            #[cfg(pg_ge_19)]
+            Some(begin_by),
+            #[cfg(not(pg_ge_19))]
+            Some(begin),
+            &mut found,
+            #[cfg(pg_ge_19)]
+            (&raw mut begin).cast(),
+        )
     }
     #[cfg(not(pg_ge_17))]
     {
@@ -122,16 +127,19 @@ pub unsafe fn dshash_find_or_insert(
     key: *const c_void,
     found: &mut bool,
 ) -> *mut c_void {
-    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is
-    // held.
-    #[cfg(pg_ge_19)]
-    unsafe {
-        pg_sys::dshash_find_or_insert_extended(table, key, found, 0)
-    }
-    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is
-    // held.
     #[cfg(not(pg_ge_19))]
+    use pg_sys::dshash_find_or_insert as find_or_insert;
+    #[cfg(pg_ge_19)]
+    use pg_sys::dshash_find_or_insert_extended as find_or_insert;
+    // SAFETY: by the caller's promise the table is attached, the key belongs to it, and no partition lock is
+    // held.
     unsafe {
-        pg_sys::dshash_find_or_insert(table, key, found)
+        find_or_insert(
+            table,
+            key,
+            found,
+            #[cfg(pg_ge_19)]
+            0,
+        )
     }
 }

@@ -20,15 +20,13 @@ pub fn temp_tables_bypass_syscalls() -> bool {
 /// Returns the process that owns the temporary tables whose files have this number, in a database. Returns
 /// `None` if it has ended.
 pub fn pid_of_temp_tables(number: i32, database: u32) -> Option<i32> {
-    // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
-    let process = unsafe { process_of_temp_tables(number).as_ref() }?;
+    let process = process(number)?;
     (process.pid != 0 && process.databaseId.to_u32() == database).then_some(process.pid)
 }
 
 /// Returns the process that has this number, if there is one.
 pub fn pid_of_session(number: i32) -> Option<i32> {
-    // SAFETY: the entry is null or in shared memory, where it remains while the server runs.
-    let process = unsafe { process_of_temp_tables(number).as_ref() }?;
+    let process = process(number)?;
     (process.pid != 0).then_some(process.pid)
 }
 
@@ -52,13 +50,13 @@ pub fn number_of_session() -> i32 {
     if leader >= 0 { leader } else { mine }
 }
 
-#[cfg(pg_ge_17)]
-fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
-    // SAFETY: PostgreSQL checks the number, and returns null if no process has it.
-    unsafe { pg_sys::ProcNumberGetProc(number) }
-}
-#[cfg(not(pg_ge_17))]
-fn process_of_temp_tables(number: i32) -> *mut pg_sys::PGPROC {
-    // SAFETY: PostgreSQL checks the number, and returns null if no process has it.
-    unsafe { pg_sys::BackendIdGetProc(number) }
+/// Returns the entry of the process that has this number, if there is one.
+fn process(number: i32) -> Option<&'static pg_sys::PGPROC> {
+    #[cfg(not(pg_ge_17))]
+    use pg_sys::BackendIdGetProc as find;
+    #[cfg(pg_ge_17)]
+    use pg_sys::ProcNumberGetProc as find;
+    // SAFETY: PostgreSQL checks the number, and returns null if no process has it. The entry lies in shared
+    // memory, where it remains while the server runs.
+    unsafe { find(number).as_ref() }
 }

@@ -6,7 +6,7 @@
 //! listing makes it slower.
 
 use super::hooks;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::border::{backend_local::BackendLocal, frames::PlainFrames, unguarded};
 use crate::pg::compat;
 use crate::pg::handles::{Handle, StartedQuery};
 use crate::pg::hot::trace::{self, Trace, Traced};
@@ -45,30 +45,32 @@ pub struct Listing {
     pub began: u64,
 }
 
-/// A trace in progress. Dropping this ends it.
-struct Running(Box<Trace>);
+/// A trace in progress, and the hook for it. Dropping this ends both.
+struct Running(Option<trace::Running>);
 
 impl Running {
     fn begin(text: &CStr, list: CallList, read: fn() -> u64) -> Running {
-        let running = Running(Box::new(Trace {
+        let trace = Box::new(Trace {
             text: text.as_ptr(),
             read,
             list: UnsafeCell::new(list),
             nodes: UnsafeCell::new(Vec::new()),
-        }));
+        });
         NODES.borrow_mut().clear();
         NEXT_EXECUTOR_RUN.set(hooks::replace_executor_run(Some(executor_run_hook)));
-        // SAFETY: the trace stays in its box until `drop` notes that there is none.
-        unsafe { trace::set_running(&raw const *running.0) };
+        let running = Running(Some(trace::Running::begin(trace)));
         waits::forget_recent();
         running
+    }
+
+    /// Ends the trace. Returns what it has listed.
+    fn end(mut self) -> CallList {
+        self.0.take().map(trace::Running::end).unwrap_or_default()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SAFETY: null is always allowed.
-        unsafe { trace::set_running(std::ptr::null()) };
         hooks::replace_executor_run(NEXT_EXECUTOR_RUN.get());
     }
 }
@@ -95,8 +97,7 @@ pub fn run(text: &CStr, max_calls: usize, read: fn() -> u64) -> Listing {
     let began = read();
     execute(text);
     let nodes = NODES.take();
-    // SAFETY: the statement has ended, so nothing else uses the list.
-    let list = unsafe { std::mem::take(&mut *running.0.list.get()) };
+    let list = running.end();
     Listing { list, nodes, began }
 }
 
@@ -208,7 +209,7 @@ unsafe fn executor_run(
     // SAFETY: the query is started, by the caller's promise. The guard's frame is left before the query runs.
     unsafe {
         if trace::is_of((*query).sourceText) {
-            guarded(|| {
+            guarded(PlainFrames::promised(), || {
                 Handle::new(query)
                     .started()
                     .into_iter()

@@ -8,7 +8,7 @@ use super::listener::{Listen, Utility};
 use super::nesting;
 use crate::guc::SAMPFREQS;
 use crate::instrumentation::{InstrumentationPlan, is_timed};
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::server::SourceText;
 use crate::pg::server::pg_try::pg_try;
@@ -75,22 +75,18 @@ pub fn text_inside(source: SourceText<'_>) -> Option<(&[u8], usize)> {
 /// Runs the utility statement EXPLAIN. After an error the abort of the transaction restores the settings.
 fn around(utility: &Utility, body: impl FnOnce()) {
     let plan = utility.plan();
-    // SAFETY: the frames are plain, as `Utility` promises. The level is closed here, or by the abort of the
-    // transaction after an error.
-    unsafe {
-        let outer = EXPLAINING.get();
-        let level = unguarded::NewGUCNestLevel();
-        EXPLAINING.set(Some(Explaining {
-            depth: nesting::depth(),
-            sampfreq: None,
-            source: utility.source,
-            location: plan.stmt_location,
-            length: plan.stmt_len,
-        }));
-        pg_try(body, || EXPLAINING.set(outer), |_| {});
-        unguarded::AtEOXact_GUC(true, level);
-        EXPLAINING.set(outer);
-    }
+    let outer = EXPLAINING.get();
+    let level = setting::Level::open();
+    EXPLAINING.set(Some(Explaining {
+        depth: nesting::depth(),
+        sampfreq: None,
+        source: utility.source,
+        location: plan.stmt_location,
+        length: plan.stmt_len,
+    }));
+    pg_try(utility.frames, body, || EXPLAINING.set(outer), |_| {});
+    level.close(true);
+    EXPLAINING.set(outer);
 }
 
 /// Registers the option, if EXPLAIN can have options of extensions.

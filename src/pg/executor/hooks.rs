@@ -7,8 +7,7 @@
 //! * A failure of the extension never becomes the statement's failure.
 //! * No locks are taken, except to compare the session with targets of traces, and to find its new plans.
 //!
-//! Closures take what they need by value: what one refers to would be written to memory for each statement,
-//! because a path that is rarely taken passes the closure on.
+//! Closures take what they need by value: what they refer to would be written to memory for each statement.
 //!
 //! All hooks are plain frames, so an error may cross them. `pg_try::pg_try` surrounds what must be restored.
 //! Each caller of the extension's own code catches its panics.
@@ -81,11 +80,12 @@ hooks! {
 fn run(call: impl Fn() -> Call + Copy, body: impl FnOnce(), after: impl FnOnce(&Statement)) {
     // SAFETY: the frames are plain and the query is started (see `Call`). Each `enter` has one `leave`.
     unsafe {
-        let query = call().query;
+        let Call { query, frames, .. } = call();
         nesting::enter();
         // The statement does not move while its query's memory is live, and that outlives each run.
         let entered = statement::find(query).filter(|statement| statement.enter());
         pg_try(
+            frames,
             move || Listeners::run(&call(), body),
             move || {
                 if let Some(statement) = entered {

@@ -99,8 +99,7 @@ fn nest(utility: &Utility, execute: Option<Handle<ExecuteStmt>>, body: impl FnOn
         nesting::set(depth + 1);
         nesting::leave();
     };
-    // SAFETY: the frames are plain, as `Utility` promises.
-    unsafe { pg_try(|| body(utility), leave, |_| ()) };
+    pg_try(utility.frames, || body(utility), leave, |_| ());
     leave();
 }
 

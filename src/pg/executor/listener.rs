@@ -17,12 +17,16 @@
 //! | emit_log, for an error that ends a message | `unmeasured.rs` | |
 
 use super::nesting;
+use crate::pg::border::{frames::PlainFrames, unguarded};
 use crate::pg::handles::{Handle, PlannedStmtRef, QueryRef, tag};
 use crate::pg::server::SourceText;
 use crate::pg::sql_trace::level;
 use pgrx::pg_sys::{self, Node, NodeTag, PlannedStmt, QueryCompletion, QueryDesc};
 use rowsource_core::sql_trace::event::Phase;
 use std::ffi::c_char;
+
+// SAFETY: who makes a `Call` or a `Utility` promises it. Nobody else uses this.
+const FRAMES: PlainFrames = unsafe { PlainFrames::promised() };
 
 /// A query in a hook of the executor. Who makes one promises that it is valid, that it is started but before
 /// [`Listen::run`] of `Phase::Exec`, and that the frames of the hook and of all bodies are plain, because an
@@ -34,7 +38,8 @@ pub struct Call {
     pub eflags: i32,
     /// Whether the session writes a trace.
     pub is_traced: bool,
-    _promise: (),
+    /// The frames of the hook and of all bodies.
+    pub frames: PlainFrames,
 }
 
 impl Call {
@@ -49,7 +54,7 @@ impl Call {
             phase: Phase::Exec,
             eflags,
             is_traced,
-            _promise: (),
+            frames: FRAMES,
         }
     }
 
@@ -65,7 +70,7 @@ impl Call {
             // SAFETY: a started query has an executor state, by the caller's promise.
             eflags: unsafe { (*(*query).estate).es_top_eflags },
             is_traced: level::is_on(),
-            _promise: (),
+            frames: FRAMES,
         }
     }
 
@@ -120,7 +125,8 @@ pub struct Utility {
     pub source: *const c_char,
     /// What it has done is noted here; null if nobody wants to know.
     pub completion: *const QueryCompletion,
-    _promise: (),
+    /// The frames of the hook and of all bodies.
+    pub frames: PlainFrames,
 }
 
 impl Utility {
@@ -140,7 +146,7 @@ impl Utility {
             tag: unsafe { tag((*statement).utilityStmt) },
             source,
             completion,
-            _promise: (),
+            frames: FRAMES,
         }
     }
 
@@ -156,6 +162,12 @@ impl Utility {
     pub fn node(&self) -> Handle<'_, Node> {
         // SAFETY: a utility statement has it, and it is as live.
         unsafe { Handle::new((*self.statement).utilityStmt) }
+    }
+
+    /// Returns the kind of the command.
+    pub fn command_tag(&self) -> pg_sys::CommandTag::Type {
+        // SAFETY: the function accepts each utility statement.
+        unsafe { unguarded::CreateCommandTag(self.node().as_ptr()) }
     }
 
     /// Returns what the statement has done, if anybody wants to know.

@@ -10,7 +10,10 @@
 //! statement that reads a catalog may take from anywhere.)
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::frames::PlainFrames;
 use crate::pg::border::globals::GLOBALS;
+use crate::pg::border::guarded as functions;
+use crate::pg::border::guarded::Named;
 use crate::pg::compat::FUNCTION_CACHE;
 use crate::pg::handles::{Handle, PlannedStmtRef};
 use crate::pg::server::catalog;
@@ -53,25 +56,23 @@ static SCRIPT: BackendLocal<Cell<(Oid, bool)>> = BackendLocal::new(Cell::new((pg
 /// Returns whether the script of CREATE EXTENSION or ALTER EXTENSION UPDATE runs, and is that of this
 /// extension.
 #[inline(always)]
-pub fn script_runs() -> bool {
-    GLOBALS.creating_extension.get() && is_this(GLOBALS.CurrentExtensionObject.get())
+pub fn script_runs(frames: PlainFrames) -> bool {
+    GLOBALS.creating_extension.get() && is_this(frames, GLOBALS.CurrentExtensionObject.get())
 }
 
 /// Returns whether an extension is this one.
 #[cold]
 #[inline(never)]
-fn is_this(extension: Oid) -> bool {
+fn is_this(frames: PlainFrames, extension: Oid) -> bool {
     let (known, is_this) = SCRIPT.get();
     if known == extension {
         return is_this;
     }
-    // SAFETY: a statement begins or ends, so the session holds no lock. The caller's frame is plain.
-    let found = unsafe {
-        guarded(|| {
-            let unlocked = &mut Unlocked::promised();
-            contained_or_cancelled(unlocked, || Some(pg_sys::get_extension_oid(NAME.as_ptr(), true)))
-        })
-    };
+    // SAFETY: a statement begins or ends, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
+    let found = guarded(frames, || {
+        contained_or_cancelled(unlocked, || Some(functions::get_extension_oid(NAME)))
+    });
     let is_this = found == Some(extension);
     SCRIPT.set((extension, is_this));
     is_this
@@ -143,8 +144,7 @@ fn read() {
         functions: Vec::new(),
         relations: Vec::new(),
     };
-    // SAFETY: the name is a C string.
-    let extension = unsafe { pg_sys::get_extension_oid(NAME.as_ptr(), true) };
+    let extension = functions::get_extension_oid(NAME);
     if extension != pg_sys::InvalidOid {
         each_member(extension, |class, object| {
             if class == pg_sys::RelationRelationId {
@@ -162,11 +162,7 @@ fn read() {
 
 /// Returns whether statements with a function of the extension are measured. May raise.
 fn is_measured(function: Oid) -> bool {
-    // SAFETY: the name is null, or a C string in the current memory context.
-    unsafe {
-        let name = pg_sys::get_func_name(function);
-        !name.is_null() && CStr::from_ptr(name) == MEASURED
-    }
+    functions::name_of(Named::Function(function)).is_some_and(|name| *name == *MEASURED)
 }
 
 /// Passes the catalog and the OID of each of an extension's objects to `visit`. May raise.

@@ -5,7 +5,7 @@ use super::listener::Listen;
 use super::{inner_query, nesting, outermost_planner, parsed, response, statement, traced, unnamed};
 use crate::guc::{self, StatisticsLevel};
 use crate::instrumentation::auto_clock;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::handles::{NewPlan, ToPlan};
 use crate::pg::hot::usage::Usage;
@@ -131,13 +131,11 @@ fn plan_timed<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan
         Some((clock, _)) => clock,
         None => choose_clock(),
     };
-    // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
-    let before = unsafe { *compat::buffer_usage() };
+    let before = compat::buffers_now();
     let start = clock.read();
     let planned = nested(query, queryid, planner);
     let place = note(queryid, clock.read().saturating_sub(start));
-    // SAFETY: as above.
-    if blocks(&before) != blocks(unsafe { &*compat::buffer_usage() }) {
+    if blocks(&before) != blocks(&compat::buffers_now()) {
         add_blocks(place, &before);
     }
     planned
@@ -169,8 +167,7 @@ fn nested_in_statement<'t>(
         statement::leave_utility(outer);
         nesting::leave();
     };
-    // SAFETY: the frames are plain, as `ToPlan` promises.
-    unsafe { pg_try(|| planned.set(Some(planner(query))), leave, |_| ()) };
+    pg_try(query.frames, || planned.set(Some(planner(query))), leave, |_| ());
     leave();
     planned.into_inner().expect("the planner has returned a plan")
 }
@@ -194,11 +191,8 @@ fn add_blocks(place: usize, before: &pg_sys::BufferUsage) {
         NONE_USED
     };
     used.last = NONE_USED.last;
-    // SAFETY: the pointers are those of live values, and only this thread writes PostgreSQL's counters.
-    unsafe {
-        unguarded::BufferUsageAccumDiff(&raw mut used.all, compat::buffer_usage(), before);
-        unguarded::BufferUsageAccumDiff(&raw mut used.last, compat::buffer_usage(), before);
-    }
+    compat::add_buffers_since(&mut used.all, before);
+    compat::add_buffers_since(&mut used.last, before);
     kept.set(used);
     planned.set(Planned {
         has_used: true,

@@ -65,7 +65,7 @@ fn setting(call: &Call, is_sent: bool) -> Option<InstrumentationPlan> {
         return (asked && nesting::depth() == 0).then(InstrumentationPlan::as_leader);
     }
     let is_nested_wanted = || guc::track_all() || call.is_traced && traced::is_written(query);
-    if !is_sent && (!is_nested_wanted() || own::script_runs() || trace::is_of(query.sourceText)) {
+    if !is_sent && (!is_nested_wanted() || own::script_runs(call.frames) || trace::is_of(query.sourceText)) {
         return None;
     }
     if call.is_traced {

@@ -5,6 +5,7 @@
 
 use super::listener::{Call, Listen, Utility};
 use super::{nesting, unnamed};
+use crate::pg::border::frames::PlainFrames;
 use crate::pg::compat;
 use crate::pg::handles::{NewPlan, PlannedStmtRef, QueryRef, ToPlan};
 use crate::pg::server::SourceText;
@@ -60,11 +61,9 @@ impl Listen for Listener {
 }
 
 /// Runs a body as a call of a statement. `rows` says how many rows the call returned, after it has succeeded.
-///
-/// # Safety
-/// * The frames of the caller and of the body must be plain, because an error crosses them.
-/// * `rows` must neither raise nor panic.
-unsafe fn around(
+/// It must neither raise nor panic.
+fn around(
+    frames: PlainFrames,
     phase: Phase,
     statement: &Statement,
     is_utility: bool,
@@ -83,8 +82,7 @@ unsafe fn around(
         };
         lines::end(&began, Some(statement), ended);
     };
-    // SAFETY: the frames are plain by the caller's promise.
-    unsafe { pg_try(body, || ended(0, true), |_| ()) };
+    pg_try(frames, body, || ended(0, true), |_| ());
     ended(rows(), false);
 }
 
@@ -122,6 +120,7 @@ pub fn is_written(query: QueryRef) -> bool {
 pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) -> NewPlan {
     let queryid = compat::parsed_query_id(&query.query());
     let text = SourceText::of_parsed(&query);
+    let frames = query.frames;
     let planned = Cell::new(None);
     let body = || planned.set(Some(planner(query)));
     let began = (queryid == 0).then(|| lines::begin(Phase::Plan, None)).flatten();
@@ -129,15 +128,13 @@ pub fn plan<'t>(query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>) -> NewPlan) 
         let is_nested = is_nested(server::is_sent(text.source()));
         let statement = Statement::new(queryid, text).nested(is_nested);
         lines::bound(&statement);
-        // SAFETY: the frames are plain, as `ToPlan` promises.
-        unsafe { around(Phase::Plan, &statement, false, body, || 0) };
+        around(frames, Phase::Plan, &statement, false, body, || 0);
     } else if let Some(began) = &began {
         let failed = Ended {
             has_failed: true,
             ..Ended::default()
         };
-        // SAFETY: the same.
-        unsafe { pg_try(body, || lines::end(began, None, failed), |_| ()) };
+        pg_try(frames, body, || lines::end(began, None, failed), |_| ());
     } else {
         body();
     }
@@ -172,18 +169,17 @@ fn start(call: &Call, body: impl FnOnce()) {
     }
     let statement = of_plan(query.plan(), SourceText::of(query)).nested(is_nested);
     lines::bound(&statement);
-    // SAFETY: a query starts, so the session holds no lock. The frames are plain, as `Call` promises.
-    unsafe {
-        if lines::lists_binds(&statement) {
-            guarded(|| {
-                contained_with_others(&mut Unlocked::promised(), true, || {
-                    binds(&statement, query);
-                    Some(())
-                })
-            });
-        }
-        around(Phase::Exec, &statement, false, body, || 0);
+    if lines::lists_binds(&statement) {
+        // SAFETY: a query starts, so the session holds no lock.
+        let unlocked = &mut unsafe { Unlocked::promised() };
+        guarded(call.frames, || {
+            contained_with_others(unlocked, true, || {
+                binds(&statement, query);
+                Some(())
+            })
+        });
     }
+    around(call.frames, Phase::Exec, &statement, false, body, || 0);
 }
 
 /// Runs a started query with `body`, in one of the executor's phases.
@@ -200,8 +196,7 @@ fn phase(call: &Call, body: impl FnOnce()) {
         Phase::Fetch => query.started().map_or(0, |query| query.estate().es_processed),
         _ => 0,
     };
-    // SAFETY: the frames are plain, as `Call` promises.
-    unsafe { around(phase, &statement, false, body, rows) };
+    around(call.frames, phase, &statement, false, body, rows);
 }
 
 /// Runs a utility statement with `body`.
@@ -211,8 +206,14 @@ fn utility(utility: &Utility, body: impl FnOnce(&Utility)) {
     let queryid = unnamed::utility_queryid(utility);
     let statement = Statement::new(queryid, utility.text()).nested(!server::portal_or_background());
     let rows = || utility.completion().map_or(0, |done| done.nprocessed);
-    // SAFETY: the frames are plain, as `Utility` promises.
-    unsafe { around(Phase::Exec, &statement, true, || body(utility), rows) };
+    around(
+        utility.frames,
+        Phase::Exec,
+        &statement,
+        true,
+        || body(utility),
+        rows,
+    );
 }
 
 /// The most parameters whose values are listed.

@@ -19,7 +19,6 @@ use crate::pg::sql_trace::{level, lines};
 use crate::session::{self, TextId};
 use pgrx::pg_sys::{self, CommandDest, CommandTag, ErrorData, NodeTag, QueryDesc};
 use std::cell::{Cell, RefCell};
-use std::ffi::CStr;
 
 pub struct Listener;
 
@@ -314,8 +313,7 @@ struct UtilityBegun<'a> {
 fn utility_begins(utility: &Utility) -> Option<UtilityBegun<'_>> {
     let counts = !concerns_session(utility.tag) && utility.tag != NodeTag::T_CreateExtensionStmt;
     (counts && nesting::depth() == 0).then(|| UtilityBegun {
-        // SAFETY: the function accepts each utility statement.
-        tag: unsafe { unguarded::CreateCommandTag(utility.node().as_ptr()) },
+        tag: utility.command_tag(),
         text: utility.text(),
         measured_before: session::last_at(),
     })
@@ -350,9 +348,7 @@ unsafe extern "C-unwind" fn emit_log(error: *mut ErrorData) {
         }
         if is_error && switch::is_on() {
             if level::is_on() {
-                let text = pg_sys::debug_query_string;
-                let text = if text.is_null() { c"" } else { CStr::from_ptr(text) };
-                lines::error((*error).sqlerrcode, text);
+                server::with_sent_text(|text| lines::error((*error).sqlerrcode, text.unwrap_or_default()));
             }
             failed(Handle::new(error));
         }
@@ -375,19 +371,16 @@ fn failed(error: Handle<ErrorData>) {
     if text.is_null() || is_known || nesting::depth() != 0 {
         return;
     }
-    let shown = if error.message.is_null() {
-        Beginning::of(b"")
-    } else {
-        // SAFETY: the message of an error is as live as it.
-        beginning(unsafe { SourceText::new(error.message, 0, 0) })
-    };
+    let shown = error
+        .message()
+        .map(|message| beginning(SourceText::whole(message)));
+    let shown = shown.unwrap_or_else(|| Beginning::of(b""));
     let what = match ended {
         Some(_) if is_nested => What::RanLast,
         Some(_) => What::FailedAfterwards,
         None => What::Failed,
     };
-    // SAFETY: PostgreSQL keeps the text of the message that it processes.
-    let text = || beginning(unsafe { SourceText::new(text, 0, 0) });
+    let text = || server::with_sent_text(|text| beginning(SourceText::whole(text.unwrap_or_default())));
     note(what, Some(shown), TextId::default(), text);
 }
 

@@ -79,8 +79,7 @@ fn around(statement: &listener::Utility, body: impl FnOnce()) {
         length: statement.plan().stmt_len,
         depth: nesting::depth(),
     }));
-    // SAFETY: the frames are plain, as the statement promises.
-    unsafe { pg_try(body, || UTILITY.set(outer), |_| {}) };
+    pg_try(statement.frames, body, || UTILITY.set(outer), |_| {});
     UTILITY.set(outer);
 }
 
@@ -148,16 +147,14 @@ pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> 
     // have texts of their own.
     let is_of = |utility: &Utility| !utility.is_planned && std::ptr::eq(utility.source, query.source());
     let outer = utility().filter(is_of);
+    // SAFETY: a query is planned, so the session holds no lock.
+    let unlocked = &mut unsafe { Unlocked::promised() };
     let made = if let Some(utility) = outer {
         let mut queryid = utility.queryid;
         if utility.is_cursor {
-            // SAFETY: as below.
-            let made = unsafe {
-                guarded(|| {
-                    let unlocked = &mut Unlocked::promised();
-                    contained_or_cancelled(unlocked, || Some(jumbled(&mut query).0))
-                })
-            };
+            let made = guarded(query.frames, || {
+                contained_or_cancelled(unlocked, || Some(jumbled(&mut query).0))
+            });
             queryid = made.map_or(queryid, |made| made ^ CURSOR);
         }
         UTILITY.set(Some(Utility {
@@ -167,18 +164,14 @@ pub fn plan<'t>(mut query: ToPlan<'t>, planner: impl FnOnce(ToPlan<'t>, i64) -> 
         }));
         Some(queryid)
     } else {
-        // SAFETY: a query is planned, so the session holds no lock. The guard raises a cancel request again,
-        // which may cross the frames of the caller, as `ToPlan` promises.
-        unsafe {
-            guarded(|| {
-                let unlocked = &mut Unlocked::promised();
-                let queryid = contained_or_cancelled(unlocked, || Some(make(&mut query)));
-                if queryid.is_some_and(|queryid| !query.has_text() && text(queryid).is_none()) {
-                    contained_or_cancelled(unlocked, || print(&query, queryid?));
-                }
-                queryid
-            })
-        }
+        // The guard raises a cancel request again.
+        guarded(query.frames, || {
+            let queryid = contained_or_cancelled(unlocked, || Some(make(&mut query)));
+            if queryid.is_some_and(|queryid| !query.has_text() && text(queryid).is_none()) {
+                contained_or_cancelled(unlocked, || print(&query, queryid?));
+            }
+            queryid
+        })
     };
     let mut planned = planner(query, made.unwrap_or(0));
     if let Some(utility) = outer {

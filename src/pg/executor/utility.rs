@@ -98,8 +98,7 @@ fn nested(utility: &Utility, body: impl FnOnce()) {
             end(running, outcome, completion);
         }
     };
-    // SAFETY: the frames are plain, as `Utility` promises.
-    unsafe { pg_try(body, leave, |outcome| record(outcome, None)) };
+    pg_try(utility.frames, body, leave, |outcome| record(outcome, None));
     leave();
     record(Outcome::Completed, utility.completion());
 }
@@ -118,7 +117,7 @@ fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
         return None;
     }
     let toplevel = nesting::depth() == 0;
-    if !toplevel && own::script_runs() {
+    if !toplevel && own::script_runs(utility.frames) {
         return None;
     }
     let setting = setting(utility)?;
@@ -135,13 +134,10 @@ fn begin(utility: &Utility, queryid: i64) -> Option<Running> {
         nested_before: nested_recorded(),
         begun: if toplevel { Begun::now() } else { Begun::NESTED },
         place,
-        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
-        before: unsafe {
-            Usage {
-                buffers: *compat::buffer_usage(),
-                wal: *compat::wal_usage(),
-                ..Usage::zero()
-            }
+        before: Usage {
+            buffers: compat::buffers_now(),
+            wal: compat::wal_now(),
+            ..Usage::zero()
         },
         start: setting.clock.read(),
     })
@@ -256,14 +252,7 @@ fn find(utility: &Utility, queryid: i64, toplevel: bool) -> Option<Recorded> {
 
 /// Returns what PostgreSQL calls a utility statement: `CALL`, for example.
 fn command(utility: &Utility) -> String {
-    // SAFETY: the function accepts each utility statement. The name of a tag is a C string that lives for
-    // ever.
-    unsafe {
-        let tag = unguarded::CreateCommandTag(utility.node().as_ptr());
-        CStr::from_ptr(pg_sys::GetCommandTagName(tag))
-            .to_string_lossy()
-            .into_owned()
-    }
+    server::command_name(utility.command_tag()).unwrap_or_else(|| "???".to_owned())
 }
 
 /// Keeps a plan until its statement ends. Returns its place, or `None` if there is no memory.
@@ -383,14 +372,7 @@ fn record(running: &Running, recorded: &Recorded, outcome: Outcome, rows: u64) {
 /// Returns what the process has used since its counters had these values.
 fn used_since(before: &Usage) -> Usage {
     let mut used = Usage::zero();
-    // SAFETY: the pointers are those of live values, and only this thread writes PostgreSQL's counters.
-    unsafe {
-        unguarded::BufferUsageAccumDiff(
-            &raw mut used.buffers,
-            compat::buffer_usage(),
-            &raw const before.buffers,
-        );
-        unguarded::WalUsageAccumDiff(&raw mut used.wal, compat::wal_usage(), &raw const before.wal);
-    }
+    compat::add_buffers_since(&mut used.buffers, &before.buffers);
+    compat::add_wal_since(&mut used.wal, &before.wal);
     used
 }

@@ -1,5 +1,6 @@
 //! A handle, and what safe code can do with it.
 
+use super::part::{Counted, Part};
 use pgrx::pg_sys::{self, List, ListCell, Node, NodeTag, Oid, PgNode, RelationData};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
@@ -101,6 +102,12 @@ impl<'q, T: PgNode> Handle<'q, T> {
         NonNull::new(self.field(select)).map(|pointer| Handle(pointer, PhantomData))
     }
 
+    /// Returns the part that a field points to, unless it is null.
+    #[inline(always)]
+    pub fn reach<U: Part>(self, select: impl FnOnce(&T) -> &*mut U) -> Option<Handle<'q, U>> {
+        NonNull::new(self.field(select)).map(|pointer| Handle(pointer, PhantomData))
+    }
+
     /// Returns the relation that a field points to, unless it is null.
     #[inline(always)]
     pub fn relation(self, select: impl FnOnce(&T) -> &pg_sys::Relation) -> Option<Handle<'q, RelationData>> {
@@ -185,6 +192,44 @@ impl<'q, T: PgNode> Handle<'q, T> {
     #[inline(always)]
     pub const fn node(self) -> Handle<'q, Node> {
         Handle(self.0.cast(), PhantomData)
+    }
+}
+
+impl<'q, T: Counted> Handle<'q, T> {
+    /// Returns the members of the array: what each worker reported.
+    pub fn reports(self) -> &'q [T::Member] {
+        let (array, count) = self.get().array();
+        // SAFETY: there are so many, as the trait promises.
+        unsafe { array.as_slice(count.max(0) as usize) }
+    }
+}
+
+impl<'q> Handle<'q, pg_sys::TriggerDesc> {
+    /// Returns the triggers of a table.
+    pub fn triggers(self) -> &'q [pg_sys::Trigger] {
+        match usize::try_from(self.numtriggers) {
+            // SAFETY: there are so many, which live as long as the list.
+            Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(self.triggers, count) },
+            _ => &[],
+        }
+    }
+}
+
+impl<'q> Handle<'q, pg_sys::ErrorData> {
+    /// Returns the error's message.
+    pub fn message(self) -> Option<&'q CStr> {
+        self.text(self.get().message)
+    }
+
+    /// Returns the file of the source that raised the error.
+    pub fn file(self) -> Option<&'q CStr> {
+        self.text(self.filename)
+    }
+
+    /// Returns one of the error's texts.
+    fn text(self, text: *const c_char) -> Option<&'q CStr> {
+        // SAFETY: it is null, or a C string that lives as long as the error.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
     }
 }
 

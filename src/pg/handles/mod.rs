@@ -8,9 +8,12 @@
 //! PostgreSQL does, and says why no reference to it is in use.
 
 mod handle;
+pub(in crate::pg) mod part;
 mod planner;
 mod query;
 
 pub use handle::{Bare, Handle, ListOf, name, tag};
+pub use part::Counted;
+pub(in crate::pg) use part::counted;
 pub use planner::{NewPlan, ToPlan};
 pub use query::{PlanRef, PlanStateRef, PlannedStmtRef, QueryRef, RelationRef, StartedQuery};

@@ -1,6 +1,7 @@
 //! A query on its way to the planner, and the plan that the planner makes of it.
 
 use super::handle::Handle;
+use crate::pg::border::frames::PlainFrames;
 use pgrx::pg_sys::{PlannedStmt, Query};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
@@ -11,6 +12,8 @@ use std::ptr::NonNull;
 pub struct ToPlan<'t> {
     query: *mut Query,
     source: *const c_char,
+    /// The frames of the hook and of all that this is given to.
+    pub frames: PlainFrames,
     text: PhantomData<&'t CStr>,
 }
 
@@ -27,6 +30,8 @@ impl<'t> ToPlan<'t> {
         ToPlan {
             query,
             source,
+            // SAFETY: they are plain, as the caller promises.
+            frames: unsafe { PlainFrames::promised() },
             text: PhantomData,
         }
     }

@@ -24,34 +24,24 @@ impl Usage {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Clears an account. Returns whether more than hits was charged to it.
-    ///
-    /// # Safety
-    /// It must be live, and no reference to it may exist.
+    /// Clears the account. Returns whether more than hits was charged to it.
     #[inline(always)]
-    pub unsafe fn clear(usage: *mut Usage) -> bool {
-        // SAFETY: the account is live, and nobody else uses it, by the caller's promise.
-        unsafe {
-            if (*usage).used != Used::default() {
-                Usage::clear_all(usage);
-                return true;
-            }
-            (*usage).buffers.shared_blks_hit = 0;
-            (*usage).is_charged = false;
-            (*usage).has_waited = false;
+    pub fn clear(&mut self) -> bool {
+        if self.used != Used::default() {
+            self.clear_all();
+            return true;
         }
+        self.buffers.shared_blks_hit = 0;
+        self.is_charged = false;
+        self.has_waited = false;
         false
     }
 
-    /// Clears an account that has more than hits.
-    ///
-    /// # Safety
-    /// The same as for [`Usage::clear`].
+    /// Clears the account if it has more than hits.
     #[cold]
     #[inline(never)]
-    unsafe fn clear_all(usage: *mut Usage) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { *usage = Usage::zero() };
+    fn clear_all(&mut self) {
+        *self = Usage::zero();
     }
 }
 
@@ -82,13 +72,10 @@ pub struct Earlier {
 
 impl Called {
     /// Clears the sums.
-    ///
-    /// # Safety
-    /// They must be live, and no reference to them may exist.
     #[cold]
     #[inline(never)]
-    pub unsafe fn clear(called: *mut Called) {
-        // SAFETY: the sums are live by the caller's promise. Zero bytes are a valid value for all fields.
-        unsafe { called.write_bytes(0, 1) }
+    pub fn clear(&mut self) {
+        // SAFETY: zero bytes are a valid value for all fields.
+        unsafe { std::ptr::from_mut(self).write_bytes(0, 1) }
     }
 }

@@ -153,8 +153,8 @@ impl Node {
                 (*node).earlier.note(&mut (*node).timer);
             }
             compat::reset_instrumentation(&raw mut (*node).instr);
-            if Usage::clear(&raw mut (*node).usage) {
-                Called::clear(&raw mut (*node).called);
+            if (*node).usage.clear() {
+                (*node).called.clear();
             }
             node.cast::<u8>().add(FROM).write_bytes(0, TO - FROM);
             (*node).histogram.clear();

@@ -8,12 +8,14 @@
 use super::wait_object;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::border::globals::GLOBALS;
+use crate::pg::border::posix;
 use libc::c_int;
 use pgrx::pg_sys;
 use rowsource_core::clock::system;
 use rowsource_core::sql_trace::writer::Buffer;
 use rowsource_core::waits::{CLASS, Event};
 use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
 
 /// The name of an event.
 pub struct Name {
@@ -99,6 +101,13 @@ pub fn open(file: c_int, buffer: Buffer, names: Vec<Name>) {
     STATE.limit.set(0);
     STATE.is_limited.set(false);
     STATE.failure.set(0);
+    replace(buffer, names);
+    STATE.file.set(file);
+}
+
+/// Replaces the buffer and the names.
+#[inline(always)]
+fn replace(buffer: Buffer, names: Vec<Name>) {
     STATE.is_busy.set(true);
     // SAFETY: no line is being written, so no reference to these is in use, and while the mark is set none is
     // made.
@@ -107,7 +116,6 @@ pub fn open(file: c_int, buffer: Buffer, names: Vec<Name>) {
         *STATE.names.get() = names;
     }
     STATE.is_busy.set(false);
-    STATE.file.set(file);
 }
 
 /// Goes on with another file. Returns the one before.
@@ -120,13 +128,7 @@ pub fn replace_file(file: c_int) -> c_int {
 /// Ends with the file, and frees the buffer. Returns the file's descriptor.
 pub fn close() -> c_int {
     wait_object::want(false);
-    STATE.is_busy.set(true);
-    // SAFETY: as in `open`.
-    unsafe {
-        *STATE.buffer.get() = Buffer::none();
-        *STATE.names.get() = Vec::new();
-    }
-    STATE.is_busy.set(false);
+    replace(Buffer::none(), Vec::new());
     STATE.depth.set(0);
     STATE.file.replace(-1)
 }
@@ -213,11 +215,17 @@ pub fn now_us() -> u64 {
 /// Runs `write` with the buffer. Returns `None` if a line is being written.
 #[inline(always)]
 pub fn with_buffer<T>(write: impl FnOnce(&mut Buffer) -> T) -> Option<T> {
+    with_names(|buffer, _| write(buffer))
+}
+
+/// Does the same with the names of the events.
+#[inline(always)]
+fn with_names<T>(write: impl FnOnce(&mut Buffer, &[Name]) -> T) -> Option<T> {
     if STATE.is_busy.replace(true) {
         return None;
     }
-    // SAFETY: the mark was not set, so no other reference to the buffer is in use.
-    let result = write(unsafe { &mut *STATE.buffer.get() });
+    // SAFETY: the mark was not set, so no other reference to these is in use, and none is made meanwhile.
+    let result = unsafe { write(&mut *STATE.buffer.get(), &*STATE.names.get()) };
     STATE.is_busy.set(false);
     Some(result)
 }
@@ -237,7 +245,7 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
     if event & CLASS == pg_sys::PG_WAIT_CLIENT {
         STATE.client_until.set(now);
     }
-    let is_full = with_buffer(|buffer| {
+    let is_full = with_names(|buffer, names| {
         let line = buffer
             .line(b"WAIT", STATE.cursor.get())
             .number(b"dep", STATE.depth.get())
@@ -247,8 +255,6 @@ pub fn wait(event: Event, ns: u64, is_rest: bool, node: Option<(usize, Option<u3
             .known(b"obj", node.and_then(|(_, relation)| relation).map(u64::from));
         let line = if is_rest { line.number(b"rest", 1) } else { line };
         let line = wait_object::add(line, event).number(b"tim", now);
-        // SAFETY: only `open` and `close` change the names, while no line is written.
-        let names = unsafe { &*STATE.names.get() };
         match names
             .binary_search_by_key(&event, |name| name.event)
             .ok()
@@ -304,24 +310,20 @@ pub fn flush_within_limit() {
 #[inline(never)]
 pub fn flush() {
     let _ = with_buffer(|buffer| {
-        // SAFETY: errno's address is always valid.
-        let errno = unsafe { *libc::__errno_location() };
+        let errno = posix::errno();
         if STATE.failure.get() != 0 || !write_all(buffer.lines()) {
             buffer.lose();
         }
         buffer.clear();
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = errno };
+        posix::set_errno(errno);
     });
 }
 
 /// Returns the bytes that the file has. Somebody may have emptied it.
 fn size(file: c_int) -> Option<u64> {
-    // SAFETY: zero bytes are a valid value of this C structure.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `status` is a live local of the required type.
-    let rc = unsafe { libc::fstat(file, &raw mut status) };
-    (rc == 0).then_some(status.st_size as u64)
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the function has room for its result, and has written it if it returns 0.
+    unsafe { (libc::fstat(file, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_size as u64) }
 }
 
 /// Looks how many bytes the file has, because somebody may have emptied it.
@@ -334,8 +336,7 @@ pub fn note_size() {
 /// Removes this many bytes from the end of the file. If that fails, the reader skips the line that is cut.
 fn take_back(file: c_int, bytes: u64) {
     if let Some(size) = size(file).filter(|_| bytes > 0) {
-        // SAFETY: the function takes no pointer.
-        unsafe { libc::ftruncate(file, size.saturating_sub(bytes) as libc::off_t) };
+        posix::ftruncate(file, size.saturating_sub(bytes) as libc::off_t);
     }
 }
 
@@ -343,11 +344,9 @@ fn take_back(file: c_int, bytes: u64) {
 fn write_all(lines: &[u8]) -> bool {
     let (file, mut rest) = (STATE.file.get(), lines);
     while !rest.is_empty() {
-        // SAFETY: the pointer and the length are those of a slice. errno's address is always valid.
-        let (wrote, errno) = unsafe {
-            let wrote = libc::write(file, rest.as_ptr().cast(), rest.len());
-            (wrote, *libc::__errno_location())
-        };
+        // SAFETY: the pointer and the length are those of a slice.
+        let wrote = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
+        let errno = posix::errno();
         if wrote > 0 {
             rest = rest.get(wrote as usize..).unwrap_or_default();
         } else if wrote == 0 || errno != libc::EINTR {
@@ -359,8 +358,7 @@ fn write_all(lines: &[u8]) -> bool {
     let written = STATE.written.get().wrapping_add(lines.len() as u64);
     STATE.written.set(written);
     // The file is written at its end, where this is then.
-    // SAFETY: the function takes no pointer.
-    let end = unsafe { libc::lseek(file, 0, libc::SEEK_CUR) };
+    let end = posix::lseek(file, 0, libc::SEEK_CUR);
     if u64::try_from(end).is_ok_and(|end| end < written) {
         STATE.is_emptied.set(true);
         STATE.written.set(end as u64);

@@ -6,7 +6,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
 use rowsource_core::breaker::Costs;
 use rowsource_core::clock::{self, Source};
-use rowsource_core::sampler::Config;
+use rowsource_core::sampler::{Config, LongCallEvidence};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often the clock's own cost is measured again while a statement runs, in nanoseconds. That takes 1 to 3
@@ -157,9 +157,7 @@ fn take_beats() {
         let now = read::<false>();
         HOT.ticked.set(now);
         let period = taken.gap_ns as f64 / HOT.ns_per_tick.get();
-        // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which
-        // does not call this.
-        unsafe { (*HOT.evidence.as_ptr()).take_beat(now, period) };
+        change_evidence(|evidence| evidence.take_beat(now, period));
     }
 }
 
@@ -180,17 +178,20 @@ pub fn discard_beats() {
 
 /// Notes that the session wishes for beats from now on: it had none yet.
 pub fn begin_beats() {
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
-    // not call this.
-    unsafe { (*HOT.evidence.as_ptr()).begin_beats() };
+    change_evidence(LongCallEvidence::begin_beats);
     calibrate_later();
 }
 
 /// Converts what is known of the beats to a clock whose ticks take `factor` times less.
 fn convert_beats(factor: f64) {
-    // SAFETY: only the hot path takes a reference to the evidence, for one call into the sampler, which does
-    // not call this.
-    unsafe { (*HOT.evidence.as_ptr()).convert(factor) };
+    change_evidence(|evidence| evidence.convert(factor));
+}
+
+/// Changes a copy of what is known of long calls, and keeps it.
+fn change_evidence(change: impl FnOnce(&mut LongCallEvidence)) {
+    let mut evidence = HOT.evidence.get();
+    change(&mut evidence);
+    HOT.evidence.set(evidence);
 }
 
 /// Makes a statement's clock and configuration the current ones.

@@ -45,12 +45,28 @@ pub struct Trace {
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RUNNING: BackendLocal<Cell<*const Trace>> = BackendLocal::new(Cell::new(std::ptr::null()));
 
-/// Notes the trace in progress, or null.
-///
-/// # Safety
-/// It must be null, or stay live until another one is noted, also after an error.
-pub unsafe fn set_running(trace: *const Trace) {
-    RUNNING.set(trace);
+/// Owns the trace in progress. Dropping this ends it.
+pub struct Running(Box<Trace>);
+
+impl Running {
+    /// Begins a trace.
+    pub fn begin(trace: Box<Trace>) -> Running {
+        let running = Running(trace);
+        // It stays in its box until `drop` notes that there is none.
+        RUNNING.set(&raw const *running.0);
+        running
+    }
+
+    /// Returns the list, when the statement has ended.
+    pub fn end(mut self) -> CallList {
+        std::mem::take(self.0.list.get_mut())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(std::ptr::null());
+    }
 }
 
 /// Returns the trace in progress; null if there is none.
@@ -61,14 +77,14 @@ pub fn running() -> *const Trace {
 /// Returns whether a statement with this text is being traced.
 #[inline(always)]
 pub fn is_of(text: *const c_char) -> bool {
-    // SAFETY: a trace that is noted is live, by the promise of `set_running`'s caller.
+    // SAFETY: a trace that is noted is live, because [`Running`] owns it.
     unsafe { RUNNING.get().as_ref() }.is_some_and(|trace| std::ptr::eq(trace.text, text))
 }
 
 /// Lists a wait, if a trace is in progress. Returns whether one is.
 #[inline(always)]
 pub fn note_wait(event: Event, ns: u64, is_rest: bool) -> bool {
-    // SAFETY: a trace that is noted is live, by the promise of `set_running`'s caller. No reference to its
+    // SAFETY: a trace that is noted is live, because [`Running`] owns it. No reference to its
     // list is in use.
     unsafe {
         let trace = RUNNING.get();

@@ -33,50 +33,45 @@ pub fn last_charged() -> Usage {
 /// Returns the sum of the counters that can change in this scope. WAL bytes and I/O times need not be added,
 /// because they change only together with WAL records and blocks.
 #[inline(always)]
-fn signature<const SCOPE: u8>(u: *const BufferUsage, wal: *const WalUsage) -> i64 {
-    // SAFETY: all callers pass PostgreSQL's own counters, or those of the last charge. Both are global, and
-    // only this thread writes them.
-    unsafe {
-        let shared = (*u)
-            .shared_blks_hit
-            .wrapping_add((*u).shared_blks_read)
-            .wrapping_add((*u).shared_blks_dirtied);
-        if SCOPE == scope::SHARED {
-            return shared;
-        }
-        let reads = shared
-            .wrapping_add((*u).temp_blks_read)
-            .wrapping_add((*u).temp_blks_written);
-        if SCOPE == scope::READS {
-            return reads;
-        }
-        reads
-            .wrapping_add((*u).shared_blks_written)
-            .wrapping_add((*u).local_blks_hit)
-            .wrapping_add((*u).local_blks_read)
-            .wrapping_add((*u).local_blks_dirtied)
-            .wrapping_add((*u).local_blks_written)
-            .wrapping_add((*wal).wal_records)
+fn signature<const SCOPE: u8>(u: &BufferUsage, wal: &WalUsage) -> i64 {
+    let shared = u
+        .shared_blks_hit
+        .wrapping_add(u.shared_blks_read)
+        .wrapping_add(u.shared_blks_dirtied);
+    if SCOPE == scope::SHARED {
+        return shared;
     }
+    let reads = shared
+        .wrapping_add(u.temp_blks_read)
+        .wrapping_add(u.temp_blks_written);
+    if SCOPE == scope::READS {
+        return reads;
+    }
+    reads
+        .wrapping_add(u.shared_blks_written)
+        .wrapping_add(u.local_blks_hit)
+        .wrapping_add(u.local_blks_read)
+        .wrapping_add(u.local_blks_dirtied)
+        .wrapping_add(u.local_blks_written)
+        .wrapping_add(wal.wal_records)
 }
 
 /// Returns whether counters of the scope have changed since the last charge, or whether there is a mark.
 #[inline(always)]
 pub fn moved<const SCOPE: u8>() -> bool {
-    let now = signature::<SCOPE>(HOT.counters.load(Relaxed), compat::wal_usage());
+    // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
+    let now = unsafe { signature::<SCOPE>(&*HOT.counters.load(Relaxed), &*compat::wal_usage()) };
     now != HOT.beats.expected(SCOPE as usize)
 }
 
 #[inline(always)]
 fn signature_now<const SCOPE: u8>() -> i64 {
-    signature::<SCOPE>(compat::buffer_usage(), compat::wal_usage())
+    signature::<SCOPE>(&compat::buffers_now(), &compat::wal_now())
 }
 
 /// Returns the sums of the counters at the last charge.
 pub fn charged_sums() -> [i64; SCOPES] {
-    let last = HOT.last_charged.as_ptr().cast_const();
-    // SAFETY: these are the addresses of parts of a static.
-    let (buffers, wal) = unsafe { (&raw const (*last).buffers, &raw const (*last).wal) };
+    let Usage { buffers, wal, .. } = &last_charged();
     [
         signature::<{ scope::ALL }>(buffers, wal),
         signature::<{ scope::READS }>(buffers, wal),
@@ -87,26 +82,18 @@ pub fn charged_sums() -> [i64; SCOPES] {
 /// Returns the number of blocks read so far, including those of work files.
 #[inline(always)]
 pub fn reads() -> i64 {
-    // SAFETY: these are PostgreSQL's own counters. They are global, and only this thread writes them.
-    unsafe {
-        let u = compat::buffer_usage().cast_const();
-        (*u).shared_blks_read
-            .wrapping_add((*u).local_blks_read)
-            .wrapping_add((*u).temp_blks_read)
-    }
+    let now = compat::buffers_now();
+    now.shared_blks_read
+        .wrapping_add(now.local_blks_read)
+        .wrapping_add(now.temp_blks_read)
 }
 
 /// Returns how many blocks were found in buffers since the last charge.
 #[inline(always)]
 pub fn hits_since_charge() -> i64 {
-    // SAFETY: these are PostgreSQL's own counters and a copy of them. They are global, and only this thread
-    // writes them.
-    unsafe {
-        let now = compat::buffer_usage().cast_const();
-        let last = &raw const (*HOT.last_charged.as_ptr()).buffers;
-        let shared = (*now).shared_blks_hit.wrapping_sub((*last).shared_blks_hit);
-        shared.wrapping_add((*now).local_blks_hit.wrapping_sub((*last).local_blks_hit))
-    }
+    let (now, last) = (compat::buffers_now(), last_charged().buffers);
+    let shared = now.shared_blks_hit.wrapping_sub(last.shared_blks_hit);
+    shared.wrapping_add(now.local_blks_hit.wrapping_sub(last.local_blks_hit))
 }
 
 /// Charges `account` with what was used since the last charge, if that is anything. Returns whether it

@@ -6,6 +6,7 @@
 //! over the lock.
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::posix;
 use libc::c_int;
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
@@ -242,23 +243,7 @@ fn file(descriptor: c_int) -> Option<RelationFile> {
 #[cold]
 #[inline(never)]
 fn look_up(descriptor: c_int) -> Option<RelationFile> {
-    let (mut link, mut path) = ([0; 32], [0_u8; 4096]);
-    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always
-    // valid.
-    let length = unsafe {
-        let errno = *libc::__errno_location();
-        libc::snprintf(
-            link.as_mut_ptr(),
-            link.len(),
-            c"/proc/self/fd/%d".as_ptr(),
-            descriptor,
-        );
-        let length = libc::readlink(link.as_ptr(), path.as_mut_ptr().cast(), path.len());
-        *libc::__errno_location() = errno;
-        length
-    };
-    let path = usize::try_from(length).ok().and_then(|length| path.get(..length));
-    let file = path.and_then(RelationFile::parse);
+    let file = RelationFile::parse(posix::path_of(descriptor, &mut [0; 4096]));
     if let Some(place) = place(descriptor) {
         place.set(Known { descriptor, file });
     }

@@ -296,7 +296,7 @@ impl Frame {
             }
             while below != 0 && below < count {
                 let node = first.add(below);
-                if compat::is_timing(&raw const (*node).instr) {
+                if compat::is_timing(&(*node).instr) {
                     return Some((below, false));
                 }
                 below = (*node).previous_by_core as usize;
@@ -381,8 +381,7 @@ pub unsafe fn set_utility(waits: *const UtilityWaits) {
 /// Returns whether the process waited outside all statements, since this was last taken or dropped.
 #[inline(always)]
 pub fn waited_outside() -> bool {
-    // SAFETY: only this module makes references to the waits, and none is in use.
-    unsafe { !(*OUTSIDE.get()).is_empty() }
+    !outside(|waits| waits.is_empty())
 }
 
 /// Returns the last wait for the client outside all statements: when the message before it began, and its
@@ -400,6 +399,13 @@ pub fn forget_client() {
 /// Takes what the process waited outside all statements.
 pub fn take_outside() -> PlanWaits {
     RECENT.forget();
-    // SAFETY: only this module makes references to the waits, and none is in use.
-    unsafe { std::mem::replace(&mut *OUTSIDE.get(), PlanWaits::none()) }
+    outside(|waits| std::mem::replace(waits, PlanWaits::none()))
+}
+
+/// Reads or changes what the process waited outside all statements.
+#[inline(always)]
+fn outside<T>(change: impl FnOnce(&mut PlanWaits) -> T) -> T {
+    // SAFETY: only this function and `charge_outside` make references to the waits. None is in use, because
+    // nothing that is called here waits.
+    change(unsafe { &mut *OUTSIDE.get() })
 }

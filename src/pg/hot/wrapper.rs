@@ -17,6 +17,7 @@ use rowsource_core::clock::tsc;
 use rowsource_core::sampler::{EveryCall, NodeTimer};
 use rowsource_core::wrapper::{self, Host, Sampling};
 pub use rowsource_core::wrapper::{Accounting, Scope, Timed, counts_calls};
+use std::marker::PhantomData;
 
 /// The type of `PlanState.ExecProcNode`.
 pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTableSlot;
@@ -24,7 +25,7 @@ pub type Method = unsafe extern "C-unwind" fn(*mut PlanState) -> *mut TupleTable
 /// Returns the wrapper for a node, whose caller can move the counters of `before`, and which can itself move
 /// those of `after`. `is_drained` says that the caller reads each start of the node to its end.
 pub fn method(timed: Timed, accounting: Accounting, before: Scope, after: Scope, is_drained: bool) -> Method {
-    wrapper::method::<Executor>(timed, accounting, before, after, is_drained)
+    wrapper::method::<Executor<'_>>(timed, accounting, before, after, is_drained)
 }
 
 /// A plan state that the executor calls now, of a statement that is set up. The plan state, its node, the
@@ -42,10 +43,10 @@ struct LiveAccount(Account);
 
 /// PostgreSQL's executor in this process. A value of this type represents one call and gives access to its
 /// nodes. If there are several values, only that of the innermost call is in use: the others wait in
-/// [`Host::run`].
-struct Executor;
+/// [`Host::run`], or have lent it.
+struct Executor<'c>(PhantomData<&'c mut Node>);
 
-impl Executor {
+impl<'c> Executor<'c> {
     /// Returns the executor, for a call of a plan state.
     ///
     /// # Safety
@@ -54,17 +55,14 @@ impl Executor {
     ///   are live until the call returns.
     /// * No reference to a node of the statement may exist.
     #[inline(always)]
-    unsafe fn calls(ps: *mut PlanState) -> (Executor, LiveCall) {
-        (Executor, LiveCall(ps))
+    unsafe fn calls(ps: *mut PlanState) -> (Executor<'c>, LiveCall) {
+        (Executor(PhantomData), LiveCall(ps))
     }
 
-    /// Returns the executor, to finish the call of a node.
-    ///
-    /// # Safety
-    /// The same as for [`Executor::calls`], for the plan state of `node`.
+    /// Lends the executor to a part of the call that is out of line.
     #[inline(always)]
-    unsafe fn finishes(node: *mut Node) -> (Executor, LiveNode) {
-        (Executor, LiveNode(node))
+    fn lend(&mut self) -> Executor<'_> {
+        Executor(PhantomData)
     }
 
     #[inline(always)]
@@ -81,7 +79,7 @@ impl Executor {
     }
 }
 
-impl Host for Executor {
+impl Host for Executor<'_> {
     type Call = LiveCall;
     type Node = LiveNode;
     type Account = LiveAccount;
@@ -324,22 +322,17 @@ impl Host for Executor {
 
     #[inline(always)]
     fn charge_and_call(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { charge_and_call(call.0) }
+        charge_and_call(self.lend(), call)
     }
 
     #[inline(always)]
     fn call_timed<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises, and this is its
-        // node.
-        unsafe { call_timed::<ACCOUNTING>(call.0, node.0) }
+        call_timed::<ACCOUNTING>(self.lend(), call, node)
     }
 
     #[inline(always)]
     fn call_sampled<const ACCOUNTING: u8>(&mut self, call: LiveCall, node: LiveNode) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises, and this is its
-        // node.
-        unsafe { call_sampled::<ACCOUNTING>(call.0, node.0) }
+        call_sampled::<ACCOUNTING>(self.lend(), call, node)
     }
 
     #[inline(always)]
@@ -348,21 +341,17 @@ impl Host for Executor {
         node: LiveNode,
         row: *mut TupleTableSlot,
     ) -> *mut TupleTableSlot {
-        // SAFETY: this is the node of the call for which this value was made, under the same promises.
-        unsafe { finish_changed_call::<TIMED, ACCOUNTING>(node.0, row) }
+        finish_changed_call::<TIMED, ACCOUNTING>(self.lend(), node, row)
     }
 
     #[inline(always)]
     fn finish_and_scan<const TIMED: u8>(&mut self, call: LiveCall) -> *mut TupleTableSlot {
-        // SAFETY: this is the call for which this value was made, under the same promises.
-        unsafe { finish_and_scan::<TIMED>(call.0) }
+        finish_and_scan::<TIMED>(self.lend(), call)
     }
 
     #[inline(always)]
     fn finish_previous_scan_call<const TIMED: u8>(&mut self, scan: LiveNode) {
-        // SAFETY: the scan is the node of the call for which this value was made, or the fused scan below it.
-        // Both are live.
-        unsafe { finish_previous_scan_call::<TIMED>(scan.0) }
+        finish_previous_scan_call::<TIMED>(self.lend(), scan)
     }
 
     fn call_method<
@@ -457,52 +446,32 @@ unsafe extern "C-unwind" fn scan<const TIMED: u8, const SCOPE: u8>(
 }
 
 /// Calls [`wrapper::finish_and_scan`] with PostgreSQL's executor.
-///
-/// # Safety
-/// The same as for [`Executor::calls`].
 #[inline(never)]
-unsafe extern "C-unwind" fn finish_and_scan<const TIMED: u8>(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, call) = unsafe { Executor::calls(ps) };
+fn finish_and_scan<const TIMED: u8>(mut executor: Executor, call: LiveCall) -> *mut TupleTableSlot {
     wrapper::finish_and_scan::<_, TIMED>(&mut executor, call)
 }
 
 /// Calls [`wrapper::finish_previous_scan_call`] with PostgreSQL's executor.
-///
-/// # Safety
-/// The same as for [`Executor::finishes`].
 #[inline(never)]
-unsafe extern "C-unwind" fn finish_previous_scan_call<const TIMED: u8>(scan: *mut Node) {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, scan) = unsafe { Executor::finishes(scan) };
+fn finish_previous_scan_call<const TIMED: u8>(mut executor: Executor, scan: LiveNode) {
     wrapper::finish_previous_scan_call::<_, TIMED>(&mut executor, scan);
 }
 
 /// Calls [`wrapper::charge_and_call`] with PostgreSQL's executor.
-///
-/// # Safety
-/// The same as for [`Executor::calls`].
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn charge_and_call(ps: *mut PlanState) -> *mut TupleTableSlot {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, call) = unsafe { Executor::calls(ps) };
+fn charge_and_call(mut executor: Executor, call: LiveCall) -> *mut TupleTableSlot {
     wrapper::charge_and_call(&mut executor, call)
 }
 
 /// Calls [`wrapper::finish_changed_call`] with PostgreSQL's executor.
-///
-/// # Safety
-/// * The same as for [`Executor::finishes`].
-/// * `row` must be null or a live slot.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
-    node: *mut Node,
+fn finish_changed_call<const TIMED: u8, const ACCOUNTING: u8>(
+    mut executor: Executor,
+    node: LiveNode,
     row: *mut TupleTableSlot,
 ) -> *mut TupleTableSlot {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, node) = unsafe { Executor::finishes(node) };
     let row = wrapper::finish_changed_call::<_, TIMED, ACCOUNTING>(&mut executor, node, row);
     // Hides that the result is the argument. Otherwise the hot path would save it across this call instead of
     // jumping here.
@@ -510,31 +479,23 @@ unsafe extern "C-unwind" fn finish_changed_call<const TIMED: u8, const ACCOUNTIN
 }
 
 /// Calls [`wrapper::call_timed`] with PostgreSQL's executor.
-///
-/// # Safety
-/// The same as for [`Executor::calls`], and `node` must be the node of `ps`.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn call_timed<const ACCOUNTING: u8>(
-    ps: *mut PlanState,
-    node: *mut Node,
+fn call_timed<const ACCOUNTING: u8>(
+    mut executor: Executor,
+    call: LiveCall,
+    node: LiveNode,
 ) -> *mut TupleTableSlot {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, call) = unsafe { Executor::calls(ps) };
-    wrapper::call_timed::<_, ACCOUNTING>(&mut executor, call, LiveNode(node))
+    wrapper::call_timed::<_, ACCOUNTING>(&mut executor, call, node)
 }
 
 /// Calls [`wrapper::call_sampled`] with PostgreSQL's executor.
-///
-/// # Safety
-/// The same as for [`Executor::calls`], and `node` must be the node of `ps`.
 #[inline(never)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".text.hot.rowsource"))]
-unsafe extern "C-unwind" fn call_sampled<const ACCOUNTING: u8>(
-    ps: *mut PlanState,
-    node: *mut Node,
+fn call_sampled<const ACCOUNTING: u8>(
+    mut executor: Executor,
+    call: LiveCall,
+    node: LiveNode,
 ) -> *mut TupleTableSlot {
-    // SAFETY: this function's caller makes the same promises.
-    let (mut executor, call) = unsafe { Executor::calls(ps) };
-    wrapper::call_sampled::<_, ACCOUNTING>(&mut executor, call, LiveNode(node))
+    wrapper::call_sampled::<_, ACCOUNTING>(&mut executor, call, node)
 }

@@ -6,6 +6,7 @@
 //! the address of code. If another library has replaced the function in a slot, the replacement calls that
 //! library's function.
 
+use crate::pg::compat;
 use object::elf::{PF_W, PT_LOAD, RelocationType};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
@@ -284,8 +285,7 @@ impl Slot {
     }
 
     fn protect(self, protection: c_int) -> Result<(), String> {
-        // SAFETY: the function takes no pointers.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page = compat::page();
         let start = self.address as usize & !(page - 1);
         // SAFETY: this is a page of the main program's data, and an aligned slot does not cross pages.
         match unsafe { libc::mprotect(start as *mut c_void, page, protection) } {

@@ -142,8 +142,7 @@ impl Running {
         let mut i = self.of_account(account)?;
         // There are at most as many callers as nodes.
         for _ in 0..self.nodes.len() {
-            // SAFETY: the struct is a copy, which lives as long as the reference.
-            if !self.is_unwrapped(i) || unsafe { compat::is_timing(&self.nodes[i].instr) } {
+            if !self.is_unwrapped(i) || compat::is_timing(&self.nodes[i].instr) {
                 return Some(i);
             }
             i = self.of_account(self.nodes[i].caller.usage().addr())?;
@@ -167,8 +166,7 @@ impl Running {
             let Some(called) = self.nodes.get(below).filter(|_| below != 0) else {
                 break;
             };
-            // SAFETY: the struct is a copy, which lives as long as the reference.
-            if unsafe { compat::is_timing(&called.instr) } {
+            if compat::is_timing(&called.instr) {
                 return below;
             }
             below = called.previous_by_core as usize;

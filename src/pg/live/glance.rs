@@ -296,9 +296,7 @@ impl SharedNode {
 
     /// Returns whether core is timing a call of it now.
     fn is_timed_by_core(self) -> bool {
-        let copy = self.instrumentation();
-        // SAFETY: the copy is live.
-        unsafe { compat::is_timing(&raw const copy) }
+        compat::is_timing(&self.instrumentation())
     }
 
     /// Returns a copy of what core counts.

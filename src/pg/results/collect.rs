@@ -94,13 +94,6 @@ impl<'a> Deref for LiveNode<'a> {
 }
 
 impl<'a> LiveNode<'a> {
-    /// Returns the plan state.
-    #[inline(always)]
-    fn state(self) -> Bare<'a, PlanState> {
-        // SAFETY: it is live, because `Collector::new` requires that. Nobody uses a reference to it.
-        unsafe { Bare::new(self.plan_state()) }
-    }
-
     /// Returns the plan state, if all that it leads to is live.
     #[inline(always)]
     pub(super) fn whole(self) -> Option<PlanStateRef<'a>> {

@@ -5,8 +5,8 @@
 
 use super::node::Node;
 use crate::pg::compat::{self, IndexSearches, NodeInstrumentation};
-use crate::pg::handles::PlanStateRef;
-use crate::pg::hot::account::{EARLIER, Earlier};
+use crate::pg::handles::{Bare, PlanStateRef};
+use crate::pg::hot::account::{Called, EARLIER, Earlier};
 use crate::pg::hot::called;
 use crate::pg::hot::node::Account;
 use crate::pg::hot::usage::Usage;
@@ -84,9 +84,14 @@ impl NodeTable {
     #[inline(always)]
     pub fn get(&self, i: usize) -> NodeRef<'_> {
         assert!(i < self.count);
+        self.at(i)
+    }
+
+    /// Returns a node that exists: the memory holds `count` nodes from `first` on.
+    #[inline(always)]
+    fn at(&self, i: usize) -> NodeRef<'_> {
         NodeRef {
-            // SAFETY: the memory holds `count` nodes from `first` on, and `i` is less than `count`.
-            node: unsafe { self.first.add(i) },
+            node: self.first.wrapping_add(i),
             table: PhantomData,
         }
     }
@@ -100,12 +105,8 @@ impl NodeTable {
     pub fn list_by_core(&self) {
         for (i, node) in self.iter().enumerate().filter(|(_, node)| node.by_core()) {
             if let Some(user) = self.of_account(node.caller()) {
-                // SAFETY: both nodes are live as long as the table is borrowed, and only this thread uses
-                // them.
-                unsafe {
-                    (*node.node).previous_by_core = (*user.node).last_by_core;
-                    (*user.node).last_by_core = i as u32;
-                }
+                node.set_previous_by_core(user.last_by_core());
+                user.set_last_by_core(i as u32);
             }
         }
     }
@@ -113,11 +114,7 @@ impl NodeTable {
     /// Returns all nodes, a parent before its children.
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = NodeRef<'_>> + ExactSizeIterator + Clone {
-        (0..self.count).map(|i| NodeRef {
-            // SAFETY: the memory holds `count` nodes from `first` on, and `i` is less than `count`.
-            node: unsafe { self.first.add(i) },
-            table: PhantomData,
-        })
+        (0..self.count).map(|i| self.at(i))
     }
 
     /// Returns which node made the last call of an InitPlan or a subplan.
@@ -142,18 +139,42 @@ impl NodeTable {
 }
 
 impl NodeRef<'_> {
+    /// Reads the node. What is read refers to no part of it.
+    #[inline(always)]
+    fn read<T>(self, read: impl FnOnce(&Node) -> T) -> T {
+        // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to it, and no
+        // mutable reference to it exists during this call.
+        read(unsafe { &*self.node })
+    }
+
+    /// Returns the address of a field.
+    #[inline(always)]
+    fn field<T>(self, select: impl FnOnce(&Node) -> &T) -> *mut T {
+        let offset = self.read(|node| std::ptr::from_ref(select(node)).addr()) - self.node.addr();
+        // What is elsewhere is no field. The compiler sees where it is, and drops this.
+        assert!(offset < size_of::<Node>(), "a field of the node");
+        self.node.wrapping_byte_add(offset).cast()
+    }
+
+    /// Writes a field.
+    #[inline(always)]
+    fn set<T: Copy>(self, select: impl FnOnce(&Node) -> &T, value: T) {
+        // SAFETY: it is a field of the node, which is live as long as its table is borrowed. Only this thread
+        // uses it, and no reference to this field exists, because the table hands out references to
+        // histograms only.
+        unsafe { self.field(select).write(value) }
+    }
+
     /// Returns the account of the node's caller.
     #[inline(always)]
     pub fn caller(self) -> *mut Usage {
-        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
-        unsafe { (*self.node).caller.usage() }
+        self.read(|node| node.caller.usage())
     }
 
     /// Sets the account of the node's caller.
     #[inline(always)]
     pub fn set_caller(self, caller: *mut Usage) {
-        // SAFETY: as above. No reference to this field exists.
-        unsafe { (*self.node).caller = Account::of(caller) }
+        self.set(|node| &node.caller, Account::of(caller));
     }
 }
 
@@ -165,9 +186,7 @@ macro_rules! getters {
                 $(#[$doc])*
                 #[inline(always)]
                 pub fn $name(self) -> $type {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread writes to
-                    // it, and no mutable reference to it exists during this call.
-                    unsafe { (*self.node).$($field).+ }
+                    self.read(|node| node.$($field).+)
                 }
             )+
         }
@@ -181,10 +200,7 @@ macro_rules! setters {
             $(
                 #[inline(always)]
                 pub fn $name(self, value: $type) {
-                    // SAFETY: the node is live as long as its table is borrowed. Only this thread uses it,
-                    // and no reference to this field exists, because the table hands out references to
-                    // histograms only.
-                    unsafe { (*self.node).$field = value }
+                    self.set(|node| &node.$field, value);
                 }
             )+
         }
@@ -203,6 +219,7 @@ getters! {
     under_gather = under_gather: bool;
     hidden = hidden: bool;
     by_core = by_core: bool;
+    last_by_core = last_by_core: u32;
     by_others = by_others: bool;
     method = method: ExecProcNodeMtd;
     installed = installed: ExecProcNodeMtd;
@@ -236,6 +253,8 @@ setters! {
     set_under_gather: under_gather => bool;
     set_hidden: hidden => bool;
     set_by_core: by_core => bool;
+    set_last_by_core: last_by_core => u32;
+    set_previous_by_core: previous_by_core => u32;
     set_by_others: by_others => bool;
     set_method: method => ExecProcNodeMtd;
     set_installed: installed => ExecProcNodeMtd;
@@ -262,21 +281,25 @@ impl<'a> NodeRef<'a> {
     /// address.
     #[inline(always)]
     pub unsafe fn set_plan_state(self, state: PlanStateRef) {
-        // SAFETY: the node is live as long as its table is borrowed, and no reference to this field exists.
-        unsafe { (*self.node).plan_state = state.as_ptr() }
+        self.set(|node| &node.plan_state, state.as_ptr());
+    }
+
+    /// Returns its plan state.
+    #[inline(always)]
+    pub fn state(self) -> Bare<'a, PlanState> {
+        // SAFETY: the plan state is live, as who has set it promised. No reference to it is kept.
+        unsafe { Bare::new(self.plan_state()) }
     }
 
     /// Returns the type of its plan state.
     #[inline(always)]
     pub fn kind(self) -> NodeTag {
-        // SAFETY: the plan state is live, as who has set it promised, and begins with its tag.
-        unsafe { *self.plan_state().cast::<NodeTag>() }
+        self.state().tag()
     }
 
     /// Returns which function the executor calls for the node.
     pub fn called_now(self) -> ExecProcNodeMtd {
-        // SAFETY: the plan state is live, as who has set it promised.
-        unsafe { (*self.plan_state()).ExecProcNode }
+        self.state().ExecProcNode
     }
 
     /// Has the executor call this function for the node.
@@ -289,11 +312,8 @@ impl<'a> NodeRef<'a> {
     /// Returns what the InitPlans and subplans used that it called; `None` if that is nothing.
     #[inline(always)]
     pub fn called(self) -> Option<(Buffers, Wal)> {
-        // SAFETY: the node is live as long as its table is borrowed, and only this thread writes to it.
-        self.used().has_more.then(|| unsafe {
-            let called = &raw const (*self.node).called;
-            (compat::buffers(&(*called).buffers), compat::wal(&(*called).wal))
-        })
+        let sums = |Called { buffers, wal, .. }: &Called| (compat::buffers(buffers), compat::wal(wal));
+        self.used().has_more.then(|| self.read(|node| sums(&node.called)))
     }
 
     /// Charges the caller of a subplan whose call an error has ended with what it used.
@@ -306,22 +326,19 @@ impl<'a> NodeRef<'a> {
     /// Returns the address of its instrumentation.
     #[inline(always)]
     pub fn instrumentation(self) -> *mut NodeInstrumentation {
-        // SAFETY: the node is live as long as its table is borrowed.
-        unsafe { &raw mut (*self.node).instr }
+        self.field(|node| &node.instr)
     }
 
     /// Returns where core counts the searches of its index.
     #[inline(always)]
     pub fn index_searches(self) -> *mut IndexSearches {
-        // SAFETY: the node is live as long as its table is borrowed.
-        unsafe { &raw mut (*self.node).index_searches }
+        self.field(|node| &node.index_searches)
     }
 
     /// Returns the address of its account.
     #[inline(always)]
     pub fn account(self) -> *mut Usage {
-        // SAFETY: the node is live as long as its table is borrowed.
-        unsafe { &raw mut (*self.node).usage }
+        self.field(|node| &node.usage)
     }
 
     /// Returns its place in the plan.
@@ -355,9 +372,7 @@ impl<'a> NodeRef<'a> {
     /// Returns which calls its timer has timed.
     #[inline(always)]
     pub fn timed_calls(self) -> TimedCalls {
-        // SAFETY: the node is live as long as its table is borrowed. Only this thread uses its timer, and no
-        // mutable reference to it exists during this call.
-        TimedCalls::of(unsafe { &(*self.node).timer })
+        self.read(|node| TimedCalls::of(&node.timer))
     }
 
     /// Adds the parallel workers' histogram to its own.

@@ -35,8 +35,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 pub unsafe fn collect(channel: &Channel, nodes: &NodeTable, core_alive: bool) {
     let mut tries = TRIES;
     for (i, gather) in nodes.iter().enumerate() {
-        // SAFETY: the plan states are live by the caller's promise.
-        let workers = unsafe { uncollected(gather) };
+        let workers = uncollected(gather);
         let is_top = |node: &NodeRef| node.parent() == i as i32 && !node.by_expression();
         let top = (workers > 0).then(|| nodes.iter().find(is_top)).flatten();
         for (worker, top) in (0..workers).zip(top.into_iter().cycle()) {
@@ -114,31 +113,21 @@ unsafe fn charge(nodes: &NodeTable, gather: NodeRef, part: *mut Part) {
 
 /// Returns how many workers of a Gather core may not have collected: none if it has shut the Gather down,
 /// which it does once.
-///
-/// # Safety
-/// The plan state of the node must be live.
-unsafe fn uncollected(node: NodeRef) -> usize {
-    // SAFETY: the caller promises it.
+fn uncollected(node: NodeRef) -> usize {
+    // SAFETY: core has shut down neither the Gather nor its workers.
     let context = unsafe { info(node).and_then(|info| info.pcxt.as_ref()) };
     context.map_or(0, |context| usize::try_from(context.nworkers).unwrap_or(0))
 }
 
 /// Returns what core has of the workers of a Gather that it has not shut down.
-///
-/// # Safety
-/// The plan state of the node must be live.
-unsafe fn info<'a>(node: NodeRef<'a>) -> Option<&'a pg_sys::ParallelExecutorInfo> {
-    let ps = node.plan_state();
-    // SAFETY: the plan state is live by the caller's promise, and of the type that its tag says. What it
-    // refers to is live until core shuts it down.
-    unsafe {
-        let info = match tree::tag(ps) {
-            NodeTag::T_GatherState => (*ps.cast::<pg_sys::GatherState>()).pei,
-            NodeTag::T_GatherMergeState => (*ps.cast::<pg_sys::GatherMergeState>()).pei,
-            _ => return None,
-        };
-        info.as_ref()
-    }
+fn info(node: NodeRef<'_>) -> Option<&pg_sys::ParallelExecutorInfo> {
+    let info = match node.kind() {
+        NodeTag::T_GatherState => node.state().cast::<pg_sys::GatherState>().pei,
+        NodeTag::T_GatherMergeState => node.state().cast::<pg_sys::GatherMergeState>().pei,
+        _ => return None,
+    };
+    // SAFETY: it is null, or live until core shuts it down.
+    unsafe { info.as_ref() }
 }
 
 /// Returns the innermost Gather above a node.

@@ -1,7 +1,7 @@
 //! Returns what sorts, hashes, aggregates and memoize nodes did with their memory, as far as PostgreSQL knows
 //! it. Memory is the largest peak of any process, disk is the sum over all processes; both in kB.
 
-use crate::pg::handles::{Bare, Handle, PlanStateRef};
+use crate::pg::handles::{Bare, Counted, Handle, PlanStateRef};
 use pgrx::pg_sys::{self, PlanState};
 use rowsource_core::model::facts::{PEAKS, SUMS};
 use rowsource_core::model::{NodeFacts, NodeKind};
@@ -58,30 +58,13 @@ impl Whose {
         !matches!(self, Whose::Worker(_))
     }
 
-    /// Passes what each of these parallel workers reported to `add`. `of` returns the workers' reports and
-    /// their number.
-    ///
-    /// # Safety
-    /// `shared` must be null or live, and have as many reports as `of` says.
-    pub unsafe fn each_worker<S, T>(
-        self,
-        shared: *const S,
-        of: impl FnOnce(&S) -> (&pg_sys::__IncompleteArrayField<T>, i32),
-        add: impl FnMut(&T),
-    ) {
-        if self == Whose::Leader {
-            return;
-        }
-        // SAFETY: it is null or live by the caller's promise, and has so many reports.
-        unsafe {
-            if let Some(shared) = shared.as_ref() {
-                let (reports, number) = of(shared);
-                let reports = reports.as_slice(number as usize);
-                match self {
-                    Whose::Worker(n) => reports.get(n).into_iter().for_each(add),
-                    _ => reports.iter().for_each(add),
-                }
-            }
+    /// Passes what each of these parallel workers reported to `add`.
+    pub fn each_worker<S: Counted>(self, shared: Option<Handle<S>>, add: impl FnMut(&S::Member)) {
+        let reports = shared.map_or(&[][..], Handle::reports);
+        match self {
+            Whose::Leader => (),
+            Whose::Worker(n) => reports.get(n).into_iter().for_each(add),
+            Whose::All => reports.iter().for_each(add),
         }
     }
 }
@@ -102,16 +85,13 @@ pub(super) fn sort(state: Handle<pg_sys::SortState>, whose: Whose) -> NodeFacts 
             all.memory(kb);
         }
     };
-    // SAFETY: with sort_Done, tuplesortstate is null or a live sort. shared_info is null or live, and has
-    // num_workers entries.
-    unsafe {
-        if whose.has_leader() && state.sort_Done && !state.tuplesortstate.is_null() {
-            let mut stats = pg_sys::TuplesortInstrumentation::default();
-            pg_sys::tuplesort_get_stats(state.tuplesortstate.cast(), &mut stats);
-            add(&stats);
-        }
-        whose.each_worker(state.shared_info, |all| (&all.sinstrument, all.num_workers), add);
+    if whose.has_leader() && state.sort_Done && !state.tuplesortstate.is_null() {
+        let mut stats = pg_sys::TuplesortInstrumentation::default();
+        // SAFETY: with sort_Done, it is a live sort.
+        unsafe { pg_sys::tuplesort_get_stats(state.tuplesortstate.cast(), &mut stats) };
+        add(&stats);
     }
+    whose.each_worker(state.reach(|state| &state.shared_info), add);
     NodeFacts {
         methods,
         ..all.facts(NodeKind::Sort)
@@ -144,15 +124,14 @@ pub(super) fn incremental_sort(ps: Bare<PlanState>, whole: Option<PlanStateRef>,
             methods |= group.sortMethods << (8 * which);
         }
     };
-    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
-    unsafe {
-        if whose.has_leader() {
-            add(&state.incsort_info);
-        }
-        if whole.is_some() {
-            whose.each_worker(state.shared_info, |all| (&all.sinfo, all.num_workers), add);
-        }
+    if whose.has_leader() {
+        add(&state.incsort_info);
     }
+    let whole = whole.map(PlanStateRef::cast::<pg_sys::IncrementalSortState>);
+    whose.each_worker(
+        whole.and_then(|whole| whole.reach(|state| &state.shared_info)),
+        add,
+    );
     NodeFacts {
         sums,
         peaks,
@@ -182,26 +161,21 @@ pub(super) fn hash(state: Handle<pg_sys::HashState>) -> NodeFacts {
             hash.nbatch_original,
         ]
     };
-    // SAFETY: hinstrument, hashtable and shared_info are null or live, and the last has num_workers entries.
-    unsafe {
-        if let Some(own) = state.hinstrument.as_ref() {
-            add(of(own), own.space_peak);
-        }
-        if let Some(table) = state.hashtable.as_ref() {
-            let numbers = [
-                table.nbuckets,
-                table.nbuckets_original,
-                table.nbatch,
-                table.nbatch_original,
-            ];
-            add(numbers, table.spacePeak);
-        }
-        Whose::All.each_worker(
-            state.shared_info,
-            |all| (&all.hinstrument, all.num_workers),
-            |worker| add(of(worker), worker.space_peak),
-        );
+    if let Some(own) = state.reach(|state| &state.hinstrument) {
+        add(of(&own), own.space_peak);
     }
+    if let Some(table) = state.reach(|state| &state.hashtable) {
+        let numbers = [
+            table.nbuckets,
+            table.nbuckets_original,
+            table.nbatch,
+            table.nbatch_original,
+        ];
+        add(numbers, table.spacePeak);
+    }
+    Whose::All.each_worker(state.reach(|state| &state.shared_info), |worker| {
+        add(of(worker), worker.space_peak);
+    });
     NodeFacts {
         peaks,
         ..all.facts(NodeKind::Hash)
@@ -227,32 +201,27 @@ pub(super) fn aggregate(
         }
         peaks[1] = peaks[1].max(u32::try_from(batches).unwrap_or(0));
     };
-    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
-    unsafe {
-        if !matches!(
-            state.aggstrategy,
-            pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_MIXED
-        ) {
-            return filter;
-        }
-        if whose.has_leader() {
-            add(state.hash_mem_peak, state.hash_disk_used, state.hash_batches_used);
-        }
-        if whole.is_some() {
-            whose.each_worker(
-                state.shared_info,
-                |all| (&all.sinstrument, all.num_workers),
-                |worker| {
-                    add(
-                        worker.hash_mem_peak,
-                        worker.hash_disk_used,
-                        worker.hash_batches_used,
-                    )
-                },
-            );
-        }
-        peaks[0] = u32::try_from(state.hash_planned_partitions).unwrap_or(0);
+    if !matches!(
+        state.aggstrategy,
+        pg_sys::AggStrategy::AGG_HASHED | pg_sys::AggStrategy::AGG_MIXED
+    ) {
+        return filter;
     }
+    if whose.has_leader() {
+        add(state.hash_mem_peak, state.hash_disk_used, state.hash_batches_used);
+    }
+    let whole = whole.map(PlanStateRef::cast::<pg_sys::AggState>);
+    whose.each_worker(
+        whole.and_then(|whole| whole.reach(|state| &state.shared_info)),
+        |worker| {
+            add(
+                worker.hash_mem_peak,
+                worker.hash_disk_used,
+                worker.hash_batches_used,
+            )
+        },
+    );
+    peaks[0] = u32::try_from(state.hash_planned_partitions).unwrap_or(0);
     NodeFacts {
         sums: filter.sums,
         peaks,
@@ -278,22 +247,16 @@ pub(super) fn memoize(ps: Bare<PlanState>, whole: Option<PlanStateRef>, whose: W
         ];
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     };
-    // SAFETY: with the whole node, shared_info is null or live, and has num_workers entries.
-    unsafe {
-        let stats = &state.stats;
-        // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the
-        // peak.
-        if whose.has_leader() {
-            add(stats, stats.mem_peak.max(state.mem_used));
-        }
-        if whole.is_some() {
-            whose.each_worker(
-                state.shared_info,
-                |all| (&all.sinstrument, all.num_workers),
-                |worker| add(worker, worker.mem_peak),
-            );
-        }
+    let stats = &state.stats;
+    // PostgreSQL keeps the peak only from the first eviction on. Until then the memory in use is the peak.
+    if whose.has_leader() {
+        add(stats, stats.mem_peak.max(state.mem_used));
     }
+    let whole = whole.map(PlanStateRef::cast::<pg_sys::MemoizeState>);
+    whose.each_worker(
+        whole.and_then(|whole| whole.reach(|state| &state.shared_info)),
+        |worker| add(worker, worker.mem_peak),
+    );
     NodeFacts {
         sums,
         ..all.facts(NodeKind::Memoize)

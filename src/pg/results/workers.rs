@@ -3,7 +3,7 @@
 use super::facts;
 use super::workarea::Whose;
 use crate::pg::compat;
-use crate::pg::handles::PlanStateRef;
+use crate::pg::handles::{Handle, PlanStateRef};
 use pgrx::pg_sys;
 use rowsource_core::model::{Jit, NodeStats, Time, WorkerPart, Workers};
 
@@ -30,33 +30,27 @@ fn add_node(
     ps: PlanStateRef,
     read_jit: impl Fn(&pg_sys::JitInstrumentation) -> Jit,
 ) -> Option<()> {
-    // SAFETY: the workers' arrays are null, or as live as the node, and have as many entries as they say.
-    unsafe {
-        let Some(all) = ps.worker_instrument.as_ref() else {
-            return Some(());
+    let Some(all) = ps.reach(|ps| &ps.worker_instrument) else {
+        return Some(());
+    };
+    workers
+        .add_node(i, facts::of_process(ps, Whose::Leader))
+        .then_some(())?;
+    let jit = ps.reach(|ps| &ps.worker_jit_instrument);
+    let jit = jit.map_or(&[][..], Handle::reports);
+    for (n, part) in all.reports().iter().enumerate() {
+        let stats = NodeStats {
+            facts: facts::of_process(ps, Whose::Worker(n)),
+            ..stats(*part)
         };
-        workers
-            .add_node(i, facts::of_process(ps, Whose::Leader))
-            .then_some(())?;
-        let jit = ps.worker_jit_instrument.as_ref();
-        let jit = jit.map_or(&[][..], |jit| {
-            jit.jit_instr.as_slice(jit.num_workers.max(0) as usize)
-        });
-        let parts = all.instrument.as_slice(all.num_workers.max(0) as usize);
-        for (n, part) in parts.iter().enumerate() {
-            let stats = NodeStats {
-                facts: facts::of_process(ps, Whose::Worker(n)),
-                ..stats(*part)
-            };
-            let part = WorkerPart {
-                worker: n as u32,
-                stats,
-                jit: jit.get(n).map(&read_jit),
-            };
-            // Of a scan that may read ahead, EXPLAIN shows the workers that were not launched too.
-            if part.is_shown() || compat::worker_scan_io(ps, n).is_some() {
-                workers.add_part(part).then_some(())?;
-            }
+        let part = WorkerPart {
+            worker: n as u32,
+            stats,
+            jit: jit.get(n).map(&read_jit),
+        };
+        // Of a scan that may read ahead, EXPLAIN shows the workers that were not launched too.
+        if part.is_shown() || compat::worker_scan_io(ps, n).is_some() {
+            workers.add_part(part).then_some(())?;
         }
     }
     Some(())

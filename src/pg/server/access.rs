@@ -4,43 +4,15 @@ use super::catalog;
 use super::encoding::{from_database, to_database};
 use super::processes::Process;
 use crate::pg::border::globals::GLOBALS;
+use crate::pg::border::guarded::{self, Named};
 use crate::pg::border::unguarded;
 use crate::pg::handles::name;
 use pgrx::{IntoDatum, pg_sys};
 use std::ffi::{CStr, CString, c_char};
 
-/// What has a name in a catalog.
-enum Named {
-    Constraint,
-    Database,
-    Relation,
-    Role,
-    Schema,
-    /// Its identity, with that of its table.
-    Trigger,
-}
-
 /// Returns a name; `None` if there is no such object any more.
-fn name_of(what: Named, oid: pg_sys::Oid) -> Option<String> {
-    // SAFETY: the functions accept any number. They return null or a C string, which the current memory
-    // context frees.
-    unsafe {
-        owned(match what {
-            Named::Constraint => pg_sys::get_constraint_name(oid),
-            Named::Database => pg_sys::get_database_name(oid),
-            Named::Relation => pg_sys::get_rel_name(oid),
-            Named::Role => pg_sys::GetUserNameFromId(oid, true),
-            Named::Schema => pg_sys::get_namespace_name(oid),
-            Named::Trigger => {
-                let address = pg_sys::ObjectAddress {
-                    classId: pg_sys::TriggerRelationId,
-                    objectId: oid,
-                    objectSubId: 0,
-                };
-                pg_sys::getObjectIdentity(&address, true)
-            }
-        })
-    }
+pub(super) fn name_of(what: Named) -> Option<String> {
+    guarded::name_of(what).map(|name| from_database(name.to_bytes()))
 }
 
 /// Returns whether a database with this OID exists.
@@ -50,12 +22,12 @@ pub fn database_exists(oid: u32) -> bool {
 
 /// Returns the name of a database; `None` if it does not exist any more.
 pub fn database_name(oid: u32) -> Option<String> {
-    name_of(Named::Database, pg_sys::Oid::from(oid))
+    name_of(Named::Database(oid.into()))
 }
 
 /// Returns the name of a role; `None` if it does not exist any more.
 pub fn user_name(oid: u32) -> Option<String> {
-    name_of(Named::Role, pg_sys::Oid::from(oid))
+    name_of(Named::Role(oid.into()))
 }
 
 /// Returns the OID of a role; `None` if there is none of this name.
@@ -103,7 +75,7 @@ pub(super) unsafe fn owned(name: *const c_char) -> Option<String> {
 
 /// Returns the name of a schema; `None` if it does not exist any more.
 pub fn schema_name(oid: u32) -> Option<String> {
-    name_of(Named::Schema, pg_sys::Oid::from(oid))
+    name_of(Named::Schema(oid.into()))
 }
 
 /// Returns the schemas in which the session finds relations by their name alone.
@@ -148,8 +120,7 @@ pub fn may_see_activity(userid: Option<u32>) -> bool {
 
 /// Returns whether the current user has the privileges of a role.
 fn has_privileges_of(role: u32) -> bool {
-    // SAFETY: the function takes any numbers.
-    unsafe { pg_sys::has_privs_of_role(unguarded::GetUserId(), pg_sys::Oid::from(role)) }
+    guarded::has_privs_of_role(unguarded::GetUserId(), pg_sys::Oid::from(role))
 }
 
 /// Returns whether the current user may see a statement that a process runs for a user. He may not if the
@@ -168,7 +139,7 @@ fn role_of_process(pid: i32) -> Option<u32> {
 /// Returns the name of a trigger of this database and of its table; `None` if the trigger was dropped. Only
 /// an SQL function may call this.
 pub fn trigger_name(oid: u32) -> Option<String> {
-    name_of(Named::Trigger, pg_sys::Oid::from(oid))
+    name_of(Named::Trigger(oid.into()))
 }
 
 /// A trigger of this database.
@@ -188,8 +159,8 @@ pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
     catalog::find(&[column], |row: &pg_sys::FormData_pg_trigger| {
         Some(TriggerNames {
             name: from_database(name(&row.tgname).to_bytes()),
-            constraint: name_of(Named::Constraint, row.tgconstraint),
-            relation: name_of(Named::Relation, row.tgrelid),
+            constraint: name_of(Named::Constraint(row.tgconstraint)),
+            relation: name_of(Named::Relation(row.tgrelid)),
         })
     })
 }
@@ -219,9 +190,8 @@ pub fn relation_name(oid: u32) -> Option<String> {
 /// there is none with this OID, or outside of a transaction.
 pub fn name_and_schema(oid: u32) -> Option<(String, u32)> {
     let oid = pg_sys::Oid::from(oid);
-    // SAFETY: the functions take any number, and the second one is called in a transaction.
-    let schema = unsafe { pg_sys::IsTransactionState().then(|| pg_sys::get_rel_namespace(oid)) }?;
-    Some((name_of(Named::Relation, oid)?, schema.to_u32()))
+    let schema = unguarded::IsTransactionState().then(|| guarded::get_rel_namespace(oid))?;
+    Some((name_of(Named::Relation(oid))?, schema.to_u32()))
 }
 
 /// Returns the name of a relation as [`name_and_schema`] does.

@@ -3,6 +3,7 @@
 
 use super::encoding::from_database;
 use super::setting;
+use crate::pg::border::guarded::Named;
 use pgrx::pg_sys::{self, Datum, Oid, ParamExternData};
 use rowsource_core::model::parameters::Bytes;
 use std::ffi::CStr;
@@ -123,7 +124,5 @@ pub fn printed(type_id: u32, bytes: &[u8]) -> Option<String> {
 
 /// Returns the name of a type, with its schema if it needs that. Must be called in the type's database.
 pub fn type_name(type_id: u32) -> String {
-    // SAFETY: the function accepts any number, and returns a C string in the current memory context.
-    let name = unsafe { CStr::from_ptr(pg_sys::format_type_be(Oid::from(type_id))) };
-    from_database(name.to_bytes())
+    super::access::name_of(Named::Type(type_id.into())).unwrap_or_default()
 }

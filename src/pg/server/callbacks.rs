@@ -14,21 +14,24 @@ type AtTransactionEnd = fn(pg_sys::XactEvent::Type);
 /// Calls a function before this process detaches from shared memory, and before it aborts its transaction.
 /// Raises a fatal error if PostgreSQL has no room for another callback; so do the next two functions.
 pub fn before_leaving_memory(act: AtExit) {
-    // SAFETY: the callback has the type that PostgreSQL calls, and gets the argument that it expects.
-    unsafe { pg_sys::before_shmem_exit(Some(exits), pg_sys::Datum::from(act as usize)) }
+    register(pg_sys::before_shmem_exit, act);
 }
 
 /// Calls a function after this process has detached from dynamic shared memory. In the postmaster, all other
 /// processes have ended then.
 pub fn after_leaving_memory(act: AtExit) {
-    // SAFETY: as above.
-    unsafe { pg_sys::on_shmem_exit(Some(exits), pg_sys::Datum::from(act as usize)) }
+    register(pg_sys::on_shmem_exit, act);
 }
 
 /// Calls a function last, when the process exits.
 pub fn at_exit(act: AtExit) {
-    // SAFETY: as above.
-    unsafe { pg_sys::on_proc_exit(Some(exits), pg_sys::Datum::from(act as usize)) }
+    register(pg_sys::on_proc_exit, act);
+}
+
+/// Registers a function with one of PostgreSQL's.
+fn register(with: unsafe fn(pg_sys::pg_on_exit_callback, pg_sys::Datum), act: AtExit) {
+    // SAFETY: the callback has the type that PostgreSQL calls, and gets the argument that it expects.
+    unsafe { with(Some(exits), pg_sys::Datum::from(act as usize)) }
 }
 
 /// Calls a function whenever a transaction commits, aborts or is prepared.

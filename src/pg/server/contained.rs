@@ -7,7 +7,8 @@
 
 use super::before::Before;
 use super::pg_try::is_request;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use super::setting::Level;
+use crate::pg::border::{backend_local::BackendLocal, frames::PlainFrames};
 use crate::pg::server;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::{CaughtError, pgrx_extern_c_guard};
@@ -105,11 +106,9 @@ impl Raised {
     }
 }
 
-/// Runs a body for a plain frame: pgrx's guard, for a body that may raise a [`Raised`].
-///
-/// # Safety
-/// The caller's frame must be plain, because an error crosses it.
-pub unsafe fn guarded<T: Copy>(body: impl FnOnce() -> T) -> T {
+/// Runs a body for a plain frame, which an error crosses: pgrx's guard, for a body that may raise a
+/// [`Raised`].
+pub fn guarded<T: Copy>(_: PlainFrames, body: impl FnOnce() -> T) -> T {
     let raising = || {
         let result = catch_unwind(AssertUnwindSafe(body));
         result.unwrap_or_else(|error| match Raised::of(error) {
@@ -117,7 +116,7 @@ pub unsafe fn guarded<T: Copy>(body: impl FnOnce() -> T) -> T {
             Err(error) => resume_unwind(error),
         })
     };
-    // SAFETY: the caller's frame is plain by its promise.
+    // SAFETY: the caller's frame is plain.
     unsafe { pgrx_extern_c_guard(raising) }
 }
 
@@ -140,16 +139,13 @@ pub fn contained_with_others<T>(
     runs_others: bool,
     body: impl FnOnce() -> Option<T>,
 ) -> Option<T> {
-    // SAFETY: the level of settings ends here.
-    unsafe {
-        // A function of others that fails may leave settings changed.
-        let settings = runs_others.then(|| unguarded::NewGUCNestLevel());
-        let result = contained_from(unlocked, &Before::now(runs_others), body);
-        if let Some(settings) = settings {
-            unguarded::AtEOXact_GUC(result.is_some(), settings);
-        }
-        result
+    // A function of others that fails may leave settings changed.
+    let settings = runs_others.then(Level::open);
+    let result = contained_from(unlocked, &Before::now(runs_others), body);
+    if let Some(settings) = settings {
+        settings.close(result.is_some());
     }
+    result
 }
 
 /// Runs a body in a subtransaction, and rolls that back also if the body succeeds. Only an SQL function that

@@ -1,6 +1,7 @@
 //! PostgreSQL's PG_TRY for plain frames. It replaces pgrx's guard and boundary at a third of their cost, and
 //! does not change the error.
 
+use crate::pg::border::frames::PlainFrames;
 use crate::pg::border::unguarded;
 use crate::pg::handles::Handle;
 use cee_scape::{SigJmpBufFields, call_with_sigsetjmp};
@@ -8,7 +9,6 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use rowsource_core::model::Outcome;
-use std::ffi::CStr;
 
 /// Runs a body. If it raises an error, `restore` and then `afterwards` run before the error is raised again.
 /// `afterwards` gets the outcome of the statement that the error ends.
@@ -17,15 +17,13 @@ use std::ffi::CStr;
 /// memory", because there is no memory for the copy. A failed copy would raise an error within the error, and
 /// PostgreSQL ends the server at the fifth of those.
 ///
-/// # Safety
-/// * The frames of the caller and of the body must be plain, because an error crosses them.
-/// * Neither `restore` nor `afterwards` may raise or panic.
-/// * `restore` must not change PostgreSQL's record of the error.
+/// The error crosses the frames of the caller and of the body, as `PlainFrames` allows. Neither `restore` nor
+/// `afterwards` may raise or panic, and `restore` must leave PostgreSQL's record of the error as it is.
 #[inline(always)]
 #[allow(ffi_unwind_calls, reason = "an error crosses only plain frames")]
-pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
+pub fn pg_try(_: PlainFrames, body: impl FnOnce(), restore: impl FnOnce(), afterwards: impl FnOnce(Outcome)) {
     // SAFETY: the exception stack points to this buffer only while the body runs. The values that are
-    // restored were read before the jump buffer was made, and have not changed since.
+    // restored were read before the jump buffer was made, and have not changed since. The frames are plain.
     unsafe {
         let exception_stack = pg_sys::PG_exception_stack;
         let context_stack = pg_sys::error_context_stack;
@@ -55,9 +53,7 @@ pub unsafe fn pg_try(body: impl FnOnce(), restore: impl FnOnce(), afterwards: im
 /// Returns the outcome of a statement that an error ends: it was cancelled if PostgreSQL raised the error for
 /// a request of this session.
 fn outcome(error: Handle<pg_sys::ErrorData>) -> Outcome {
-    // SAFETY: the name of a file is null, or a C string that is as live as the error.
-    let file = (!error.filename.is_null()).then(|| unsafe { CStr::from_ptr(error.filename) });
-    match file {
+    match error.file() {
         Some(file) if is_cancel(error.sqlerrcode) && raises_requests(file.to_bytes()) => Outcome::Cancelled,
         _ => Outcome::Failed,
     }

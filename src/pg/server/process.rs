@@ -2,7 +2,7 @@
 
 use super::processes::{Process, Processes};
 use crate::pg::border::globals::GLOBALS;
-use crate::pg::border::unguarded;
+use crate::pg::border::{guarded, posix, unguarded};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -41,6 +41,13 @@ pub fn is_sent(text: *const std::ffi::c_char) -> bool {
     std::ptr::eq(text, GLOBALS.debug_query_string.get())
 }
 
+/// Calls a function with the text that the client has sent, if there is one.
+pub fn with_sent_text<T>(read: impl FnOnce(Option<&CStr>) -> T) -> T {
+    let text = GLOBALS.debug_query_string.get();
+    // SAFETY: PostgreSQL keeps the text of the message that it processes, and processes no other meanwhile.
+    read((!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }))
+}
+
 /// Returns whether core times I/O now.
 pub fn core_times_io() -> bool {
     GLOBALS.track_io_timing.get()
@@ -68,8 +75,7 @@ pub fn is_postmaster() -> bool {
 
 /// Makes core compute query ids. Only `_PG_init` may call this.
 pub fn enable_query_ids() {
-    // SAFETY: the function has no preconditions.
-    unsafe { pg_sys::EnableQueryId() }
+    guarded::EnableQueryId();
 }
 
 /// Returns this process's id.
@@ -104,8 +110,8 @@ pub fn is_exiting() -> bool {
 
 /// Returns whether a process with this id exists.
 pub fn is_alive(pid: i32) -> bool {
-    // SAFETY: signal 0 only checks whether the process exists. errno's address is always valid.
-    unsafe { libc::kill(pid, 0) == 0 || *libc::__errno_location() != libc::ESRCH }
+    // Signal 0 only checks whether the process exists.
+    posix::kill(pid, 0) == 0 || posix::errno() != libc::ESRCH
 }
 
 /// Returns the place of this process in PostgreSQL's list of processes.

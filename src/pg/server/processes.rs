@@ -55,8 +55,7 @@ impl Processes {
 
     /// Returns a place, if there is one with this number.
     pub fn get(self, number: usize) -> Option<Process> {
-        // SAFETY: the list has so many places.
-        (number < self.count).then(|| Process(unsafe { self.first.add(number) }))
+        (number < self.count).then(|| Process(self.first.wrapping_add(number)))
     }
 
     /// Returns the number of a place.
@@ -87,8 +86,8 @@ impl Process {
 
     /// Returns where the number of what it waits for is.
     pub fn wait_event_word(self) -> *const u32 {
-        // SAFETY: the place stays mapped.
-        unsafe { &raw const (*self.0).wait_event_info }
+        let offset = std::mem::offset_of!(PGPROC, wait_event_info);
+        self.0.wrapping_byte_add(offset).cast()
     }
 
     /// Wakes the process up. PostgreSQL's processes expect to wake up for nothing.

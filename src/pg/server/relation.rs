@@ -1,5 +1,6 @@
 //! Tells how large a table is, and what a change of a table would run.
 
+use crate::pg::border::guarded;
 use crate::pg::compat;
 use crate::pg::handles::{Handle, RelationRef};
 use pgrx::pg_sys;
@@ -69,12 +70,10 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
     // its triggers are live, and their number is right.
     unsafe {
         let relation = pg_sys::table_open(oid, pg_sys::RowExclusiveLock as i32);
-        let triggers = (*relation).trigdesc.as_ref().map_or(&[][..], |triggers| {
-            let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
-            std::slice::from_raw_parts(triggers.triggers, count)
-        });
+        let triggers = (*relation).trigdesc;
+        let triggers = (!triggers.is_null()).then(|| Handle::new(triggers).triggers());
         let extension = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid);
-        let foreign = triggers.iter().find_map(|trigger| {
+        let foreign = triggers.unwrap_or_default().iter().find_map(|trigger| {
             let (catalog, object) = match trigger.tgisinternal {
                 // It belongs to a foreign key, to or from this table.
                 true if pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, trigger.tgconstrrelid)
@@ -85,12 +84,10 @@ pub fn lock_for_writing(oid: u32) -> Option<String> {
                 true => (pg_sys::ConstraintRelationId, trigger.tgconstraint),
                 false => (pg_sys::TriggerRelationId, trigger.tgoid),
             };
-            let address = pg_sys::ObjectAddress {
-                classId: catalog,
-                objectId: object,
-                objectSubId: 0,
-            };
-            super::access::owned(pg_sys::getObjectDescription(&address, false))
+            super::access::owned(pg_sys::getObjectDescription(
+                &guarded::object(catalog, object),
+                false,
+            ))
         });
         pg_sys::table_close(relation, pg_sys::NoLock as i32);
         foreign
@@ -114,7 +111,5 @@ fn least_row_size(relation: RelationRef) -> u32 {
 
 /// Returns whether a relation is temporary. May raise.
 pub fn is_temporary_relation(oid: pg_sys::Oid) -> bool {
-    // SAFETY: the function accepts any number.
-    let persistence = unsafe { pg_sys::get_rel_persistence(oid) };
-    persistence as u8 == pg_sys::RELPERSISTENCE_TEMP
+    guarded::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_TEMP
 }

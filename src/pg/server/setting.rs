@@ -158,21 +158,7 @@ where
     T: GucEnum,
     C: Check<T>,
 {
-    let _ = check;
-    // SAFETY: the hook is guarded, and it is an instance for this setting's type.
-    unsafe {
-        GucRegistry::define_enum_guc_with_hooks(
-            about.name,
-            about.summary,
-            about.details,
-            setting,
-            about.context,
-            about.flags,
-            Some(check_hook::<T, C, false>),
-            None,
-            None,
-        );
-    }
+    define_assigned_enum(setting, about, check, |_, _| ());
 }
 
 /// Defines a setting whose values are words. `check` may refuse a word, and `assign` is called when
@@ -324,59 +310,61 @@ pub fn override_int(name: &CStr, setting: &'static GucSetting<i32>, value: i32) 
         return;
     }
     let value = CString::new(value.to_string()).unwrap_or_default();
-    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
-    unsafe {
-        pg_sys::SetConfigOption(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_OVERRIDE,
-        );
-    }
+    let by = (pg_sys::GucContext::PGC_USERSET, pg_sys::GucSource::PGC_S_OVERRIDE);
+    set(name, &value, by, pg_sys::GucAction::GUC_ACTION_SET);
 }
 
 /// Sets a setting as a superuser's SET does: a rollback undoes it.
 pub fn set_in_session(name: &CStr, value: &CStr) {
-    // SAFETY: both strings are terminated, and PostgreSQL copies the value.
-    unsafe {
-        pg_sys::SetConfigOption(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_SUSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-        );
-    }
+    let by = (pg_sys::GucContext::PGC_SUSET, pg_sys::GucSource::PGC_S_SESSION);
+    set(name, value, by, pg_sys::GucAction::GUC_ACTION_SET);
 }
 
 /// Sets a setting that any user may set, until the current level of settings ends.
 pub fn set_on_level(name: &CStr, value: &CStr) {
+    let by = (pg_sys::GucContext::PGC_USERSET, pg_sys::GucSource::PGC_S_SESSION);
+    set(name, value, by, pg_sys::GucAction::GUC_ACTION_SAVE);
+}
+
+/// Sets a setting with these rights, from this source. Raises an error if that is not allowed.
+fn set(
+    name: &CStr,
+    value: &CStr,
+    (context, source): (pg_sys::GucContext::Type, pg_sys::GucSource::Type),
+    action: pg_sys::GucAction::Type,
+) {
+    let (name, value) = (name.as_ptr(), value.as_ptr());
     // SAFETY: both strings are terminated, and PostgreSQL copies the value.
-    unsafe {
-        pg_sys::set_config_option(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_USERSET,
-            pg_sys::GucSource::PGC_S_SESSION,
-            pg_sys::GucAction::GUC_ACTION_SAVE,
-            true,
-            0,
-            false,
-        );
+    unsafe { pg_sys::set_config_option(name, value, context, source, action, true, 0, false) };
+}
+
+/// A level of settings: what is set on it is so until it is closed, or until an error ends the transaction.
+pub struct Level(c_int);
+
+impl Level {
+    /// Opens a level inside of the current one.
+    pub fn open() -> Level {
+        Level(unguarded::NewGUCNestLevel())
+    }
+
+    /// Closes the level, and those that are open inside of it. Settings that functions have changed with
+    /// `SET` stay so if `keep`.
+    pub fn close(self, keep: bool) {
+        // SAFETY: the level is open, because only this closes it, or the end of the transaction that an error
+        // ends, after which nobody has it.
+        unsafe { unguarded::AtEOXact_GUC(keep, self.0) };
     }
 }
 
 /// Runs `body` with other values of settings that any user may set.
 pub fn with<T>(settings: &[(&CStr, &CStr)], body: impl FnOnce() -> T) -> T {
-    // SAFETY: the level ends here, or after an error with the transaction.
-    unsafe {
-        let level = unguarded::NewGUCNestLevel();
-        for (name, value) in settings {
-            set_on_level(name, value);
-        }
-        let result = body();
-        unguarded::AtEOXact_GUC(true, level);
-        result
+    let level = Level::open();
+    for (name, value) in settings {
+        set_on_level(name, value);
     }
+    let result = body();
+    level.close(true);
+    result
 }
 
 /// Makes PostgreSQL refuse unknown settings with this prefix from now on.

@@ -4,8 +4,9 @@
 //! memory, and writes more to a file.
 
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::guarded;
 use crate::pg::server::moment::{self, interval_us};
-use crate::pg::server::{self, memory};
+use crate::pg::server::{self, builtin_values, memory};
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -15,9 +16,7 @@ static CALLED: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 
 /// Returns the schema of the extension whose set-returning function runs.
 pub fn schema() -> Option<String> {
-    // SAFETY: the function accepts any number.
-    let schema = unsafe { pg_sys::get_func_namespace(pg_sys::Oid::from(CALLED.get())) };
-    server::schema_name(schema.to_u32())
+    server::schema_name(guarded::get_func_namespace(CALLED.get().into()).to_u32())
 }
 
 /// Returns whether the current user may execute a function without arguments of that extension.
@@ -204,23 +203,36 @@ impl Call {
         self.1.replace(self.1.get() + 1)
     }
 
+    /// Returns an argument of this type; `None` is NULL.
+    fn get<T: FromDatum>(&self, n: usize) -> Option<T> {
+        // SAFETY: the call is in progress, and its argument has this type, by the promise of `new`.
+        unsafe { pgrx::pg_getarg(self.0, n) }
+    }
+
+    /// Returns an argument of a type of variable length. It lives until a row is added. Raises an error if it
+    /// has more than `max` bytes, without copying it.
+    fn variable(&self, n: usize, max: usize) -> Option<&[u8]> {
+        // SAFETY: the call is in progress, and its argument has a variable length, by the promise of `new`.
+        // Its size is in its header. The current memory context is reset when a row is added.
+        unsafe {
+            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
+            if pg_sys::toast_raw_datum_size(datum) - pg_sys::VARHDRSZ > max {
+                too_long("argument", max, "bytes");
+            }
+            let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+            Some(pgrx::varlena_to_byte_slice(varlena))
+        }
+    }
+
     /// Returns an argument that is passed by value; `None` is NULL.
     pub fn argument<T: ByValue>(&self, n: usize) -> Option<T> {
-        // SAFETY: the call is in progress by the promise of `new`, and every bit pattern is a value of the
-        // type.
-        unsafe { pgrx::pg_getarg(self.0, n) }
+        self.get(n)
     }
 
     /// Returns an argument of type text, in UTF-8. Raises an error if it has more than `max` bytes, without
     /// copying it.
     pub fn text(&self, n: usize, max: usize) -> Option<String> {
-        // SAFETY: the call is in progress, and its argument is a text, by the promise of `new`.
-        unsafe {
-            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
-            ensure_size(datum, max);
-            let cstring = pg_sys::text_to_cstring(datum.cast_mut_ptr());
-            Some(server::from_database(CStr::from_ptr(cstring).to_bytes()))
-        }
+        self.variable(n, max).map(server::from_database)
     }
 
     /// Returns an argument of type text, in the database's encoding. It lives until a row is added.
@@ -234,9 +246,7 @@ impl Call {
 
     /// Returns an argument of type inet, as PostgreSQL prints it.
     pub fn inet(&self, n: usize) -> Option<String> {
-        // SAFETY: the call is in progress, and its argument is an inet, by the promise of `new`.
-        let inet: Option<pgrx::Inet> = unsafe { pgrx::pg_getarg(self.0, n) };
-        inet.map(|inet| inet.0)
+        self.get(n).map(|inet: pgrx::Inet| inet.0)
     }
 
     /// Returns an argument of type interval, in microseconds. A month has 30 days.
@@ -265,9 +275,7 @@ impl Call {
                     let text = CStr::from_ptr(pg_sys::OidOutputFunctionCall(output, datum));
                     Some(moment::moment(&server::from_database(text.to_bytes())))
                 }
-                _ => moment::fail_no_moment(&server::from_database(
-                    CStr::from_ptr(pg_sys::format_type_be(of)).to_bytes(),
-                )),
+                _ => moment::fail_no_moment(&builtin_values::type_name(of.to_u32())),
             }
         }
     }
@@ -275,17 +283,10 @@ impl Call {
     /// Returns an argument of type bytea. Raises an error if it has more than `max` bytes, without copying
     /// it.
     pub fn bytes(&self, n: usize, max: usize) -> Option<Vec<u8>> {
-        // SAFETY: the call is in progress, and its argument is a bytea, by the promise of `new`. The
-        // detoasted copy lives at least as long as the call.
-        unsafe {
-            let datum: pg_sys::Datum = pgrx::pg_getarg_datum(self.0, n)?;
-            ensure_size(datum, max);
-            let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
-            let bytes = pgrx::varlena_to_byte_slice(varlena);
-            let mut copy = memory::with_room(bytes.len());
-            copy.extend_from_slice(bytes);
-            Some(copy)
-        }
+        let bytes = self.variable(n, max)?;
+        let mut copy = memory::with_room(bytes.len());
+        copy.extend_from_slice(bytes);
+        Some(copy)
     }
 
     /// Returns an argument of an array type; empty for NULL. Raises an error if it has more than `max`
@@ -294,18 +295,11 @@ impl Call {
     where
         T: ByValue + for<'a> pgrx::datum::UnboxDatum<As<'a> = T> + 'static,
     {
-        // SAFETY: the call is in progress, and its argument is an array of this type, by the promise of
-        // `new`.
-        let array = unsafe { pgrx::pg_getarg::<pgrx::Array<T>>(self.0, n) };
-        let Some(array) = array else {
+        let Some(array) = self.get::<pgrx::Array<T>>(n) else {
             return Vec::new();
         };
         if array.len() > max {
-            server::fail(
-                pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-                "array is too long",
-                &format!("It may have {max} elements."),
-            );
+            too_long("array", max, "elements");
         }
         array.iter().collect()
     }
@@ -330,19 +324,13 @@ impl Call {
     }
 }
 
-/// Raises an error if a variable-length value has more than `max` bytes.
-///
-/// # Safety
-/// `datum` must be a value of a variable-length type.
-unsafe fn ensure_size(datum: pg_sys::Datum, max: usize) {
-    // SAFETY: the value has a variable length by the caller's promise. Only its header is read.
-    if unsafe { pg_sys::toast_raw_datum_size(datum) } - pg_sys::VARHDRSZ > max {
-        server::fail(
-            pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            "argument is too long",
-            &format!("It may have {max} bytes."),
-        );
-    }
+/// Raises the error that something has more than `max` parts.
+fn too_long(what: &str, max: usize, parts: &str) -> ! {
+    server::fail(
+        pgrx::PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        &format!("{what} is too long"),
+        &format!("It may have {max} {parts}."),
+    )
 }
 
 /// A type that is passed by value, and for which every bit pattern is valid.

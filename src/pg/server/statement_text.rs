@@ -40,6 +40,16 @@ impl<'q> SourceText<'q> {
         }
     }
 
+    /// Describes a text that is one statement.
+    pub const fn whole(text: &'q CStr) -> SourceText<'q> {
+        SourceText {
+            source: text.as_ptr(),
+            location: 0,
+            length: 0,
+            lives: PhantomData,
+        }
+    }
+
     /// Returns that of a query.
     #[inline(always)]
     pub fn of(query: QueryRef<'q>) -> SourceText<'q> {

@@ -526,8 +526,7 @@ pub fn error(sqlstate: i32, text: &CStr) {
 #[cold]
 #[inline(never)]
 fn parse_error(code: [u8; 5], text: &CStr, before: &Used, used: &Used) {
-    // SAFETY: a C string is valid as long as the reference to it, and the place is all of it.
-    let text = unsafe { SourceText::new(text.as_ptr(), -1, 0) }.beginning(MAX_SHOWN_TEXT);
+    let text = SourceText::whole(text).beginning(MAX_SHOWN_TEXT);
     let text = first_bytes(text, MAX_SHOWN_TEXT);
     // To convert it could fail.
     let text = std::str::from_utf8(text).unwrap_or("(the text is not in UTF-8)");

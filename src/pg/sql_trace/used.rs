@@ -40,8 +40,7 @@ pub fn set_last(used: Option<Used>) {
 impl Used {
     /// Returns what it has used until now.
     pub fn now() -> Used {
-        // SAFETY: these are PostgreSQL's own counters, and only this thread writes them.
-        let counters = unsafe { &*compat::buffer_usage() };
+        let counters = compat::buffers_now();
         let reads = counters.shared_blks_read + counters.local_blks_read;
         let at_us = hot::now_us();
         Used {

@@ -22,7 +22,7 @@ const NAME: &CStr = c"pg_rowsource temporary files";
 
 static AREA: BackendLocal<Cell<Option<&'static Shared>>> = BackendLocal::new(Cell::new(None));
 /// The counters of this process's database, and the number of that database.
-static MINE: BackendLocal<Cell<*const Database>> = BackendLocal::new(Cell::new(std::ptr::null()));
+static MINE: BackendLocal<Cell<Option<&'static Database>>> = BackendLocal::new(Cell::new(None));
 static MINE_OF: BackendLocal<Cell<u32>> = BackendLocal::new(Cell::new(0));
 /// The session's own counters, if there is no shared memory.
 static OWN: LazyLock<Database> = LazyLock::new(Database::default);
@@ -39,25 +39,21 @@ unsafe impl Zeroed for Shared {}
 pub fn set_up(shared: &SettingUp) -> bool {
     let (area, is_new) = shared.zeroed::<Shared>(NAME, 1);
     AREA.set(area.first());
-    MINE.set(std::ptr::null());
+    MINE.set(None);
     if is_new {
         area[0].reset(server::now());
     }
     is_new
 }
 
-/// Returns the counters for a kind of request in this process's database; null if there is no shared memory.
+/// Returns the counters for a kind of request in this process's database, if there is shared memory.
 /// It is a plain frame, because the functions that replace system calls call it.
 #[inline(always)]
-pub fn mine(kind: Kind) -> *const counters::Cell {
+pub fn mine(kind: Kind) -> Option<&'static counters::Cell> {
     if sessions::is_new_statement() {
         begin_statement();
     }
-    // SAFETY: MINE is null or points into main shared memory, which lives as long as the process.
-    match unsafe { MINE.get().as_ref() } {
-        Some(database) => database.cell(kind.index()),
-        None => std::ptr::null(),
-    }
+    MINE.get().map(|database| database.cell(kind.index()))
 }
 
 /// Finds the counters of the session and of its database. No process changes its database within a statement.
@@ -66,9 +62,9 @@ pub fn mine(kind: Kind) -> *const counters::Cell {
 fn begin_statement() {
     sessions::begin();
     let oid = server::database_id();
-    if MINE.get().is_null() || MINE_OF.get() != oid {
+    if MINE.get().is_none() || MINE_OF.get() != oid {
         let Some(area) = area() else { return };
-        MINE.set(area.of(oid));
+        MINE.set(Some(area.of(oid)));
         MINE_OF.set(oid);
     }
 }
@@ -76,9 +72,7 @@ fn begin_statement() {
 /// Returns the counters to which core's counters of a kind are added. Without shared memory, these are the
 /// session's own.
 pub fn of_core(kind: Kind) -> &'static counters::Cell {
-    // SAFETY: the pointer is null or points into main shared memory, which lives as long as the process.
-    let shared = unsafe { mine(kind).as_ref() };
-    shared.unwrap_or_else(|| OWN.cell(kind.index()))
+    mine(kind).unwrap_or_else(|| OWN.cell(kind.index()))
 }
 
 /// Visits copies of all counters, always including those of this session's database. Those of dropped

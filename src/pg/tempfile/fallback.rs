@@ -6,6 +6,7 @@
 use super::counters::{self, of_core};
 use super::source::{Source, source};
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::hot::account::Usage;
 use crate::pg::server::switch;
 use crate::pg::{compat, server};
 use pgrx::pg_sys;
@@ -14,9 +15,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 /// Core's counters at the last reading.
-static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> =
-    // SAFETY: the struct consists of plain integers, for which zero bytes are a valid value.
-    BackendLocal::new(Cell::new(unsafe { std::mem::zeroed() }));
+static SEEN: BackendLocal<Cell<pg_sys::BufferUsage>> = BackendLocal::new(Cell::new(Usage::zero().buffers));
 
 /// Whether the switch was off at the last reading.
 static WAS_OFF: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
@@ -26,12 +25,9 @@ pub fn init() {
     if FileType::ALL.map(source) == [Source::Request; 2] {
         return;
     }
-    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument. Only this thread writes
-    // PostgreSQL's counters.
-    unsafe {
-        SEEN.set(*compat::buffer_usage());
-        pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut());
-    }
+    SEEN.set(compat::buffers_now());
+    // SAFETY: the callback has the type that PostgreSQL calls, and needs no argument.
+    unsafe { pg_sys::RegisterXactCallback(Some(at_end_of_transaction), std::ptr::null_mut()) };
     if !server::preloading() {
         counters::begin_own();
     }
@@ -51,8 +47,7 @@ pub fn add() {
     if server::is_parallel_worker() {
         return;
     }
-    // SAFETY: these are PostgreSQL's own counters, which only this thread writes.
-    let now = unsafe { *compat::buffer_usage() };
+    let now = compat::buffers_now();
     let seen = SEEN.replace(now);
     let is_on = switch::is_on();
     if WAS_OFF.replace(!is_on) || !is_on {

@@ -8,6 +8,8 @@ use super::sessions;
 use super::source;
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::border::globals::{GLOBALS, wait_event};
+use crate::pg::border::posix;
 use crate::pg::compat;
 use crate::pg::server::switch;
 use libc::{c_int, c_void, size_t, ssize_t};
@@ -54,20 +56,14 @@ pub fn forget_all() {
 /// Returns whether a few comparisons prove that a request is not to a temporary file.
 #[inline(always)]
 pub fn is_passed_on(descriptor: c_int, buffer: *mut c_void) -> bool {
-    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
-    unsafe {
-        if !guc::tempfile_timing() || !switch::is_on() {
-            return true;
-        }
-        let event = *pg_sys::my_wait_event_info;
-        if event == Event::WAIT_EVENT_BUFFILE_READ || event == Event::WAIT_EVENT_BUFFILE_WRITE {
-            return !source::are_requests_counted();
-        }
-        !is_data_file(event)
-            || is_shared(buffer)
-            || known(descriptor) == OTHER
-            || !source::are_requests_counted()
+    if !guc::tempfile_timing() || !switch::is_on() {
+        return true;
     }
+    let event = wait_event();
+    if event == Event::WAIT_EVENT_BUFFILE_READ || event == Event::WAIT_EVENT_BUFFILE_WRITE {
+        return !source::are_requests_counted();
+    }
+    !is_data_file(event) || is_shared(buffer) || known(descriptor) == OTHER || !source::are_requests_counted()
 }
 
 #[inline(always)]
@@ -80,11 +76,8 @@ fn is_data_file(event: u32) -> bool {
 /// Returns whether a block is in shared buffers. Then it does not belong to a temporary table.
 #[inline(always)]
 fn is_shared(buffer: *mut c_void) -> bool {
-    // SAFETY: these are two globals that are set when the process starts. The address is only compared.
-    unsafe {
-        let offset = (buffer as usize).wrapping_sub(pg_sys::BufferBlocks as usize);
-        offset < pg_sys::NBuffers as usize * pg_sys::BLCKSZ as usize
-    }
+    let offset = buffer.addr().wrapping_sub(GLOBALS.BufferBlocks.get().addr());
+    offset < GLOBALS.NBuffers.get() as usize * pg_sys::BLCKSZ as usize
 }
 
 /// Returns the type of a descriptor's file, if known.
@@ -101,17 +94,14 @@ fn known(descriptor: c_int) -> u8 {
 /// name distinguishes them.
 #[inline(always)]
 pub fn filetype(descriptor: c_int) -> Option<FileType> {
-    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
-    unsafe {
-        if !is_data_file(*pg_sys::my_wait_event_info) {
-            return Some(FileType::WorkFile);
-        }
-        let mut what = known(descriptor);
-        if what == UNKNOWN {
-            what = look_up(descriptor);
-        }
-        (what == TEMP_TABLE && !compat::temp_tables_bypass_syscalls()).then_some(FileType::TempTable)
+    if !is_data_file(wait_event()) {
+        return Some(FileType::WorkFile);
     }
+    let mut what = known(descriptor);
+    if what == UNKNOWN {
+        what = look_up(descriptor);
+    }
+    (what == TEMP_TABLE && !compat::temp_tables_bypass_syscalls()).then_some(FileType::TempTable)
 }
 
 /// Returns the type of a file by its name, which the kernel returns. Names of temporary tables begin with a
@@ -119,39 +109,24 @@ pub fn filetype(descriptor: c_int) -> Option<FileType> {
 #[cold]
 #[inline(never)]
 fn look_up(descriptor: c_int) -> u8 {
-    // SAFETY: the buffers are on the stack and have the lengths that are passed. errno's address is always
-    // valid.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let mut link = [0; 32];
-        libc::snprintf(
-            link.as_mut_ptr(),
-            link.len(),
-            c"/proc/self/fd/%d".as_ptr(),
-            descriptor,
-        );
-        let mut name = [0u8; 4096];
-        let length = libc::readlink(link.as_ptr(), name.as_mut_ptr().cast(), name.len());
-        *libc::__errno_location() = errno;
-        let mut first = 0;
-        for &byte in name.iter().take(usize::try_from(length).unwrap_or(0)).rev() {
-            if byte == b'/' {
-                break;
-            }
-            first = byte;
+    let mut first = 0;
+    for &byte in posix::path_of(descriptor, &mut [0; 4096]).iter().rev() {
+        if byte == b'/' {
+            break;
         }
-        let what = if first == b't' { TEMP_TABLE } else { OTHER };
-        if let Some(stored) = DESCRIPTORS.get(descriptor as usize) {
-            stored.set(what);
-        }
-        what
+        first = byte;
     }
+    let what = if first == b't' { TEMP_TABLE } else { OTHER };
+    if let Some(stored) = DESCRIPTORS.get(descriptor as usize) {
+        stored.set(what);
+    }
+    what
 }
 
 /// A request to a temporary file that is being made.
 pub struct Request {
     kind: Kind,
-    counters: *const rowsource_core::tempfile::counters::Cell,
+    counters: Option<&'static rowsource_core::tempfile::counters::Cell>,
 }
 
 /// Begins to count a request of a number of bytes.
@@ -172,14 +147,14 @@ impl Request {
     /// Counts the request, which has returned this result and taken this long.
     #[inline(always)]
     pub fn end(self, result: ssize_t, ns: u64) {
-        // SAFETY: the pointer to the counters is null or valid as long as the process lives. The other values
-        // are PostgreSQL's own globals, which only this thread writes.
+        // SAFETY: the pointer to the counters is null or valid as long as the process lives. PostgreSQL's own
+        // counters are there, and only this thread writes them.
         unsafe {
-            if let Some(counters) = self.counters.as_ref() {
+            if let Some(counters) = self.counters {
                 counters.add(if result > 0 { result as u64 } else { 0 }, ns);
             }
             sessions::add(ns);
-            if PER_NODE.get() && !pg_sys::track_io_timing {
+            if PER_NODE.get() && !GLOBALS.track_io_timing.get() {
                 let Kind {
                     filetype, operation, ..
                 } = self.kind;

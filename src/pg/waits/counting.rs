@@ -10,7 +10,7 @@
 
 use super::slots;
 use crate::guc;
-use crate::pg::border::{backend_local::BackendLocal, unguarded};
+use crate::pg::border::{backend_local::BackendLocal, globals::wait_event, unguarded};
 use crate::pg::compat;
 use crate::pg::hot::{wait_object, waits as charged};
 use crate::pg::server::switch;
@@ -64,8 +64,7 @@ static RECENT: BackendLocal<Cell<(Event, Option<&Counters>)>> = BackendLocal::ne
 /// Returns the event that this process waits for; 0 if it waits for none.
 #[inline(always)]
 pub fn event() -> Event {
-    // SAFETY: PostgreSQL keeps the address of this process's wait event valid at all times.
-    unsafe { pg_sys::my_wait_event_info.read_volatile() }
+    wait_event()
 }
 
 /// Returns whether waits are counted.

@@ -24,7 +24,7 @@ pub(super) unsafe fn count_triggers(estate: Handle<EState>, level: Instrumentati
         let context = pg_sys::MemoryContextSwitchTo(estate.es_query_cxt);
         let relations = estate.list::<ResultRelInfo>(|estate| &estate.es_opened_result_relations);
         for relation in relations.iter() {
-            let triggers = relation.ri_TrigDesc.as_ref();
+            let triggers = relation.reach(|relation| &relation.ri_TrigDesc);
             has_triggers |= triggers.is_some();
             if relation.ri_TrigInstrument.is_null()
                 && let Some(triggers) = triggers
@@ -87,36 +87,31 @@ pub(super) unsafe fn count_scan_io(estate: Handle<EState>, level: Instrumentatio
 #[cold]
 #[inline(never)]
 pub(super) fn read(estate: Handle<EState>, facts: &mut StatementFacts) {
-    // SAFETY: what the state has of compiled code and of triggers is null, or as live as it. Each trigger of
-    // a relation has an entry in its instrumentation.
-    unsafe {
-        if let Some(jit) = estate.es_jit.as_ref() {
-            facts.jit += read_jit(&jit.instr, estate.es_jit_flags);
-        }
-        if let Some(workers) = estate.es_jit_worker_instr.as_ref() {
-            facts.jit += read_jit(workers, estate.es_jit_flags);
-        }
-        for list in [
-            estate.list::<ResultRelInfo>(|estate| &estate.es_opened_result_relations),
-            estate.list(|estate| &estate.es_tuple_routing_result_relations),
-            estate.list(|estate| &estate.es_trig_target_relations),
-        ] {
-            for relation in list.iter() {
-                let (Some(triggers), instr) = (relation.ri_TrigDesc.as_ref(), relation.ri_TrigInstrument)
-                else {
-                    continue;
-                };
-                if instr.is_null() {
-                    continue;
-                }
-                for i in 0..triggers.numtriggers.max(0) as usize {
-                    let (calls, ns) = compat::trigger_calls(&mut *instr.add(i));
-                    facts.add_trigger(TriggerSum {
-                        oid: (*triggers.triggers.add(i)).tgoid.to_u32(),
-                        calls,
-                        ms: ns / 1e6,
-                    });
-                }
+    if let Some(jit) = estate.reach(|estate| &estate.es_jit) {
+        facts.jit += read_jit(&jit.instr, estate.es_jit_flags);
+    }
+    if let Some(workers) = estate.reach(|estate| &estate.es_jit_worker_instr) {
+        facts.jit += read_jit(&workers, estate.es_jit_flags);
+    }
+    for list in [
+        estate.list::<ResultRelInfo>(|estate| &estate.es_opened_result_relations),
+        estate.list(|estate| &estate.es_tuple_routing_result_relations),
+        estate.list(|estate| &estate.es_trig_target_relations),
+    ] {
+        for relation in list.iter() {
+            let instr = relation.ri_TrigInstrument;
+            let triggers = relation.reach(|relation| &relation.ri_TrigDesc);
+            let Some(triggers) = triggers.filter(|_| !instr.is_null()) else {
+                continue;
+            };
+            for (i, trigger) in triggers.triggers().iter().enumerate() {
+                // SAFETY: each trigger of a relation has an entry in its instrumentation, which is as live.
+                let (calls, ns) = compat::trigger_calls(unsafe { &mut *instr.add(i) });
+                facts.add_trigger(TriggerSum {
+                    oid: trigger.tgoid.to_u32(),
+                    calls,
+                    ms: ns / 1e6,
+                });
             }
         }
     }

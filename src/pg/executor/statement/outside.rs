@@ -20,7 +20,7 @@ impl Statement {
         let root = self.nodes.iter().next()?;
         // SAFETY: the plan states are live, and their executor state lives as long. No reference to it is in
         // use.
-        Some(unsafe { Bare::new((*root.plan_state()).state) })
+        Some(unsafe { Bare::new(root.state().state) })
     }
 
     /// Returns how many rows the statement changed without returning them.

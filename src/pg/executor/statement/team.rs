@@ -40,8 +40,7 @@ impl Statement {
     /// Returns whether it has a channel.
     #[inline(always)]
     pub(super) fn has_channel(&self) -> bool {
-        // SAFETY: nobody holds a reference to it.
-        unsafe { (*self.channel.as_ptr()).is_some() }
+        self.channel.get().is_some()
     }
 
     /// Leaves future workers to the outer statement. It does not raise.
