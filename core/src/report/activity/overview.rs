@@ -68,6 +68,9 @@ struct Load<'a> {
 /// A statement: its queryid, or its text if it has none.
 type Statement<'a> = (Option<i64>, &'a str);
 
+/// A statement, its text, and its load before and now.
+type Change<'a> = (Statement<'a>, &'a str, [f64; 2]);
+
 impl Activity {
     /// Returns the samples of each statement.
     fn loads(&self) -> BTreeMap<Statement<'_>, Load<'_>> {
@@ -298,7 +301,7 @@ impl Activity {
         let all = self
             .average(self.all.samples)
             .max(before.average(before.all.samples));
-        let mut rows: Vec<(Statement<'_>, &str, [f64; 2])> = Vec::new();
+        let mut rows: Vec<Change<'_>> = Vec::new();
         let ids = loads
             .iter()
             .chain(earlier.iter().filter(|(id, _)| !loads.contains_key(*id)));
@@ -316,7 +319,7 @@ impl Activity {
             (other_now - other_then).abs().total_cmp(&(now - then).abs())
         });
         rows.truncate(STATEMENTS);
-        let column = |heading, align, cell: &dyn Fn(&(Statement<'_>, &str, [f64; 2])) -> String| {
+        let column = |heading, align, cell: &dyn Fn(&Change<'_>) -> String| {
             Column::new(heading, align, 0, rows.iter().map(cell).collect())
         };
         let mut columns = vec![
