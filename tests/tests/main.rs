@@ -84,6 +84,7 @@ mod objects;
 mod overhead;
 mod own_figures;
 mod own_text;
+mod partitions;
 mod pg18_plus;
 mod pg_upgrade;
 mod pgaudit;

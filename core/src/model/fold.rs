@@ -2,9 +2,8 @@
 //! which has the sums of their statistics.
 //!
 //! Nodes are equal if the same [`PlanPart::number`] was computed for them, and if their inputs are equal. The
-//! groups of an Append are sorted by their kinds of nodes and by these numbers. So the folded plan is the
-//! same whichever partitions were pruned, as long as one of each group is left. A partition that is left
-//! alone has no Append. It gets one.
+//! groups of an Append are sorted by these numbers. So the folded plan is the same whichever partitions were
+//! pruned, as long as one of each group is left. A partition that is left alone has no Append. It gets one.
 //!
 //! InitPlans and subplans do not tell partitions apart: if the partitions share a subplan, it is found below
 //! the first one only.
@@ -26,9 +25,7 @@ use serde::{Deserialize, Serialize};
 pub struct PlanPart {
     /// The index of its parent, which comes before it.
     pub parent: Option<usize>,
-    /// The kind of node.
-    pub kind: u32,
-    /// What it does. It is the same for all partitions of a table.
+    /// What it does. It is the same for all partitions of a table, on each server and major.
     pub number: u64,
     /// It is an Append or a MergeAppend.
     pub is_append: bool,
@@ -360,8 +357,6 @@ struct Tree<'a> {
     children: Vec<Vec<usize>>,
     /// A number for what each node and its inputs do.
     numbers: Vec<u64>,
-    /// A number for the kinds of each node and its inputs, in any order: tables have no part in it.
-    kinds: Vec<u64>,
     /// The node or one of its inputs scans a partition.
     has_partition: Vec<bool>,
 }
@@ -372,7 +367,6 @@ impl Tree<'_> {
             plan,
             children: vec![Vec::new(); plan.len()],
             numbers: vec![0; plan.len()],
-            kinds: vec![0; plan.len()],
             has_partition: vec![false; plan.len()],
         };
         for (at, part) in plan.iter().enumerate() {
@@ -387,10 +381,6 @@ impl Tree<'_> {
                 .filter(|child| !plan[**child].by_expression);
             tree.has_partition[at] =
                 plan[at].is_partition || inputs.clone().any(|child| tree.has_partition[*child]);
-            // How many partitions an Append has does not count.
-            let counted = inputs.clone().filter(|_| !plan[at].is_append);
-            let below = counted.map(|child| tree.kinds[*child]);
-            let kinds = below.fold(spread(plan[at].kind), u64::wrapping_add);
             let mut hash = StableHasher::new();
             hash.bytes(plan[at].number.to_le_bytes());
             let below: Vec<Vec<usize>> = match plan[at].is_append {
@@ -401,7 +391,6 @@ impl Tree<'_> {
                 hash.bytes(tree.numbers[group[0]].to_le_bytes());
             }
             tree.numbers[at] = hash.finish() as u64;
-            tree.kinds[at] = kinds;
         }
         tree
     }
@@ -436,22 +425,10 @@ impl Tree<'_> {
             }
         }
         let mut sorted: Vec<(u64, Vec<usize>)> = sorted.into_iter().collect();
-        // The number has the OIDs of tables, which others have on another server. So it decides last.
-        sorted.sort_unstable_by_key(|(number, group)| {
-            let first = group[0];
-            (self.plan[first].kind, self.kinds[first], *number)
-        });
+        sorted.sort_unstable_by_key(|(number, _)| *number);
         groups.extend(sorted.into_iter().map(|(_, group)| group));
         groups
     }
-}
-
-/// Returns a number of which sums differ if those of small numbers do not.
-fn spread(kind: u32) -> u64 {
-    (u64::from(kind) + 1)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(31)
-        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 #[cfg(test)]

@@ -59,9 +59,9 @@ pub fn add(index: RelationRef, hash: &mut StableHasher) {
     }
 }
 
-/// Returns a number for what the index of a partition indexes. It is the same for the indexes of all
-/// partitions that are alike, and reads a catalog only if an index is no B-tree, or has expressions or a
-/// predicate. May raise.
+/// Returns a number for what an index indexes. It is the same for indexes that are alike, on each server and
+/// major. It reads a catalog only if an index is no B-tree, has expressions or a predicate, or uses operators,
+/// types or collations that are not built in. May raise.
 pub fn number(index: RelationRef, table: RelationRef) -> i64 {
     let mut hash = StableHasher::new();
     // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key.
@@ -69,8 +69,14 @@ pub fn number(index: RelationRef, table: RelationRef) -> i64 {
         let row = &*index.rd_index;
         let columns = std::slice::from_raw_parts(row.indkey.values.as_ptr(), row.indnatts.max(0) as usize);
         let predicate = pg_sys::Anum_pg_index_indpred as i32;
+        let is_built_in = |oid: Oid| oid.to_u32() < pg_sys::FirstGenbkiObjectId;
         let is_plain = index.class().relam == pg_sys::BTREE_AM_OID
             && !columns.contains(&0)
+            && (0..row.indnkeyatts.max(0) as usize).all(|at| {
+                is_built_in(*index.rd_opfamily.add(at))
+                    && is_built_in(*index.rd_opcintype.add(at))
+                    && is_built_in(*index.rd_indcollation.add(at))
+            })
             && pg_sys::heap_attisnull(index.rd_indextuple, predicate, std::ptr::null_mut());
         if !is_plain {
             add(index, &mut hash);

@@ -1,8 +1,8 @@
 //! Folds the plan of a started statement: partitions that are read in the same way are one node
 //! (`rowsource_core::model::Fold`). A statement that reads no partition is never looked at.
 //!
-//! Indexes of partitions are compared by what they index, not by their OIDs. So no catalog is read for the
-//! usual ones.
+//! Nodes get numbers that are equal on each server and major: kinds of nodes count by their names, tables by
+//! their order in the statement, indexes by what they index. So no catalog is read for the usual ones.
 
 use super::entries::{for_each_entry, scanned_entry};
 use super::identity::{Numbers, details, mixed};
@@ -11,10 +11,12 @@ use super::{aliases, definition};
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef, StartedQuery};
 use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::memory;
-use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid};
+use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
 use rowsource_core::model::{ChangedPartition, Fold, LazyDescription, PlanPart, UnfoldedNode, Unfolding};
 use rowsource_core::plan::{Costs, PlanNode, Relationship};
-use std::cell::OnceCell;
+use rowsource_core::stable_hash::StableHasher;
+use rustc_hash::FxHashMap;
+use std::cell::{OnceCell, RefCell};
 
 /// The tables of a statement's partitions: for each entry of the range table, the number of the one whose
 /// partition it is, or its own number. Children of UNION ALL are not partitions.
@@ -71,9 +73,7 @@ pub fn fold(query: StartedQuery, found: &[Found]) -> Option<Unfolding> {
     if !memory::has_headroom(found.len()) {
         return None;
     }
-    let numbers = ByTables {
-        roots: Roots::of(query.plan())?,
-    };
+    let numbers = ByTables::of(query.plan())?;
     let hidden = usize::from(found[0].hidden);
     let shown = &found[hidden..];
     // SAFETY: a statement is set up, so the session holds no lock.
@@ -88,7 +88,8 @@ pub fn fold(query: StartedQuery, found: &[Found]) -> Option<Unfolding> {
             return APPEND;
         }
         let (part, place) = (&parts[node.first as usize], &shown[node.first as usize]);
-        mixed(part.number, i64::from(numbers.table(place)))
+        let number = mixed(part.number, i64::from(numbers.table(place)));
+        mixed(number, i64::from(numbers.index_of_table(place)))
     });
     let aliases = aliases::numbers(query, found);
     let alias = |entry: Index| aliases.get(entry as usize).copied().unwrap_or_default();
@@ -270,17 +271,57 @@ fn first_nodes<'q>(fold: &Fold, found: &[Found<'q>]) -> Vec<Found<'q>> {
 /// Nodes are told apart by the tables whose partitions they read.
 struct ByTables {
     roots: Roots,
+    /// For each entry of the range table, how many up to it can be scanned, but for partitions. Majors add
+    /// different entries for views and groups.
+    ranks: Vec<i64>,
+    /// Numbers of the names of kinds of nodes. Majors give these other tags.
+    kinds: RefCell<FxHashMap<u32, u64>>,
 }
 
 /// The number of an Append.
 const APPEND: u64 = 0x9e37_79b9;
 
 impl ByTables {
+    /// Reads the tables of a statement. Returns `None` if there are no partitions.
+    fn of(statement: PlannedStmtRef) -> Option<ByTables> {
+        let roots = Roots::of(statement)?;
+        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
+        let mut rank = 0;
+        let ranks = entries.iter().zip(1..).map(|(entry, number)| {
+            let is_scanned = match entry.rtekind {
+                RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
+                RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
+                _ => true,
+            };
+            rank += i64::from(is_scanned && !roots.is_partition(number));
+            rank
+        });
+        let ranks = std::iter::once(0).chain(ranks).collect();
+        let kinds = RefCell::default();
+        Some(ByTables { roots, ranks, kinds })
+    }
+
+    /// Returns a number for the name of a kind of node.
+    fn kind(&self, tag: NodeTag) -> u64 {
+        let mut kinds = self.kinds.borrow_mut();
+        *kinds.entry(tag as u32).or_insert_with(|| {
+            let mut hash = StableHasher::new();
+            hash.text(format!("{tag:?}").as_bytes());
+            hash.finish() as u64
+        })
+    }
+
+    /// Returns a number for the table that the statement names.
+    fn rank(&self, entry: Index) -> i64 {
+        let root = self.roots.root(entry) as usize;
+        self.ranks.get(root).copied().unwrap_or_default()
+    }
+
     /// Returns what folding needs to know of a node. May raise.
     fn part(&self, place: &Found, hidden: usize) -> PlanPart {
         let plan = place.plan_state.plan();
         let tag = plan.tag();
-        let mut number = tag as u64 + (u64::from(plan.parallel_aware) << 16);
+        let mut number = self.kind(tag).wrapping_add(u64::from(plan.parallel_aware));
         if tag == NodeTag::T_Append && !plan.parallel_aware {
             number = APPEND;
         } else {
@@ -294,7 +335,6 @@ impl ByTables {
         }
         PlanPart {
             parent: usize::try_from(place.parent - hidden as i32).ok(),
-            kind: tag as u32 + (u32::from(plan.parallel_aware) << 16),
             number,
             is_append,
             is_partition,
@@ -311,6 +351,14 @@ impl ByTables {
         };
         entry.map_or(0, |entry| relation(self.roots.root(entry), place.plan_state))
     }
+
+    /// Returns the OID of the index that a node scans; 0 if there is none, or if it is a partition's.
+    fn index_of_table(&self, place: &Found) -> u32 {
+        let entry = scanned_entry(place.plan_state.plan());
+        let is_of_table = entry.is_some_and(|entry| !self.roots.is_partition(entry));
+        let index = place.plan_state.index().filter(|_| is_of_table);
+        index.map_or(0, |index| index.rd_id.to_u32())
+    }
 }
 
 impl Numbers for ByTables {
@@ -318,9 +366,7 @@ impl Numbers for ByTables {
         match scanned_entry(plan) {
             Some(0) => {
                 let mut joined = 0;
-                for_each_entry(plan, |entry| {
-                    joined = mixed(joined, i64::from(self.roots.root(entry)))
-                });
+                for_each_entry(plan, |entry| joined = mixed(joined, self.rank(entry)));
                 joined as i64
             }
             Some(entry) => self.relation(entry, estate),
@@ -330,9 +376,6 @@ impl Numbers for ByTables {
 
     fn index(&self, state: PlanStateRef, oid: Oid) -> i64 {
         let entry = state.plan().cast::<pg_sys::Scan>().scanrelid;
-        if !self.roots.is_partition(entry) {
-            return i64::from(oid.to_u32());
-        }
         let table = state.estate().relations().get(entry as usize - 1).copied();
         match (state.index(), table.flatten()) {
             (Some(index), Some(table)) => definition::number(index, table),
@@ -341,7 +384,7 @@ impl Numbers for ByTables {
     }
 
     fn relation(&self, entry: Index, _estate: Handle<EState>) -> i64 {
-        i64::from(self.roots.root(entry))
+        self.rank(entry)
     }
 }
 

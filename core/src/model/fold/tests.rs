@@ -322,7 +322,6 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
             .nodes()
             .iter()
             .map(|node| PlanPart {
-                kind: 0,
                 parent: node.parent.map(|parent| parent as usize),
                 number: number(&parts, node),
                 is_append: node.is_made() || parts[node.first as usize].is_append,

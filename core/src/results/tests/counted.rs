@@ -419,7 +419,6 @@ fn folded(parts: [(Option<usize>, u64, bool); 3], count: usize) -> Fold {
     let parts = parts[..count]
         .iter()
         .map(|(parent, number, is_partition)| PlanPart {
-            kind: 0,
             parent: *parent,
             number: *number,
             is_append: *number == 0,

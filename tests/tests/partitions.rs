@@ -1,0 +1,230 @@
+//! Where partitions are one node and where each is shown by itself: running statements, executions that are
+//! kept whole, exports, snapshots; and what is kept of statements that change partitions.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::explain::first_column;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::store::{basic_server, info, measured, measuring};
+use rowsource_tests::waiting::{pid, until_waiting};
+use std::io::Write;
+
+/// Starts a server with a table of three partitions, the last of which has partitions of its own.
+fn server(name: &str, settings: &[&str]) -> Server {
+    let server = basic_server(name, settings);
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE orders (id int, day int, note text) PARTITION BY RANGE (day);
+         CREATE TABLE orders_a PARTITION OF orders FOR VALUES FROM (0) TO (100);
+         CREATE TABLE orders_b PARTITION OF orders FOR VALUES FROM (100) TO (200);
+         CREATE TABLE orders_c PARTITION OF orders DEFAULT PARTITION BY LIST (day);
+         CREATE TABLE orders_d PARTITION OF orders_c FOR VALUES IN (200, 201, 202);
+         CREATE TABLE orders_e PARTITION OF orders_c DEFAULT;
+         INSERT INTO orders SELECT i, i, 'note ' || i FROM generate_series(0, 299) i;
+         VACUUM ANALYZE orders",
+    );
+    server
+}
+
+/// Returns the names of the partitions that a text has.
+fn named(lines: &[String]) -> Vec<&'static str> {
+    let leaves = ["orders_a", "orders_b", "orders_d", "orders_e"];
+    let is_named = |name: &&str| lines.iter().any(|line| line.contains(*name));
+    leaves.into_iter().filter(is_named).collect()
+}
+
+/// Returns the ids of the session's last statement, as arguments.
+fn ids(client: &mut Client) -> String {
+    value(
+        client,
+        "SELECT format('%s, %s', queryid, planid) FROM rowsource_last()",
+    )
+}
+
+#[test]
+fn readers_see_each_partition_of_a_running_statement() {
+    let server = server("partitions-live", &[]);
+    let (mut observer, mut client) = (server.connect(), measuring(&server));
+    // It waits at the first row of the second partition.
+    run_each(&mut observer, "SELECT pg_advisory_lock(1)");
+    let id = pid(&mut client);
+    let session = std::thread::spawn(move || {
+        run_each(
+            &mut client,
+            "SELECT note FROM orders WHERE CASE WHEN day = 100 THEN pg_advisory_xact_lock_shared(1) IS NOT NULL ELSE true END",
+        );
+        client
+    });
+    until_waiting(&mut observer, id, "advisory");
+    let live = texts(
+        &mut observer,
+        &format!(
+            "SELECT operation, object_name, starts::text, rows::text, running::text
+             FROM pg_stat_rowsource_live WHERE pid = {id} ORDER BY node_id"
+        ),
+    );
+    let line = |row: Vec<Option<String>>| row.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let live: Vec<String> = live.into_iter().map(line).collect();
+    let expected = [
+        "Append 1 100 false",
+        "Seq Scan orders_a 1 100 false",
+        "Seq Scan orders_b 1 0 true",
+        "Seq Scan orders_d 0 0 false",
+        "Seq Scan orders_e 0 0 false",
+    ];
+    assert_eq!(live, expected);
+    run_each(&mut observer, "SELECT pg_advisory_unlock(1)");
+    let mut client = session.join().expect("the session");
+    // What is stored of it afterwards is folded, and has the sums.
+    let stored = texts(
+        &mut client,
+        "SELECT operation, object_name, starts::text, rows::text FROM pg_stat_rowsource
+         WHERE planid = (SELECT planid FROM rowsource_last()) ORDER BY node_id",
+    );
+    let stored: Vec<String> = stored.into_iter().map(line).collect();
+    assert_eq!(stored, ["Append 1 300", "Seq Scan orders 4 300"]);
+}
+
+#[test]
+fn kept_executions_exports_and_snapshots_have_one_node() {
+    let server = server("partitions-kept", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "SET plan_cache_mode = force_generic_plan;
+         PREPARE q (int) AS SELECT count(1 / (day - $1)) FROM orders WHERE CASE WHEN day = 250 THEN pg_sleep(0.02) IS NOT NULL ELSE true END",
+    );
+    measured(&mut client, "EXECUTE q (-1)");
+    let last = first_column(&mut client, "SELECT rowsource_display()");
+    assert_eq!(named(&last).len(), 4, "{last:#?}");
+    let ids = ids(&mut client);
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    // It fails in the second partition.
+    must_fail(&mut client, "EXECUTE q (150)");
+    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+    let mut new = server.connect();
+    for (shown, starts_and_rows) in [
+        (format!("rowsource_display({ids})"), "6"),
+        (format!("rowsource_display({ids}, 'ALLSTATS SLOWEST')"), "4"),
+        (format!("rowsource_display({ids}, 'ALLSTATS FAILED')"), "2"),
+    ] {
+        let lines = first_column(&mut new, &format!("SELECT {shown}"));
+        assert_eq!(named(&lines), [] as [&str; 0], "{shown}: {lines:#?}");
+        let scans: Vec<&String> = lines.iter().filter(|line| line.contains("Seq Scan")).collect();
+        let [scan] = scans[..] else {
+            panic!("{shown}: {lines:#?}");
+        };
+        let columns: Vec<&str> = scan.split('|').map(str::trim).collect();
+        assert!(columns.contains(&"orders"), "{scan}");
+        assert!(columns.contains(&starts_and_rows), "{shown}: {scan}");
+    }
+    for shown in [
+        format!("rowsource_explain({ids}, which => 'slowest')"),
+        format!("rowsource_explain({ids}, which => 'failed')"),
+        format!("rowsource_folded({ids}, 'slowest')"),
+        format!("rowsource_speedscope({ids}, 'slowest')"),
+        format!("rowsource_html({ids}, 'slowest')"),
+        format!("rowsource_plan({ids}, 'slowest')"),
+        format!("rowsource_plan({ids})"),
+    ] {
+        let lines = first_column(&mut new, &format!("SELECT {shown}"));
+        assert_eq!(named(&lines), [] as [&str; 0], "{shown}: {lines:#?}");
+        let text = lines.concat();
+        assert!(
+            text.contains("orders") && text.contains("Seq Scan"),
+            "{shown}: {text}"
+        );
+    }
+    run_each(&mut new, "SELECT rowsource_snapshot()");
+    let lines = first_column(
+        &mut new,
+        &format!("SELECT rowsource_display_snapshot(max(snap_id), {ids}) FROM rowsource_snapshots"),
+    );
+    assert_eq!(named(&lines), [] as [&str; 0], "{lines:#?}");
+    let scans = lines.iter().filter(|line| line.contains("Seq Scan")).count();
+    assert_eq!(scans, 1, "{lines:#?}");
+}
+
+#[test]
+fn a_copy_into_partitions_has_no_plan_and_does_no_harm() {
+    let server = server("partitions-copy", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "SET pg_rowsource.track = 'all'; SET pg_rowsource.statistics_level = typical",
+    );
+    let mut writer = client.copy_in("COPY orders FROM STDIN").expect("COPY");
+    for day in 0..300 {
+        writeln!(writer, "{day}\t{day}\tcopied").expect("a row");
+    }
+    assert_eq!(writer.finish().expect("the end"), 300);
+    // The query of a COPY TO has a plan.
+    let mut rows = String::new();
+    let mut reader = client
+        .copy_out("COPY (SELECT day FROM orders WHERE note = 'copied') TO STDOUT")
+        .expect("COPY");
+    std::io::Read::read_to_string(&mut reader, &mut rows).expect("rows");
+    drop(reader);
+    assert_eq!(rows.lines().count(), 300);
+    run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
+    let plans = texts(
+        &mut client,
+        "SELECT object_name, starts::text, rows::text FROM pg_stat_rowsource JOIN pg_stat_rowsource_plans USING (queryid, planid)
+         WHERE query LIKE 'COPY%' AND object_name IS NOT NULL",
+    );
+    let some = ["orders", "4", "300"].map(|text| Some(text.to_owned()));
+    assert_eq!(plans, [some]);
+    assert_eq!(
+        [info(&mut client, "refused"), info(&mut client, "errors")],
+        [0, 0]
+    );
+}
+
+#[test]
+fn statements_that_change_2100_partitions_are_kept_long() {
+    const PARTITIONS: usize = 2_100;
+    let server = basic_server("partitions-changed", &["max_locks_per_transaction = 1024"]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE big (id int, v int) PARTITION BY RANGE (id)",
+    );
+    for from in (0..PARTITIONS).step_by(300) {
+        let make = format!(
+            "DO $$BEGIN FOR i IN {from}..{} LOOP EXECUTE format('CREATE TABLE big_%s PARTITION OF big FOR VALUES
+             FROM (%s) TO (%s)', i, i, i + 1); END LOOP; END$$",
+            from + 299
+        );
+        client.batch_execute(&make).expect("partitions");
+    }
+    run_each(
+        &mut client,
+        &format!("INSERT INTO big SELECT i % {PARTITIONS}, i FROM generate_series(0, 9999) i"),
+    );
+    for (statement, operation) in [
+        ("UPDATE big SET v = v + 1", "Update"),
+        ("DELETE FROM big", "Delete"),
+    ] {
+        measured(&mut client, statement);
+        let stored = texts(
+            &mut client,
+            "SELECT operation, object_name, starts::text, rows::text FROM pg_stat_rowsource
+             WHERE planid = (SELECT planid FROM rowsource_last()) ORDER BY node_id",
+        );
+        let line = |row: Vec<Option<String>>| row.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let stored: Vec<String> = stored.into_iter().map(line).collect();
+        let expected = [
+            format!("{operation} big 1 0"),
+            "Append 1 10000".to_owned(),
+            format!("Seq Scan big {PARTITIONS} 10000"),
+        ];
+        assert_eq!(stored, expected, "{statement}");
+        let ids = ids(&mut client);
+        let shown = first_column(&mut server.connect(), &format!("SELECT rowsource_display({ids})"));
+        assert!(shown.len() < 60, "{statement}: {} lines", shown.len());
+    }
+    assert_eq!(
+        [info(&mut client, "refused"), info(&mut client, "errors")],
+        [0, 0]
+    );
+}
