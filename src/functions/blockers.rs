@@ -1,11 +1,15 @@
 //! `rowsource_blockers()`: who waited for whom in an interval, from the samples of active sessions.
 
 use super::ash::{self, known};
+use super::origin;
 use super::samples::{self, Entry, Lookup, Sampled, room_for_one};
+use crate::pg::ash::memory::ring;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::memory;
 use crate::pg::server::srf::Rows;
 use rowsource_core::ash::Moment;
+use rowsource_core::compare::Blocker;
+use rowsource_core::model::PlanKey;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -36,9 +40,36 @@ struct Waits {
     /// The moment that is read, and what the sessions did then.
     at: Option<Moment>,
     moment: HashMap<i32, Rc<Sampled>>,
+    /// Only waits of this statement of a user in a database count.
+    only: Option<PlanKey>,
 }
 
 impl Waits {
+    /// Returns the waits of an interval, of all statements or of one. Those that the user may not see are left
+    /// out.
+    fn read(lookup: &mut Lookup, (from, to): (i64, i64), only: Option<PlanKey>) -> Waits {
+        let mut waits = Waits {
+            only,
+            ..Waits::default()
+        };
+        samples::each(lookup, Some(from), to, |_, entry| match entry {
+            Entry::Stored { .. } => {}
+            Entry::Moment(moment, _) => waits.begin_moment(Some(moment)),
+            Entry::Sample(sampled) if sampled.is_visible => waits.add(sampled),
+            Entry::Sample(_) => {}
+        });
+        waits.begin_moment(None);
+        waits
+    }
+
+    /// Returns whether the waits of a session count.
+    fn counts(&self, sampled: &Sampled) -> bool {
+        let ids = |key: &PlanKey| (key.userid, key.datid, key.queryid);
+        self.only
+            .as_ref()
+            .is_none_or(|only| ids(only) == ids(&sampled.sample.key))
+    }
+
     /// Adds a sample of the moment.
     fn add(&mut self, sampled: Sampled) {
         let pid = sampled.sample.pid;
@@ -65,6 +96,9 @@ impl Waits {
             if let Some(blocking) = self.moment.get(&blocker) {
                 room_for_one(&mut self.blockers);
                 self.blockers.insert((at.run, blocker), blocking.clone());
+            }
+            if !self.counts(sampled) {
+                continue;
             }
             let root = (at.run, root(&self.moment, &mut roots, *pid));
             room_for_one(&mut self.all);
@@ -112,15 +146,8 @@ fn root(moment: &HashMap<i32, Rc<Sampled>>, roots: &mut HashMap<i32, i32>, pid: 
 
 /// Adds the rows of `rowsource_blockers()`: the trees of an interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
-    let (from, to) = ash::interval(from, to);
-    let (mut lookup, mut waits) = (Lookup::default(), Waits::default());
-    samples::each(&mut lookup, Some(from), to, |_, entry| match entry {
-        Entry::Stored { .. } => {}
-        Entry::Moment(moment, _) => waits.begin_moment(Some(moment)),
-        Entry::Sample(sampled) if sampled.is_visible => waits.add(sampled),
-        Entry::Sample(_) => {}
-    });
-    waits.begin_moment(None);
+    let mut lookup = Lookup::default();
+    let waits = Waits::read(&mut lookup, ash::interval(from, to), None);
 
     // Of each tree, the waits for each of its processes, the longest ones first.
     let mut trees: HashMap<Process, Tree> = HashMap::new();
@@ -168,6 +195,27 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
             );
         }
     }
+}
+
+/// Returns the session for which a statement waited longest in an interval, directly or behind others: as far
+/// as the sessions are sampled, and the user may see it. Of another server it is not known.
+pub fn longest(key: &PlanKey, interval: (i64, i64)) -> Option<Blocker> {
+    ring().filter(|_| origin::other().is_none())?;
+    let mut lookup = Lookup::default();
+    let waits = Waits::read(&mut lookup, interval, Some(*key));
+    let mut roots: HashMap<Process, f64> = HashMap::new();
+    for ((root, ..), wait) in &waits.all {
+        room_for_one(&mut roots);
+        *roots.entry(*root).or_default() += wait.us;
+    }
+    let by_time = roots.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    let (root, _) = by_time?;
+    let seen = waits.blockers.get(&root);
+    Some(Blocker {
+        pid: root.1,
+        application: seen.and_then(|sampled| sampled.application.as_deref().map(str::to_owned)),
+        statement: seen.and_then(|sampled| lookup.text(sampled).as_deref().map(str::to_owned)),
+    })
 }
 
 /// The waits below a root.

@@ -3,7 +3,7 @@
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
 use super::words::choose;
-use super::{ash, display, interval_plans};
+use super::{ash, blockers, display, interval_plans};
 use crate::pg::executor::statement;
 use crate::pg::server::moment::moment;
 use crate::pg::server::srf::Rows;
@@ -11,11 +11,12 @@ use crate::pg::server::{self, fail, memory};
 use crate::pg::store;
 use crate::session;
 use pgrx::PgSqlErrorCode;
-use rowsource_core::compare::{Side, difference};
+use rowsource_core::compare::{Cause, Side, difference};
 use rowsource_core::export::Syntax;
 use rowsource_core::flips::Event;
-use rowsource_core::model::{Exemplar, MAX_NODES, PlanOrigin};
+use rowsource_core::model::{Exemplar, MAX_NODES, PlanKey, PlanOrigin};
 use rowsource_core::report::comparison::{Comparison, Metric};
+use std::cell::LazyCell;
 
 /// What the lines of `rowsource_compare()` are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,15 @@ enum Wanted {
     Written(Side),
 }
 
+/// Executions of this server are looked at for at most this time before the last one, in microseconds.
+const BLOCKERS_US: i64 = 3_600_000_000;
+
+/// A side, and of one of this server the plan and when it ran.
+struct Found {
+    side: Side,
+    ran: Option<(PlanKey, (i64, i64))>,
+}
+
 /// Adds the rows of `rowsource_compare()`.
 ///
 /// # Errors
@@ -60,7 +70,19 @@ pub fn lines(
     let form = choose("format", form, &FORMS);
     let [first, second] = found(queryid, sides);
     memory::ensure_headroom(2 * MAX_NODES);
+    let (
+        first,
+        Found {
+            side: mut second,
+            ran,
+        },
+    ) = (first.side, second);
     let difference = difference(&first, &second);
+    if let (Some((Cause::Locks, _)), Some((key, interval))) = (difference.cause(), ran)
+        && difference.total.total() > 0.0
+    {
+        second.blocker = blockers::longest(&key, interval);
+    }
     let comparison = Comparison {
         first: &first,
         second: &second,
@@ -84,7 +106,7 @@ pub fn lines(
 /// # Errors
 /// Raises the errors of [`chosen`].
 pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, which: Option<&str>) {
-    let side = side(chosen(queryid, planid, which));
+    let Found { side, .. } = side(chosen(queryid, planid, which));
     match serde_json::to_string(&side) {
         Ok(json) => export::add_document(rows, &json, Syntax::Json),
         Err(_) => memory::out_of_memory(),
@@ -93,17 +115,19 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 
 /// Returns both sides. If one is not given, it is the mean of the plan of today. If both are not, the other
 /// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
-fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
+fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
+    // By default that of the session's last statement. Plans of other servers need none.
+    let queryid = LazyCell::new(|| queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid));
     let mean = |planid| Wanted::Here(Some(planid), Which::Mean);
     let wanted = match sides {
-        [None, None] => match plans(queryid) {
+        [None, None] => match plans(*queryid) {
             (now, Some(before)) => [mean(before), mean(now)],
             (now, None) => [mean(now), Wanted::Here(Some(now), Which::Kept(Exemplar::Slowest))],
         },
         sides => sides.map(|side| side.map_or(Wanted::Here(None, Which::Mean), parsed)),
     };
     let wanted = wanted.map(|wanted| match wanted {
-        Wanted::Here(None, which) => Wanted::Here(Some(plans(queryid).0), which),
+        Wanted::Here(None, which) => Wanted::Here(Some(plans(*queryid).0), which),
         other => other,
     });
     let is_same = match (&wanted, sides) {
@@ -120,9 +144,13 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Side; 2] {
         )
     }
     wanted.map(|wanted| match wanted {
-        Wanted::Here(planid, which) => side(executions(Some(given(queryid)), planid, which)),
-        Wanted::Then(from, to) => interval_plans::side(given(queryid), (from, to)),
-        Wanted::Written(side) => side,
+        Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which)),
+        Wanted::Then(from, to) => {
+            let (key, side) = interval_plans::side(*queryid, (from, to));
+            let ran = Some((key, (from, to)));
+            Found { side, ran }
+        }
+        Wanted::Written(side) => Found { side, ran: None },
     })
 }
 
@@ -168,18 +196,11 @@ fn parsed(argument: &str) -> Wanted {
     Wanted::Here(planid, which.unwrap_or(Which::Mean))
 }
 
-/// Returns the query, by default the session's last statement.
-fn given(queryid: Option<i64>) -> i64 {
-    queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid)
-}
-
 /// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
 ///
 /// # Errors
-/// Raises an error if the query has no plan that the user may see, or if none is given and there is no last
-/// statement.
-fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
-    let queryid = given(queryid);
+/// Raises an error if the query has no plan that the user may see.
+fn plans(queryid: i64) -> (i64, Option<i64>) {
     let now = display::newest_plan(queryid);
     let events = store::flips().unwrap_or_default();
     let of_query = |event: &&Event| {
@@ -196,7 +217,7 @@ fn plans(queryid: Option<i64>) -> (i64, Option<i64>) {
 }
 
 /// Returns executions as a side.
-fn side(exported: Exported) -> Side {
+fn side(exported: Exported) -> Found {
     let waits = exported.waits();
     let Exported {
         mut plan,
@@ -206,33 +227,30 @@ fn side(exported: Exported) -> Side {
         ..
     } = exported;
     memory::ensure_headroom(plan.description.nodes.len());
-    let times = plan.statistics.times;
-    let (executions, seen) = match which {
-        Which::Mean | Which::Total => (
-            format!(
-                "mean of {} execution{}",
-                times.calls,
-                if times.calls == 1 { "" } else { "s" }
-            ),
-            "the last one",
-        ),
-        Which::Last => ("last execution".to_owned(), "it"),
-        Which::Kept(which) => (format!("{} execution", which.name()), "it"),
-    };
-    let name = format!(
-        "planid {}, {executions}, {seen} ended at {}",
-        plan.key.planid,
-        server::shown_time(plan.statistics.last_seen_at)
-    );
+    let (key, last_at) = (plan.key, plan.statistics.last_seen_at);
+    let mut since = plan
+        .statistics
+        .first_seen_at
+        .max(last_at.saturating_sub(BLOCKERS_US));
     if !matches!(which, Which::Mean | Which::Total) {
         let is_generic = match kept {
             Some(kept) => kept.run.origin == PlanOrigin::Generic,
-            None => plan.statistics.generic_plan_calls == times.calls,
+            None => plan.statistics.generic_plan_calls == plan.statistics.times.calls,
         };
         plan.become_one(&stats, is_generic);
+        since = last_at.saturating_sub((plan.statistics.last_ms * 1e3) as i64);
     }
-    Side {
-        name,
-        ..Side::of(&plan, &waits)
-    }
+    let mut side = Side::of(&plan, &waits);
+    let (executions, seen) = match which {
+        Which::Mean | Which::Total => (format!("mean of {}", side.count()), "the last one"),
+        Which::Last => ("last execution".to_owned(), "it"),
+        Which::Kept(which) => (format!("{} execution", which.name()), "it"),
+    };
+    side.name = format!(
+        "planid {}, {executions}, {seen} ended at {}",
+        key.planid,
+        server::shown_time(last_at)
+    );
+    let ran = Some((key, (since, last_at)));
+    Found { side, ran }
 }

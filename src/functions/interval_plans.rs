@@ -77,12 +77,12 @@ struct Stored {
     begin: Option<Plan>,
 }
 
-/// Returns what the plan of a query did that took the most time in an interval. Counters are those between
+/// Returns the plan of a query that took the most time in an interval, and what it did then. Counters are those between
 /// the snapshots around it, and now counts as one more snapshot.
 ///
 /// # Errors
 /// Raises an error if the query did not run then.
-pub fn side(queryid: i64, interval: (i64, i64)) -> Side {
+pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
     origin::must_be_this("intervals are compared");
     let mut ends = (String::new(), String::new(), false);
     query::each(ENDS, interval, |row| {
@@ -128,7 +128,7 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> Side {
         let by_distance = display::distance(other).cmp(&display::distance(one));
         by_distance.then(first.total_ms.total_cmp(&second.total_ms))
     });
-    let Some((key, side)) = most else {
+    let Some((key, mut side)) = most else {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &match from_at.is_empty() {
@@ -138,15 +138,12 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> Side {
             &how_to_take(),
         )
     };
-    Side {
-        name: format!(
-            "planid {}, mean of {} execution{} from {from_at} to {to_at}",
-            key.planid,
-            side.executions,
-            if side.executions == 1 { "" } else { "s" }
-        ),
-        ..side
-    }
+    side.name = format!(
+        "planid {}, mean of {} from {from_at} to {to_at}",
+        key.planid,
+        side.count()
+    );
+    (key, side)
 }
 
 /// Returns what a plan did since an earlier moment. If it was evicted or reset meanwhile, that is all of it.

@@ -29,7 +29,7 @@
 //!   estimate, and so are more calls of any node.
 //! - What is left of the statement's time is outside of the nodes. Its waits are exact.
 
-use super::cause::{Cause, LEAST_SHARE};
+use super::cause::{Cause, LEAST_ERRORS, LEAST_RATIO, LEAST_SHARE, Verdict};
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
 
@@ -93,11 +93,19 @@ pub struct Difference {
     pub total: NodeParts,
     /// Which nodes of the second side have an estimate that is wrong now, and was not before.
     pub misestimated: Vec<bool>,
+    /// Whether there is a difference to explain.
+    pub verdict: Verdict,
+    /// The standard error of the difference, in milliseconds; 0 if nothing is known of it.
+    pub error_ms: f64,
 }
 
 impl Difference {
-    /// Returns the cause, and the part of the difference that it explains. `None` if that is too little.
+    /// Returns the cause, and the part of the difference that it explains. `None` if that is too little, or if
+    /// the sides do not differ.
     pub fn cause(&self) -> Option<(Cause, f64)> {
+        if self.verdict != Verdict::Differs {
+            return None;
+        }
         let total = self.total.total();
         let (cause, ms) = self.total.largest(total)?;
         let share = ms / total;
@@ -215,6 +223,8 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         outside: NodeParts::default(),
         total: NodeParts::default(),
         misestimated,
+        verdict: Verdict::Differs,
+        error_ms: (first.squared_error() + second.squared_error()).sqrt(),
         pairs,
     };
     for (i, node) in second.nodes.iter().enumerate() {
@@ -240,7 +250,19 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         }
     }
     found.add_outside(first, second);
+    found.verdict = verdict([first.mean_ms(), second.mean_ms()], found.error_ms);
     found
+}
+
+/// Compares two mean times, whose difference has this standard error.
+fn verdict([before, after]: [f64; 2], error_ms: f64) -> Verdict {
+    if before.max(after) < LEAST_RATIO * before.min(after) {
+        Verdict::Alike
+    } else if (after - before).abs() < LEAST_ERRORS * error_ms {
+        Verdict::Chance
+    } else {
+        Verdict::Differs
+    }
 }
 
 impl Difference {

@@ -42,18 +42,32 @@ pub struct Side {
     pub executions: u64,
     /// Their time in milliseconds.
     pub total_ms: f64,
+    /// The sum of the squares of these times; 0 if that is not known.
+    #[serde(default)]
+    pub squares: f64,
     /// The number of those with a plan that the plan cache made for all parameters.
     pub generic_plan_executions: u64,
     /// The indexes of the plan before that were gone when this one was described, as `schema.index`.
     pub gone_indexes: Vec<String>,
-    /// The process that held the lock for which most of the executions waited longest, if that is known.
-    pub blocker: Option<i32>,
+    /// The session for which they waited longest, if that is known.
+    pub blocker: Option<Blocker>,
     /// The milliseconds that they waited for locks outside of the nodes.
     pub lock_ms: f64,
     /// The milliseconds that they waited for something else there.
     pub wait_ms: f64,
     /// The nodes in EXPLAIN's order.
     pub nodes: Vec<Node>,
+}
+
+/// A session for which others wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// Its process; 0 is a prepared transaction.
+    pub pid: i32,
+    /// The name of its application.
+    pub application: Option<String>,
+    /// Its statement, or its last one if it is idle.
+    pub statement: Option<String>,
 }
 
 /// A node. The figures of processes that run it together add up.
@@ -132,6 +146,7 @@ impl Side {
         let mut side = Side {
             executions: plan.statistics.times.calls,
             total_ms: plan.statistics.times.total_ms,
+            squares: plan.statistics.times.squares(),
             generic_plan_executions: plan.statistics.generic_plan_calls,
             gone_indexes: plan.description.gone_indexes.clone(),
             nodes: nodes.iter().take(MAX_NODES).map(Node::described).collect(),
@@ -205,6 +220,7 @@ impl Side {
         take(&mut self.executions, earlier.executions);
         take(&mut self.generic_plan_executions, earlier.generic_plan_executions);
         take(&mut self.total_ms, earlier.total_ms);
+        take(&mut self.squares, earlier.squares);
         take(&mut self.lock_ms, earlier.lock_ms);
         take(&mut self.wait_ms, earlier.wait_ms);
         for (node, earlier) in self.nodes.iter_mut().zip(&earlier.nodes) {
@@ -240,7 +256,7 @@ impl Side {
                 node.temp_blocks as f64,
             ]
         };
-        let of_side = [side.total_ms, side.lock_ms, side.wait_ms];
+        let of_side = [side.total_ms, side.lock_ms, side.wait_ms, side.squares.sqrt()];
         let mut all = side.nodes.iter().flat_map(figures).chain(of_side);
         if all.any(|figure| !(0.0..=1e18).contains(&figure)) {
             return Err(SideError::Figure);
@@ -251,6 +267,24 @@ impl Side {
     /// Returns the mean time of an execution, in milliseconds.
     pub fn mean_ms(&self) -> f64 {
         self.per_execution(self.total_ms)
+    }
+
+    /// Returns the square of the standard error of that; 0 if nothing is known of it.
+    pub(super) fn squared_error(&self) -> f64 {
+        if self.executions < 2 {
+            return 0.0;
+        }
+        let (executions, mean) = (self.executions as f64, self.mean_ms());
+        let variance = (self.squares / executions - mean * mean) * executions / (executions - 1.0);
+        variance.max(0.0) / executions
+    }
+
+    /// Returns how many executions there are: `1 execution`, `12 executions`.
+    pub fn count(&self) -> String {
+        match self.executions {
+            1 => "1 execution".to_owned(),
+            several => format!("{several} executions"),
+        }
     }
 
     /// Returns the mean over the executions of a sum.

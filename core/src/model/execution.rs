@@ -99,6 +99,11 @@ impl Times {
         self.logarithms / self.calls as f64
     }
 
+    /// Returns the sum of the squares of the times.
+    pub fn squares(&self) -> f64 {
+        self.square_ms + self.calls as f64 * self.mean_ms * self.mean_ms
+    }
+
     /// Returns the population's standard deviation, as in pg_stat_statements.
     pub fn stddev_ms(&self) -> f64 {
         if self.calls == 0 {

@@ -338,8 +338,9 @@ impl Plan {
 
     /// Makes its sums those of one execution, which is in the place of the last one. `stats` are its nodes.
     pub fn become_one(&mut self, stats: &[NodeStats], is_generic: bool) {
-        let times = &mut self.statistics.times;
-        (times.calls, times.total_ms, times.mean_ms) = (1, self.statistics.last_ms, self.statistics.last_ms);
+        let mut times = Times::default();
+        times.add(self.statistics.last_ms);
+        self.statistics.times = times;
         self.statistics.generic_plan_calls = u64::from(is_generic);
         for (node, stats) in self.nodes.iter_mut().zip(stats) {
             node.clear();

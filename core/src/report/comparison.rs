@@ -3,11 +3,15 @@
 use super::numbers;
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
-use crate::compare::{Cause, Difference, Node, NodeParts, Side, do_the_same};
+use crate::compare::{
+    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, Side, Verdict, do_the_same,
+};
 use serde::Serialize;
 
 /// The lines have at most this many columns.
 const WIDTH: usize = 120;
+/// What the sentence shows of the statement of another session, in columns.
+const STATEMENT: usize = 60;
 /// The column of the operations has at least this many columns.
 const LEAST_NAME: usize = 20;
 
@@ -112,6 +116,7 @@ struct Row {
 #[derive(Serialize)]
 struct Json<'a> {
     sentence: String,
+    verdict: Verdict,
     /// The name of the cause; nothing if it is not known.
     cause: Option<&'static str>,
     /// The part of the difference that it explains, from 0 to 1.
@@ -147,17 +152,22 @@ impl Comparison<'_> {
         if self.first.executions == 0 || self.second.executions == 0 {
             return "There is nothing to compare: one side has no executions".to_owned();
         }
-        let executions = match self.second.executions {
-            1 => "1 execution".to_owned(),
-            several => format!("{several} executions"),
-        };
+        let executions = self.second.count();
         let ratio = if before > 0.0 {
             ratio(after / before) + ", "
         } else {
             String::new()
         };
-        let found = self.difference.cause();
         let mut text = format!("{} -> {} ({ratio}{executions})", time(before), time(after));
+        match self.difference.verdict {
+            Verdict::Alike => return text + &format!(": no difference, it is below {LEAST_RATIO}x"),
+            Verdict::Chance => {
+                let error = time(LEAST_ERRORS * self.difference.error_ms);
+                return text + &format!(": no difference, chance explains up to {error}");
+            }
+            Verdict::Differs => {}
+        }
+        let found = self.difference.cause();
         let largest = self.difference.largest_node(found.map(|(cause, _)| cause));
         if let Some(largest) = largest {
             let (node, ms, id) = match largest {
@@ -226,8 +236,8 @@ impl Comparison<'_> {
                     |_: &Side, node: &Node| format!("{:.3} ms", node.read_ms / node.read.max(1) as f64);
                 words("a read takes longer", "a read takes less time") + &from_to(&each)
             }
-            Cause::Locks => match self.second.blocker.filter(|_| is_slower) {
-                Some(pid) => format!("it waits for locks, blocked by process {pid}"),
+            Cause::Locks => match self.second.blocker.as_ref().filter(|_| is_slower) {
+                Some(blocker) => format!("it waits for locks, blocked by {}", named(blocker)),
                 None => words("it waits for locks", "it waits less for locks"),
             },
             Cause::OtherWaits => words("it waits", "it waits less"),
@@ -443,6 +453,7 @@ impl Comparison<'_> {
         });
         serde_json::to_string(&Json {
             sentence: self.sentence(),
+            verdict: self.difference.verdict,
             cause: found.map(|(cause, _)| cause.name()),
             share: found.map(|(_, share)| share),
             a_mean_time: self.first.mean_ms(),
@@ -455,6 +466,16 @@ impl Comparison<'_> {
             b: self.second,
         })
     }
+}
+
+/// Returns a session as the sentence names it: `process 4711 (report): LOCK TABLE orders`.
+fn named(blocker: &Blocker) -> String {
+    let text = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);
+    let application = text(&blocker.application).map(|name| format!(" ({name})"));
+    let statement =
+        text(&blocker.statement).map(|text| format!(": {}", narrowed(&on_one_line(&text), STATEMENT)));
+    let [application, statement] = [application, statement].map(Option::unwrap_or_default);
+    format!("process {}{application}{statement}", blocker.pid)
 }
 
 fn sign(change: f64) -> char {

@@ -143,7 +143,16 @@ fn sentences_name_the_cause() {
             sentence(|side| {
                 (side.nodes[0].self_ms, side.total_ms) = (12_000.0, 12_000.0);
                 side.nodes[0].lock_ms = 10_800.0;
-                side.blocker = Some(4711);
+                side.blocker = Some(Blocker {
+                    pid: 4711,
+                    application: Some("report".to_owned()),
+                    statement: Some("LOCK TABLE\norders".to_owned()),
+                });
+            }),
+            sentence(|side| {
+                (side.nodes[0].self_ms, side.total_ms) = (12_000.0, 12_000.0);
+                side.nodes[0].lock_ms = 10_800.0;
+                side.blocker = Some(Blocker::default());
             }),
             sentence(|side| {
                 (side.nodes[0].self_ms, side.total_ms) = (3_600.0, 3_600.0);
@@ -155,15 +164,20 @@ fn sentences_name_the_cause() {
                 side.nodes[0].handled_rows = 7_200;
             }),
             sentence(|side| side.total_ms = 3_600.0),
+            sentence(|side| side.total_ms = 1_400.0),
+            sentence(|side| (side.total_ms, side.squares) = (3_600.0, 2_600_000.0)),
             sentence(|side| side.executions = 0),
         ],
         [
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it handles more data (200 rows -> 2000 rows)",
             "100 ms -> 10.0 ms (0.10x, 12 executions): Seq Scan on orders (id 0) -90.0 ms, because it handles less data (200 rows -> 20 rows)",
-            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 4711",
+            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 4711 (report): LOCK TABLE orders",
+            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 0",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because it writes temporary files",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came",
             "100 ms -> 300 ms (3.0x, 12 executions), because more time passes outside of the nodes",
+            "100 ms -> 117 ms (1.2x, 12 executions): no difference, it is below 1.25x",
+            "100 ms -> 300 ms (3.0x, 12 executions): no difference, chance explains up to 323 ms",
             "There is nothing to compare: one side has no executions",
         ]
     );
