@@ -47,12 +47,13 @@ struct Waits {
 impl Waits {
     /// Returns the waits of an interval, of all statements or of one. Those that the user may not see are left
     /// out.
-    fn read(lookup: &mut Lookup, (from, to): (i64, i64), only: Option<PlanKey>) -> Waits {
+    /// If the user has said when the interval begins, which is `from`, the client is told what it lacks.
+    fn read(lookup: &mut Lookup, from: Option<i64>, interval: (i64, i64), only: Option<PlanKey>) -> Waits {
         let mut waits = Waits {
             only,
             ..Waits::default()
         };
-        samples::each(lookup, Some(from), to, |_, entry| match entry {
+        samples::each_or_notice(lookup, from, interval, |_, entry| match entry {
             Entry::Stored { .. } => {}
             Entry::Moment(moment, _) => waits.begin_moment(Some(moment)),
             Entry::Sample(sampled) if sampled.is_visible => waits.add(sampled),
@@ -147,7 +148,7 @@ fn root(moment: &HashMap<i32, Rc<Sampled>>, roots: &mut HashMap<i32, i32>, pid: 
 /// Adds the rows of `rowsource_blockers()`: the trees of an interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let mut lookup = Lookup::default();
-    let waits = Waits::read(&mut lookup, ash::interval(from, to), None);
+    let waits = Waits::read(&mut lookup, from, ash::interval(from, to), None);
 
     // Of each tree, the waits for each of its processes, the longest ones first.
     let mut trees: HashMap<Process, Tree> = HashMap::new();
@@ -202,7 +203,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 pub fn longest(key: &PlanKey, interval: (i64, i64)) -> Option<Blocker> {
     ring().filter(|_| origin::other().is_none())?;
     let mut lookup = Lookup::default();
-    let waits = Waits::read(&mut lookup, interval, Some(*key));
+    let waits = Waits::read(&mut lookup, None, interval, Some(*key));
     let mut roots: HashMap<Process, f64> = HashMap::new();
     for ((root, ..), wait) in &waits.all {
         room_for_one(&mut roots);
