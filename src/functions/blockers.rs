@@ -45,9 +45,9 @@ struct Waits {
 }
 
 impl Waits {
-    /// Returns the waits of an interval, of all statements or of one. Those that the user may not see are left
-    /// out.
-    /// If the user has said when the interval begins, which is `from`, the client is told what it lacks.
+    /// Returns the waits of an interval, of all statements or of one. Those that the user may not see are
+    /// left out. If the user has said when the interval begins, which is `from`, the client is told what it
+    /// lacks.
     fn read(lookup: &mut Lookup, from: Option<i64>, interval: (i64, i64), only: Option<PlanKey>) -> Waits {
         let mut waits = Waits {
             only,

@@ -8,7 +8,7 @@ use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, switch};
 use crate::pg::{live, store, waits};
-use rowsource_core::report::activity::Finding;
+use rowsource_core::report::activity::overview::Finding;
 
 /// Something that was looked at.
 pub struct Line {

@@ -77,8 +77,8 @@ struct Stored {
     begin: Option<Plan>,
 }
 
-/// Returns the plan of a query that took the most time in an interval, and what it did then. Counters are those between
-/// the snapshots around it, and now counts as one more snapshot.
+/// Returns the plan of a query that took the most time in an interval, and what it did then. Counters are
+/// those between the snapshots around it, and now counts as one more snapshot.
 ///
 /// # Errors
 /// Raises an error if the query did not run then.

@@ -8,7 +8,7 @@ use crate::pg::server::{self, query};
 use crate::pg::store;
 use crate::session;
 use rowsource_core::flips::{Event, Verdict, extra_ms, verdict};
-use rowsource_core::report::activity::{BARS, Figures, Finding, Given};
+use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! The samples of an interval, with names: those that memory has, and older ones from snapshots.
 
 use super::store::snapshots_elsewhere;
+use super::words::sentence;
 use super::{origin, wait_names};
 use crate::pg::ash::memory;
 use crate::pg::compat;
@@ -11,7 +12,7 @@ use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::ash::{self, Moment, Ring, SLOT_US, Sample};
 use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
-use rowsource_core::report::activity::TOLERANCE_US;
+use rowsource_core::report::activity::coverage::TOLERANCE_US;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -356,8 +357,8 @@ pub fn ring() -> Ring<'static> {
 
 /// Visits what is known of an interval: from snapshots what is older than what memory has, and the rest from
 /// memory. So no moment is visited twice. Without a beginning, it is what memory has. Of another server, it
-/// is what was imported. The user can cancel
-/// this. What `visit` allocates at a time must be smaller than the process's reserve.
+/// is what was imported. The user can cancel this. What `visit` allocates at a time must be smaller than the
+/// process's reserve.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -411,14 +412,7 @@ pub fn each_or_notice(
         Some(at) => format!("the samples begin at {}", server::shown_time(at)),
         None => "no samples are kept of this interval".to_owned(),
     };
-    let why = why_no_older();
-    let why: String = why
-        .chars()
-        .take(1)
-        .flat_map(char::to_uppercase)
-        .chain(why.chars().skip(1))
-        .collect();
-    server::notify(&what, &format!("{why}."));
+    server::notify(&what, &sentence(&why_no_older()));
 }
 
 /// Visits what a tier of the ring and the coarser ones have of an interval.

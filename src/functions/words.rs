@@ -37,3 +37,11 @@ pub fn choose<T: Copy>(argument: &str, word: Option<&str>, known: &[(&str, T)]) 
         )
     })
 }
+
+/// Returns a part of a sentence as a sentence of its own.
+pub fn sentence(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(char::to_uppercase);
+    let first: String = first.into_iter().flatten().collect();
+    format!("{first}{}.", characters.as_str())
+}

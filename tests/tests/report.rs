@@ -1,5 +1,5 @@
-//! `rowsource_report()`, with planted incidents that it must name, and `rowsource_health()`. Each command that
-//! a report prints runs as it stands.
+//! `rowsource_report()`, with planted incidents that it must name, and `rowsource_health()`. Each command
+//! that a report prints runs as it stands.
 
 use postgres::Client;
 use rowsource_tests::Server;

@@ -100,8 +100,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns the cause, and the part of the difference that it explains. `None` if that is too little, or if
-    /// the sides do not differ.
+    /// Returns the cause, and the part of the difference that it explains. `None` if that is too little, or
+    /// if the sides do not differ.
     pub fn cause(&self) -> Option<(Cause, f64)> {
         if self.verdict != Verdict::Differs {
             return None;

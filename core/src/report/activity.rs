@@ -1,10 +1,7 @@
 //! Formats what sessions did in an interval, from samples of them, as in Oracle's ASH report.
 
-mod coverage;
-mod overview;
-
-pub use coverage::TOLERANCE_US;
-pub use overview::{BARS, Figures, Finding, Given};
+pub mod coverage;
+pub mod overview;
 
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line};

@@ -11,7 +11,8 @@ macro_rules! declare {
         $(#[$attribute:meta])*
         $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
     )*) => {
-        // SAFETY: a function that is declared so may be called at any time with any arguments, and raises nothing.
+        // SAFETY: a function that is declared so may be called at any time with any arguments, and raises
+        // nothing.
         unsafe extern "C" {
             $($(#[$attribute])* $visibility safe fn $name($($argument: $type),*) $(-> $result)?;)*
         }

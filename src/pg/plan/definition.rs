@@ -60,8 +60,8 @@ pub fn add(index: RelationRef, hash: &mut StableHasher) {
 }
 
 /// Returns a number for what an index indexes. It is the same for indexes that are alike, on each server and
-/// major. It reads a catalog only if an index is no B-tree, has expressions or a predicate, or uses operators,
-/// types or collations that are not built in. May raise.
+/// major. It reads a catalog only if an index is no B-tree, has expressions or a predicate, or uses
+/// operators, types or collations that are not built in. May raise.
 pub fn number(index: RelationRef, table: RelationRef) -> i64 {
     let mut hash = StableHasher::new();
     // SAFETY: an open index has its rows of pg_class and pg_index, and arrays with a member for each key.

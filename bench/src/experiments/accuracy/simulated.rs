@@ -211,8 +211,8 @@ pub fn honesty(context: &mut ExperimentContext) {
     ));
 }
 
-/// Returns the group, the name and the honesty of each shape, in the order of the groups. Each processor takes
-/// the next shape that is left, because some take a hundred times as long as others.
+/// Returns the group, the name and the honesty of each shape, in the order of the groups. Each processor
+/// takes the next shape that is left, because some take a hundred times as long as others.
 fn of_each_shape(seeds: Range<u64>) -> Vec<(&'static str, String, Honesty)> {
     let next = AtomicUsize::new(0);
     let take = || {

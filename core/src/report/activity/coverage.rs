@@ -2,8 +2,8 @@
 
 use super::{Activity, SHOWN};
 
-/// If less than these microseconds are missing at an end of an interval, nobody says so: how often the sessions
-/// were sampled is known only for about each second.
+/// If less than these microseconds are missing at an end of an interval, nobody says so: how often the
+/// sessions were sampled is known only for about each second.
 pub const TOLERANCE_US: i64 = 5_000_000;
 
 impl Activity {

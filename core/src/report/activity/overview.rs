@@ -15,8 +15,8 @@ const BLOCKERS: usize = 3;
 pub const BARS: i64 = 15;
 /// A session that blocks others is a finding from this share of all samples on. Unmeasured.
 const BLOCKED_SHARE: f64 = 0.01;
-/// A statement has changed if it took at least this many times as many samples, or as few, and if the difference
-/// is at least this share of the load of the interval with the higher one. Unmeasured.
+/// A statement has changed if it took at least this many times as many samples, or as few, and if the
+/// difference is at least this share of the load of the interval with the higher one. Unmeasured.
 const CHANGED: f64 = 1.5;
 const CHANGED_SHARE: f64 = 0.02;
 
