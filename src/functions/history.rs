@@ -37,22 +37,27 @@ pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     interval_columns().add(rows, &ash::interval(from, to));
 }
 
-/// Selects when the first interval between snapshots begins.
+/// Selects when the first interval begins, and whether there is a snapshot.
 const BEGINNING: &str = "
-    SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', pg_catalog.min(s.from_at))) FROM {}rowsource_intervals s";
+    SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', pg_catalog.min(s.from_at)), pg_catalog.bool_or(s.snap_id OPERATOR(pg_catalog.>) 0))
+      FROM {}rowsource_intervals s";
 
-/// Returns no row for `_rowsource_check_interval()`. If the user has said when the interval begins, tells the
-/// client if no snapshot is as old, or if another database has them.
+/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots, and,
+/// if the user has said when the interval begins, if no snapshot is as old.
 ///
 /// # Errors
 /// Raises an error if this is no interval.
 pub fn check_interval(from: Option<i64>, to: Option<i64>) {
     let interval = ash::interval(from, to);
-    let mut beginning = None;
+    let (mut beginning, mut is_taken_here) = (None, false);
     query::each(BEGINNING, interval, |row| {
         beginning = row[0].as_f64().map(|_| query::time(&row[0]));
+        is_taken_here = row[1].as_bool() == Some(true);
     });
     let what = match (from, beginning) {
+        _ if !is_taken_here && snapshots_elsewhere().is_some() => {
+            "no snapshot is in this database".to_owned()
+        }
         (Some(from), Some(at)) if at > from => format!("the counters begin at {}", server::shown_time(at)),
         (Some(_), None) => "no snapshot has counters of this interval".to_owned(),
         _ => return,

@@ -7,18 +7,19 @@ use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::basic_server;
 use rowsource_tests::surface::declared;
+use rowsource_tests::waiting::until;
 use std::sync::{Arc, Mutex};
 
 type Notices = Arc<Mutex<Vec<String>>>;
 
 /// Opens a session that hears notices.
-fn hearing(server: &Server) -> (Client, Notices) {
+fn hearing(server: &Server, database: &str) -> (Client, Notices) {
     let notices = Notices::default();
     let heard = notices.clone();
     let client = postgres::Config::new()
         .host_path(server.folder())
         .user("postgres")
-        .dbname("postgres")
+        .dbname(database)
         .notice_callback(move |notice| {
             let hint = notice.hint().unwrap_or_default();
             let said = format!("{} HINT: {hint}", notice.message());
@@ -150,7 +151,7 @@ fn a_mistake_is_the_same_error_everywhere() {
 #[test]
 fn what_a_call_did_not_do_is_a_notice() {
     let server = basic_server("messages-notices", &[]);
-    let (mut client, notices) = hearing(&server);
+    let (mut client, notices) = hearing(&server, "postgres");
     run_each(
         &mut client,
         "SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM pg_class; RESET pg_rowsource.statistics_level",
@@ -357,4 +358,48 @@ fn comments_name_the_grants_that_help() {
         granted += 1;
     }
     assert!(granted > 8, "{granted}");
+}
+
+/// Functions of the history that return rows say what they lack, if the user has said when the interval
+/// begins, and where to connect.
+#[test]
+fn histories_say_what_they_lack() {
+    let server = Server::preloaded("messages-history", &[]);
+    let (mut client, notices) = hearing(&server, "postgres");
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE DATABASE elsewhere",
+    );
+    until(&mut client, "SELECT count(*) > 0 FROM rowsource_ash");
+    let (mut elsewhere, heard_there) = hearing(&server, "elsewhere");
+    run_each(&mut elsewhere, "CREATE EXTENSION pg_rowsource");
+    let said = |client: &mut Client, notices: &Notices, call: &str| {
+        notices.lock().expect("the notices").clear();
+        run_each(client, &format!("SELECT count(*) FROM {call}"));
+        notices.lock().expect("the notices").join("; ")
+    };
+    for function in ["rowsource_ash", "rowsource_top_activity", "rowsource_blockers"] {
+        assert_eq!(said(&mut client, &notices, &format!("{function}()")), "");
+        let notice = said(&mut client, &notices, &format!("{function}('1 day')"));
+        let hint = " HINT: No snapshot has older ones.";
+        assert!(
+            notice.starts_with("the samples begin at ") && notice.ends_with(hint),
+            "{function}: {notice}"
+        );
+    }
+    for function in ["waits", "tempfile_io"] {
+        let function = format!("rowsource_interval_{function}");
+        assert_eq!(said(&mut client, &notices, &format!("{function}()")), "");
+        let notice = said(&mut client, &notices, &format!("{function}('1 day')"));
+        let hint = " HINT: Take one with SELECT rowsource_snapshot(), or wait";
+        assert!(
+            notice.starts_with("the counters begin at ") && notice.contains(hint),
+            "{function}: {notice}"
+        );
+        let notice = said(&mut elsewhere, &heard_there, &format!("{function}()"));
+        assert_eq!(
+            notice,
+            "no snapshot is in this database HINT: The server takes its snapshots in the database \"postgres\": connect to it."
+        );
+    }
 }

@@ -75,7 +75,6 @@ globals! { pub,
     parallel_leader_participation: bool;
     proc_exit_inprogress: bool;
     process_shared_preload_libraries_in_progress: bool;
-    standard_conforming_strings: bool;
     track_io_timing: bool;
 }
 

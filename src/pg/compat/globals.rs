@@ -9,6 +9,8 @@ globals! { pub(super),
     timing_clock_source: std::ffi::c_int;
     #[cfg(pg_ge_19)]
     timing_tsc_enabled: bool;
+    #[cfg(not(pg_ge_19))]
+    standard_conforming_strings: bool;
     #[cfg(pg_ge_18)]
     io_method: std::ffi::c_int;
     #[cfg(pg_ge_17)]

@@ -1,7 +1,6 @@
 //! Reads and writes core's counters and times of a node, whose fields and units differ by version.
 
 use super::counters::{buffers_now, wal_now};
-use crate::pg::border::globals::GLOBALS;
 use crate::pg::handles::counted;
 use pgrx::pg_sys;
 use rowsource_core::clock;
@@ -332,7 +331,7 @@ fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
 #[cfg(not(pg_ge_17))]
 fn io_times(u: &pg_sys::BufferUsage) -> [pg_sys::instr_time; 6] {
     let zero = instr_time_from_ns(0.0);
-    let (shared, local) = match GLOBALS.track_io_timing.get() {
+    let (shared, local) = match crate::pg::border::globals::GLOBALS.track_io_timing.get() {
         true => ([u.blk_read_time, u.blk_write_time], [zero; 2]),
         false => ([zero; 2], [u.blk_read_time, u.blk_write_time]),
     };

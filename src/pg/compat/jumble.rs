@@ -1,6 +1,5 @@
 //! What the parser knows of a statement's constants: from 18 on, it knows lists and parameters too.
 
-use crate::pg::border::globals::GLOBALS;
 use crate::pg::handles::Handle;
 use pgrx::pg_sys;
 use rowsource_core::normalise::Found;
@@ -84,5 +83,5 @@ pub fn backslashes_escape() -> bool {
 }
 #[cfg(not(pg_ge_19))]
 pub fn backslashes_escape() -> bool {
-    !GLOBALS.standard_conforming_strings.get()
+    !super::globals::GLOBALS.standard_conforming_strings.get()
 }
