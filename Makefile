@@ -1,7 +1,8 @@
 # pg_rowsource: each target runs cargo or a script.
 #
-#   make                builds the library for the PostgreSQL of PG_CONFIG
-#   make install        installs it there (DESTDIR is honoured)
+#   make                builds the library for the PostgreSQL of PG_CONFIG, and the terminal program
+#   make install        installs it there (DESTDIR is honoured), and the program, its man page and completions in PREFIX;
+#                       PARTS=library or PARTS=program: only that
 #   make installcheck   runs the regression tests of sql/ against the running server of PGHOST and PGPORT
 #   make demo           sets up, builds, and shows examples on a throwaway server (KEEP=1: it runs until make demo-stop)
 #   make test           sets up, builds, and runs the tests on PostgreSQL 15
@@ -44,24 +45,51 @@ REGRESS = $(patsubst %.sql,%,$(shell cd "$(srcdir)/sql" && ls *.sql))
 REGRESS_OPTS = --dbname=contrib_regression --load-extension=pg_rowsource
 PG_REGRESS = $(shell dirname "$$("$(PG_CONFIG)" --pgxs)")/../test/regress/pg_regress
 
-.PHONY: all build setup install uninstall installcheck demo demo-stop lint test check test-release test-matrix test-platforms test-all miri docs package dist bench accept clean
+# Where the terminal program goes, and what is built and installed.
+PREFIX ?= /usr/local
+PROGRAM = $(CARGO_TARGET_DIR)/program/rowsource
+PARTS ?= library program
+
+.PHONY: all build library program setup install install-library install-program uninstall installcheck demo demo-stop lint test check test-release test-matrix test-platforms test-all miri docs package dist bench accept clean
 
 all: build
 
-build:
+build: $(PARTS)
+
+library:
 	@$(scripts)/build.sh
+
+program:
+	@cd "$(srcdir)" && cargo build --locked --ignore-rust-version --profile program -p rowsource-cli
 
 setup:
 	@$(scripts)/setup.sh
 
-install:
+install: $(PARTS:%=install-%)
+
+install-library:
 	@[ -f "$(LIBRARY)" ] || $(scripts)/build.sh
 	@test -n "$(PKGLIBDIR)" || { echo "make install: cannot run $(PG_CONFIG)" >&2; exit 1; }
 	install -d "$(DESTDIR)$(PKGLIBDIR)" "$(DESTDIR)$(EXTENSIONDIR)"
 	install -m 755 "$(LIBRARY)" "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so"
 	install -m 644 "$(srcdir)/pg_rowsource.control" "$(srcdir)"/pg_rowsource--*.sql "$(DESTDIR)$(EXTENSIONDIR)/"
 
+# The man page and the completions are what the program says of itself.
+share = $(DESTDIR)$(PREFIX)/share
+install-program:
+	@[ -f "$(PROGRAM)" ] || $(MAKE) -s --no-print-directory -f "$(srcdir)/Makefile" program
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(share)/man/man1" "$(share)/bash-completion/completions" \
+	    "$(share)/zsh/vendor-completions" "$(share)/fish/vendor_completions.d"
+	install -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/rowsource"
+	"$(PROGRAM)" man >"$(share)/man/man1/rowsource.1"
+	"$(PROGRAM)" completions bash >"$(share)/bash-completion/completions/rowsource"
+	"$(PROGRAM)" completions zsh >"$(share)/zsh/vendor-completions/_rowsource"
+	"$(PROGRAM)" completions fish >"$(share)/fish/vendor_completions.d/rowsource.fish"
+
 uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/rowsource" "$(share)/man/man1/rowsource.1" \
+	    "$(share)/bash-completion/completions/rowsource" "$(share)/zsh/vendor-completions/_rowsource" \
+	    "$(share)/fish/vendor_completions.d/rowsource.fish"
 	rm -f "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so" "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource.control "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource--*.sql
 
 installcheck:
@@ -80,7 +108,7 @@ demo-stop:
 
 lint:
 	@$(scripts)/build.sh clippy
-	cd "$(srcdir)" && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench \
+	cd "$(srcdir)" && cargo clippy --locked --ignore-rust-version -p rowsource-core -p rowsource-tests -p rowsource-bench -p rowsource-cli \
 	    --all-targets -- -D warnings
 
 test check:

@@ -25,7 +25,7 @@ make_tree() (
         "${copy[@]}" --link 2>/dev/null || "${copy[@]}" --remove-destination || die "cannot copy ${folders[*]} into $TREE"
         echo "$stamp" >"$TREE.stamp"
     fi
-    [ ! -f "$(library)" ] || make -s --no-print-directory -C "$ROOT" install DESTDIR="$TREE" >&2
+    [ ! -f "$(library)" ] || make -s --no-print-directory -C "$ROOT" install-library DESTDIR="$TREE" >&2
 )
 
 case ${1:-} in

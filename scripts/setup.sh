@@ -5,7 +5,7 @@
 . "$(dirname "$0")/common.sh"
 { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 ||
     die "cargo not found: install Rust (with rustfmt and clippy) and put cargo on the PATH"
-packages=(binutils chromium gcc libc6-dev libicu-dev make pkg-config strace valgrind "$@")
+packages=(binutils chromium gcc libc6-dev libicu-dev make pkg-config strace tmux valgrind "$@")
 if [ "$PG_CONFIG" = /usr/lib/postgresql/15/bin/pg_config ]; then
     packages+=(postgresql-15 postgresql-server-dev-15)
 elif ! [ -x "${PG_ROOT:-}$("$PG_CONFIG" --bindir)/postgres" ] || ! [ -f "$("$PG_CONFIG" --includedir-server)/postgres.h" ]; then

@@ -14,11 +14,15 @@ without_server() {
         --config 'profile.dev.package.rowsource-core.opt-level = 0'
     step "simulations and model checks of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --test '*'
     step "examples of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --doc
+    step "terminal program" cargo test --locked --ignore-rust-version -p rowsource-cli
     step "sources, documents and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
 }
 
 # programs: builds what runs the tests, and the tests.
-programs() { step "cargo-nextest" install_nextest && step "test programs" build_tests; }
+programs() {
+    step "cargo-nextest" install_nextest && step "test programs" build_tests &&
+        step "terminal program" cargo build --locked --ignore-rust-version -p rowsource-cli
+}
 
 run() {
     # Beside the library, whose last minute keeps one processor busy.

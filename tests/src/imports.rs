@@ -327,6 +327,11 @@ fn the_pure_crate_has_no_import_circle() {
 }
 
 #[test]
+fn the_terminal_program_has_no_import_circle() {
+    assert_no_circle("cli/src");
+}
+
+#[test]
 fn the_bench_has_no_import_circle() {
     assert_no_circle("bench/src");
 }

@@ -18,7 +18,12 @@ const fn layer(folder: &'static str, imports: &'static [&'static str], contains:
 }
 
 /// The crates whose folders have an order.
-pub const CRATES: [(&str, &[Layer]); 3] = [("core/src", CORE), ("src", EXTENSION), ("bench/src", BENCH)];
+pub const CRATES: [(&str, &[Layer]); 4] = [
+    ("core/src", CORE),
+    ("src", EXTENSION),
+    ("bench/src", BENCH),
+    ("cli/src", CLI),
+];
 
 /// What deals with PostgreSQL itself. All folders above these may import them.
 pub const FOUNDATION: [&str; 4] = ["pg::border", "pg::handles", "pg::compat", "pg::server"];
@@ -266,4 +271,71 @@ const BENCH: &[Layer] = &[
     ),
     layer("measure", &["model"], "runs and measures statements"),
     layer("experiments", &["model", "measure"], "the experiments"),
+];
+
+const CLI: &[Layer] = &[
+    layer(
+        "model",
+        &[],
+        "what a refresh brings, as it is shown, recorded and replayed",
+    ),
+    layer(
+        "record",
+        &["model"],
+        "recordings: a line of JSON for each refresh",
+    ),
+    layer("queries", &["model"], "the queries of the program"),
+    layer("delta", &["model"], "what happened between two refreshes"),
+    layer("connect", &[], "connects to a server as psql does"),
+    layer(
+        "server",
+        &["connect", "model", "queries"],
+        "asks a server: each question is one message",
+    ),
+    layer(
+        "data",
+        &["delta", "model", "queries"],
+        "what the program knows of the server",
+    ),
+    layer("table", &["queries"], "tables, which each screen consists of"),
+    layer(
+        "screens_live",
+        &["data", "table"],
+        "the tables of what runs and waits now",
+    ),
+    layer(
+        "screens",
+        &[
+            "data",
+            "delta",
+            "model",
+            "queries",
+            "screens_live",
+            "server",
+            "table",
+        ],
+        "the screens: what each needs, and its table",
+    ),
+    layer(
+        "app",
+        &["data", "model", "queries", "screens", "table"],
+        "the state: what keys do",
+    ),
+    layer("draw", &["app", "screens", "table"], "draws the state"),
+    layer(
+        "worker",
+        &["connect", "model", "queries", "server"],
+        "the thread that talks with the server",
+    ),
+    layer(
+        "top",
+        &["app", "draw", "model", "queries", "record", "screens", "worker"],
+        "the loop, and what is printed once",
+    ),
+    layer("args", &["screens"], "the options of the command line"),
+    layer(
+        "tests",
+        &["app", "args", "draw", "model", "record", "screens", "table"],
+        "each screen as text, with what was recorded",
+    ),
 ];

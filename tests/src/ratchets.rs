@@ -146,7 +146,7 @@ fn counted() -> Numbers {
             *numbers.entry((what.to_owned(), folder.to_owned())).or_default() += number;
         }
     };
-    for source in ["src", "core/src", "core/tests", "tests", "bench/src"] {
+    for source in ["src", "core/src", "core/tests", "tests", "bench/src", "cli/src"] {
         for (path, text) in rust_files(source) {
             // This file names what it looks for.
             if path.ends_with("tests/src/ratchets.rs") {

@@ -130,6 +130,7 @@ mod tempfile_time;
 mod tempfile_trace;
 mod tempfile_usage;
 mod temporary_tables;
+mod terminal;
 mod texts;
 mod tkprof_store;
 mod toplevel;

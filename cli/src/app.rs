@@ -1,0 +1,437 @@
+//! The state of `rowsource top`: what keys do. Nothing here touches a terminal or a server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::data::Data;
+use crate::model::Snapshot;
+use crate::queries::Want;
+use crate::screens::{Screen, View};
+use crate::table::{Table, Target};
+
+/// What a key asks of the world outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Leave.
+    Quit,
+    /// Ask the server now.
+    Refresh,
+    /// Put a text on the clipboard of the terminal.
+    Copy(String),
+    /// Send a signal to a process: the function, and the process.
+    Signal(&'static str, i64),
+    /// Call a function that writes text.
+    Call(String),
+}
+
+/// What the keyboard is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mode {
+    /// Keys are commands.
+    Normal,
+    /// A text by which rows are filtered is typed.
+    Filter,
+    /// The name of a view is typed.
+    Command(String),
+    /// The help is shown.
+    Help,
+    /// A signal waits for `y`.
+    Confirm(&'static str, i64),
+}
+
+/// How the user looks at a screen.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    sort: Option<usize>,
+    filter: String,
+    selected: usize,
+    anchor: Option<Target>,
+}
+
+/// The state.
+pub struct App {
+    pub data: Data,
+    pub mode: Mode,
+    pub paused: bool,
+    pub read_only: bool,
+    pub interval: Duration,
+    /// The connection, as the first line names it.
+    pub place: String,
+    /// What happened last, in a sentence.
+    pub status: String,
+    /// Why there is no connection now.
+    pub trouble: Option<String>,
+    screens: Vec<Screen>,
+    looks: BTreeMap<String, Look>,
+    /// The rows that the terminal has room for.
+    pub page: usize,
+    /// Whether a replay has ended.
+    pub ended: bool,
+}
+
+/// The intervals between refreshes that `+` and `-` select, in milliseconds.
+const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+/// How long a text may be that is typed.
+const MAX_TYPED: usize = 200;
+
+impl App {
+    /// Starts with a screen.
+    pub fn new(screen: Screen, place: String, interval: Duration, read_only: bool) -> Self {
+        Self {
+            data: Data::default(),
+            mode: Mode::Normal,
+            paused: false,
+            read_only,
+            interval,
+            place,
+            status: String::new(),
+            trouble: None,
+            screens: vec![screen],
+            looks: BTreeMap::new(),
+            page: 10,
+            ended: false,
+        }
+    }
+
+    /// Returns the screen.
+    pub fn screen(&self) -> &Screen {
+        self.screens.last().unwrap_or(&Screen::List(View::Statements))
+    }
+
+    /// Returns the screen's list, or that from which the user went down.
+    pub fn view(&self) -> Option<View> {
+        match self.screens.first() {
+            Some(Screen::List(view)) => Some(*view),
+            _ => None,
+        }
+    }
+
+    /// Returns how long to wait for the next refresh.
+    pub fn pace(&self) -> Duration {
+        if self.screen().is_fast() {
+            self.interval.min(Duration::from_millis(500))
+        } else {
+            self.interval
+        }
+    }
+
+    /// Returns what the screen needs.
+    pub fn wants(&mut self) -> Vec<Want> {
+        let screen = self.screen().clone();
+        screen.wants(&mut self.data)
+    }
+
+    /// Takes over a refresh.
+    pub fn apply(&mut self, snapshot: Snapshot) {
+        if self.trouble.take().is_some() {
+            self.status = "connected again".to_owned();
+        }
+        self.data.apply(snapshot);
+        if let Some(event) = &self.data.event {
+            self.status.clone_from(event);
+        }
+    }
+
+    /// Takes over the lines of a function.
+    pub fn apply_lines(&mut self, lines: Vec<String>) {
+        if let Some(Screen::Text(_, shown)) = self.screens.last_mut() {
+            *shown = Some(lines);
+        }
+    }
+
+    fn look(&self) -> Look {
+        self.looks.get(&self.look_key()).cloned().unwrap_or_default()
+    }
+
+    fn look_key(&self) -> String {
+        match self.screen() {
+            Screen::Text(title, _) => title.clone(),
+            screen => format!("{screen:?}"),
+        }
+    }
+
+    fn change_look(&mut self, change: impl FnOnce(&mut Look)) {
+        let key = self.look_key();
+        // A user who opens many plans leaves a little memory for each.
+        if self.looks.len() > 500 {
+            self.looks.clear();
+        }
+        change(self.looks.entry(key).or_default());
+    }
+
+    /// Returns the table, sorted and filtered, the selected row, and the column by which it is sorted.
+    pub fn table(&self) -> (Table, usize, Option<usize>) {
+        let look = self.look();
+        let mut table = self.screen().table(&self.data);
+        let sort = look
+            .sort
+            .or(table.sort)
+            .filter(|sort| *sort < table.columns.len());
+        if let Some(sort) = sort {
+            table.sort_by(sort);
+        }
+        if !look.filter.is_empty() {
+            table.filter(&look.filter);
+        }
+        let anchored = look
+            .anchor
+            .and_then(|anchor| table.rows.iter().position(|row| row.target == anchor));
+        let selected = anchored
+            .unwrap_or(look.selected)
+            .min(table.rows.len().saturating_sub(1));
+        (table, selected, sort)
+    }
+
+    /// Returns the text by which rows are filtered.
+    pub fn filter(&self) -> String {
+        self.look().filter
+    }
+
+    /// Does what a key means.
+    pub fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => vec![Effect::Quit],
+                KeyCode::Char('l') => vec![Effect::Refresh],
+                _ => Vec::new(),
+            };
+        }
+        match self.mode.clone() {
+            Mode::Normal => self.normal_key(key.code),
+            Mode::Help => {
+                self.mode = Mode::Normal;
+                Vec::new()
+            }
+            Mode::Filter => self.filter_key(key.code),
+            Mode::Command(typed) => self.command_key(key.code, typed),
+            Mode::Confirm(function, pid) => {
+                self.mode = Mode::Normal;
+                if matches!(key.code, KeyCode::Char('y' | 'Y')) {
+                    return vec![Effect::Signal(function, pid)];
+                }
+                self.status = "nothing was sent".to_owned();
+                Vec::new()
+            }
+        }
+    }
+
+    fn normal_key(&mut self, code: KeyCode) -> Vec<Effect> {
+        self.status.clear();
+        let page = self.page.max(2) as isize - 1;
+        match code {
+            KeyCode::Char('q') => return vec![Effect::Quit],
+            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char(':') => self.mode = Mode::Command(String::new()),
+            KeyCode::Char(digit @ '1'..='9') => {
+                return self.open_view(View::ALL[digit as usize - '1' as usize]);
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
+            KeyCode::PageDown => self.move_by(page),
+            KeyCode::PageUp => self.move_by(-page),
+            KeyCode::Home | KeyCode::Char('g') => self.move_by(isize::MIN / 2),
+            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX / 2),
+            KeyCode::Char('<') => self.sort_beside(-1),
+            KeyCode::Char('>') => self.sort_beside(1),
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('+') => self.change_interval(1),
+            KeyCode::Char('-') => self.change_interval(-1),
+            KeyCode::Char('r') => return vec![Effect::Refresh],
+            KeyCode::Char('y') => return self.copy(),
+            KeyCode::Char('C') => self.ask_signal("pg_cancel_backend"),
+            KeyCode::Char('T') => self.ask_signal("pg_terminate_backend"),
+            KeyCode::Enter | KeyCode::Right => return self.down(),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return self.up(),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn filter_key(&mut self, code: KeyCode) -> Vec<Effect> {
+        match code {
+            KeyCode::Enter => self.mode = Mode::Normal,
+            KeyCode::Esc => {
+                self.mode = Mode::Normal;
+                self.change_look(|look| look.filter.clear());
+            }
+            KeyCode::Backspace => self.change_look(|look| {
+                look.filter.pop();
+            }),
+            KeyCode::Char(letter) => self.change_look(|look| {
+                if look.filter.len() < MAX_TYPED {
+                    look.filter.push(letter);
+                }
+            }),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn command_key(&mut self, code: KeyCode, mut typed: String) -> Vec<Effect> {
+        match code {
+            KeyCode::Enter => {
+                self.mode = Mode::Normal;
+                let found = View::ALL
+                    .into_iter()
+                    .find(|view| !typed.is_empty() && view.name().starts_with(&typed));
+                return match (found, typed.as_str()) {
+                    (_, "q" | "quit") => vec![Effect::Quit],
+                    (Some(view), _) => self.open_view(view),
+                    (None, "") => Vec::new(),
+                    (None, _) => {
+                        self.status = format!("there is no view {typed}");
+                        Vec::new()
+                    }
+                };
+            }
+            KeyCode::Esc => self.mode = Mode::Normal,
+            KeyCode::Backspace if typed.is_empty() => self.mode = Mode::Normal,
+            KeyCode::Backspace => {
+                typed.pop();
+                self.mode = Mode::Command(typed);
+            }
+            KeyCode::Char(letter) if typed.len() < MAX_TYPED => {
+                typed.push(letter);
+                self.mode = Mode::Command(typed);
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn open_view(&mut self, view: View) -> Vec<Effect> {
+        self.screens = vec![Screen::List(view)];
+        vec![Effect::Refresh]
+    }
+
+    fn move_by(&mut self, rows: isize) {
+        let (table, selected, _) = self.table();
+        let last = table.rows.len().saturating_sub(1);
+        let selected = selected.saturating_add_signed(rows).min(last);
+        // Rows without an identity, such as lines of text, are selected by their number.
+        let anchor = table
+            .rows
+            .get(selected)
+            .map(|row| row.target.clone())
+            .filter(|target| *target != Target::default());
+        self.change_look(|look| (look.selected, look.anchor) = (selected, anchor));
+    }
+
+    fn sort_beside(&mut self, step: isize) {
+        let (table, _, sort) = self.table();
+        let count = table.columns.len() as isize;
+        let next = match sort {
+            Some(sort) => (sort as isize + step).rem_euclid(count.max(1)),
+            None => 0,
+        };
+        self.status = format!("sorted by {}", table.columns[next as usize].title);
+        self.change_look(|look| look.sort = Some(next as usize));
+    }
+
+    fn change_interval(&mut self, step: isize) {
+        let now = self.interval.as_millis() as u64;
+        let at = INTERVALS
+            .iter()
+            .position(|interval| *interval >= now)
+            .unwrap_or(INTERVALS.len() - 1);
+        let next = at.saturating_add_signed(step).min(INTERVALS.len() - 1);
+        self.interval = Duration::from_millis(INTERVALS[next]);
+        self.status = format!("a refresh every {:.1} s", self.interval.as_secs_f64());
+    }
+
+    /// Returns what the keys of the selected row concern.
+    fn target(&self) -> Option<Target> {
+        let (table, selected, _) = self.table();
+        table.rows.get(selected).map(|row| row.target.clone())
+    }
+
+    fn copy(&mut self) -> Vec<Effect> {
+        let (table, selected, _) = self.table();
+        let Some(row) = table.rows.get(selected) else {
+            return Vec::new();
+        };
+        let text = self.data.text(row.target.queryid).map(str::to_owned);
+        let shown = || row.cells.last().map(crate::table::Cell::show).unwrap_or_default();
+        let text = text.unwrap_or_else(shown);
+        self.status = "copied".to_owned();
+        vec![Effect::Copy(text)]
+    }
+
+    fn ask_signal(&mut self, function: &'static str) {
+        let pid = self.target().and_then(|target| target.pid);
+        match pid {
+            _ if self.read_only => self.status = "--read-only: no signals are sent".to_owned(),
+            Some(pid) => self.mode = Mode::Confirm(function, pid),
+            None => {
+                self.status =
+                    "this row is no process: signals are sent from live, temp, locks and sessions".to_owned()
+            }
+        }
+    }
+
+    fn down(&mut self) -> Vec<Effect> {
+        let Some(target) = self.target() else {
+            return Vec::new();
+        };
+        let next = match (self.screen(), target) {
+            (Screen::List(View::Statements | View::Nodes), Target { plan: Some(key), .. }) => {
+                Screen::Plan(key)
+            }
+            (
+                Screen::Plan(key),
+                Target {
+                    node_id: Some(node_id),
+                    ..
+                },
+            ) => Screen::Node(key.clone(), node_id),
+            (
+                Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
+                Target { pid: Some(pid), .. },
+            ) if self.data.server.schema.is_some() => Screen::LivePlan(pid),
+            (
+                Screen::List(View::Findings),
+                Target {
+                    queryid: Some(queryid),
+                    compare: Some((from, to)),
+                    ..
+                },
+            ) => {
+                self.screens.push(Screen::Text(
+                    format!("Statement {queryid}: plan {from} and plan {to}"),
+                    None,
+                ));
+                return vec![Effect::Call(format!(
+                    "rowsource_compare({queryid}, '{from}', '{to}')"
+                ))];
+            }
+            (
+                Screen::List(View::Activity),
+                Target {
+                    queryid: Some(queryid),
+                    ..
+                },
+            ) => {
+                self.screens
+                    .push(Screen::Text(format!("Plans of statement {queryid}"), None));
+                return vec![Effect::Call(format!(
+                    "rowsource_display({queryid}, format => 'ALLSTATS')"
+                ))];
+            }
+            _ => return Vec::new(),
+        };
+        self.screens.push(next);
+        vec![Effect::Refresh]
+    }
+
+    fn up(&mut self) -> Vec<Effect> {
+        if self.screens.len() > 1 {
+            self.screens.pop();
+            return vec![Effect::Refresh];
+        }
+        self.change_look(|look| look.filter.clear());
+        Vec::new()
+    }
+}

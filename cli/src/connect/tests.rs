@@ -1,0 +1,156 @@
+//! Connection parameters: where they come from, and what wins.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::pgpass::{Found, Wanted, look_up};
+use super::{Environment, Params, Target};
+
+fn params(text: &str) -> Params {
+    Params::parse(text).expect("a connection string")
+}
+
+fn error(text: &str) -> String {
+    Params::parse(text).expect_err("an error").to_string()
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("rowsource-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn keywords_and_uris_mean_the_same() {
+    let keywords =
+        params(r"host=db,other port = 5433,5434 user='o\'neil' password='a b' dbname=x sslmode=require");
+    let uri = params("postgresql://o%27neil:a%20b@db:5433,other:5434/x?sslmode=require");
+    assert_eq!(keywords, uri);
+    assert_eq!(
+        params("postgres://[::1]:5433/x"),
+        params("host=::1 port=5433 dbname=x")
+    );
+    assert_eq!(
+        params("postgresql:///x?host=/run/pg"),
+        params("host=/run/pg dbname=x")
+    );
+    assert_eq!(params("postgresql://"), Params::default());
+}
+
+#[test]
+fn what_is_wrong_or_not_supported_is_said() {
+    assert_eq!(error("hots=x"), "invalid connection option \"hots\"");
+    assert!(error("sslcert=x").contains("\"sslcert\" is not supported"));
+    assert!(error("host").contains("missing \"=\""));
+    assert!(error("host='x").contains("does not end"));
+    assert!(error("postgresql://%zz/").contains("percent"));
+    assert!(error("postgresql:///x?a").contains("missing \"=\""));
+    let environment = Environment {
+        read: |_| None,
+        home: None,
+        user: "me".to_owned(),
+    };
+    for (text, said) in [
+        ("sslmode=never", "invalid sslmode"),
+        ("port=x", "port is not"),
+        ("host=a,b port=1,2,3", "different numbers"),
+        ("host=a sslmode=verify-full", "does not exist"),
+        ("host=a target_session_attrs=primary", "not supported"),
+        ("host=a sslrootcert=system", "needs sslmode=verify-full"),
+    ] {
+        let found = Target::new(&params(text), None, &environment)
+            .expect_err("an error")
+            .to_string();
+        assert!(found.contains(said), "{text}: {found}");
+    }
+}
+
+#[test]
+fn options_win_over_the_service_that_wins_over_variables() {
+    let folder = Folder::new("service");
+    folder.write(
+        ".pg_service.conf",
+        "# a comment\n[other]\nhost=no\n\n[mine]\nhost=from-service\nport=1\n",
+        0o644,
+    );
+    let read = |name: &str| match name {
+        "PGSERVICE" => Some("mine".to_owned()),
+        "PGHOST" | "PGUSER" => Some("from-variable".to_owned()),
+        _ => None,
+    };
+    let environment = Environment {
+        read,
+        home: Some(folder.0.clone()),
+        user: "me".to_owned(),
+    };
+    let mut found = params("port=2");
+    found.complete(&environment).expect("parameters");
+    assert_eq!(found.get("host"), Some("from-service"));
+    assert_eq!(found.get("port"), Some("2"));
+    assert_eq!(found.get("user"), Some("from-variable"));
+    assert_eq!(found.get("dbname"), Some("from-variable"));
+    let error = params("service=none")
+        .complete(&environment)
+        .expect_err("an error")
+        .to_string();
+    assert_eq!(error, "definition of service \"none\" not found");
+}
+
+#[test]
+fn the_password_file_is_libpqs() {
+    let folder = Folder::new("pgpass");
+    let text =
+        "# a comment\nother:*:*:*:no\nlocalhost:5432:x:me:first\nh\\:1:5432:*:me:a\\:b\\\\\n*:*:*:me:last";
+    let file = folder.write("pgpass", text, 0o600);
+    let look = |host, port, dbname, user| {
+        look_up(
+            &file,
+            &Wanted {
+                host,
+                port,
+                dbname,
+                user,
+            },
+        )
+    };
+    assert_eq!(
+        look("localhost", 5432, "x", "me"),
+        Found::Password("first".to_owned())
+    );
+    assert_eq!(look("h:1", 5432, "x", "me"), Found::Password("a:b\\".to_owned()));
+    assert_eq!(
+        look("localhost", 5433, "x", "me"),
+        Found::Password("last".to_owned())
+    );
+    assert_eq!(look("localhost", 5433, "x", "you"), Found::Nothing);
+    let open = folder.write("open", text, 0o644);
+    let found = look_up(
+        &open,
+        &Wanted {
+            host: "localhost",
+            port: 5432,
+            dbname: "x",
+            user: "me",
+        },
+    );
+    assert!(matches!(found, Found::Refused(why) if why.contains("chmod 0600")));
+}

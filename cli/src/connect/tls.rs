@@ -1,0 +1,167 @@
+//! TLS as libpq's `sslmode` has it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::environment::Error;
+
+/// The values of `sslmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Never TLS.
+    Disable,
+    /// TLS if the server refuses a connection without.
+    Allow,
+    /// TLS if the server has it.
+    Prefer,
+    /// TLS. The certificate is verified only if there is a file of root certificates.
+    Require,
+    /// TLS, with a certificate of a known authority.
+    VerifyCa,
+    /// TLS, with such a certificate for this host.
+    VerifyFull,
+}
+
+impl Mode {
+    /// Reads a value of `sslmode`; without one, it is `prefer`.
+    pub fn parse(text: Option<&str>) -> Result<Self, Error> {
+        Ok(match text.unwrap_or("prefer") {
+            "disable" => Self::Disable,
+            "allow" => Self::Allow,
+            "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            other => return Err(Error(format!("invalid sslmode value: \"{other}\""))),
+        })
+    }
+}
+
+/// Makes the configuration of TLS. `root_file` is `sslrootcert`, and its default lies in `home`.
+pub fn configuration(
+    mode: Mode,
+    root_file: Option<&str>,
+    home: Option<&Path>,
+) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let file = root_file
+        .map(PathBuf::from)
+        .or_else(|| home.map(|home| home.join(".postgresql/root.crt")));
+    let file = file.filter(|file| root_file == Some("system") || file.exists());
+    if root_file == Some("system") && mode != Mode::VerifyFull {
+        return Err(Error("sslrootcert=system needs sslmode=verify-full".to_owned()));
+    }
+    let roots = match &file {
+        Some(_) if root_file == Some("system") => Some(system_roots()),
+        Some(file) if mode >= Mode::Require => Some(roots_of(file)?),
+        None if mode >= Mode::VerifyCa => {
+            let name = root_file.unwrap_or("~/.postgresql/root.crt");
+            return Err(Error(format!(
+                "root certificate file \"{name}\" does not exist: give it as sslrootcert, or take sslmode=require"
+            )));
+        }
+        _ => None,
+    };
+    let authority = roots
+        .map(|roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build());
+    let authority = authority
+        .transpose()
+        .map_err(|error| Error(format!("root certificates: {error}")))?;
+    let verifier = Verifier {
+        authority,
+        checks_name: mode == Mode::VerifyFull,
+        provider: provider.clone(),
+    };
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| Error(format!("TLS: {error}")))?;
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth())
+}
+
+fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error(format!("root certificate file \"{}\": {error}", file.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
+        let certificate = certificate.map_err(|error| failed(&error))?;
+        roots.add(certificate).map_err(|error| failed(&error))?;
+    }
+    if roots.is_empty() {
+        Err(failed(&"it has no certificate"))
+    } else {
+        Ok(roots)
+    }
+}
+
+/// Verifies as much of the server's certificate as the mode wants. The server always proves that it has
+/// the key.
+#[derive(Debug)]
+struct Verifier {
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    checks_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authority) = &self.authority else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // The name is compared last, when the chain has been verified.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

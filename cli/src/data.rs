@@ -1,0 +1,208 @@
+//! What the program knows of the server: the last rows of each view, and what was added between two
+//! refreshes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::delta::{Counted, Difference, difference};
+use crate::model::{
+    Activity, Finding, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp, Wait,
+};
+use crate::queries::{OWN, Want};
+
+/// At most this many texts are kept.
+const MAX_TEXTS: usize = 5_000;
+/// Of at most this many statements the nodes are read.
+const MAX_NODE_STATEMENTS: usize = 30;
+
+/// Rows of counters: the last ones, and what was added.
+#[derive(Clone, Debug)]
+pub struct Series<T> {
+    before: Option<(f64, Vec<T>)>,
+    /// What was added. Before the second refresh: all since the beginning.
+    pub added: Difference<T>,
+    /// The seconds in which it was; nothing before the second refresh.
+    pub seconds: Option<f64>,
+}
+
+impl<T> Default for Series<T> {
+    fn default() -> Self {
+        Self {
+            before: None,
+            added: Difference {
+                rows: Vec::new(),
+                gone: 0,
+                anew: 0,
+            },
+            seconds: None,
+        }
+    }
+}
+
+impl<T: Counted> Series<T> {
+    fn update(&mut self, at: f64, rows: Vec<T>) {
+        match &self.before {
+            Some((then, before)) => {
+                self.added = difference(before, &rows);
+                // Two refreshes of one moment: of no length, so that no rate is absurd.
+                self.seconds = Some((at - then).max(0.001));
+            }
+            None => {
+                self.added = difference(&[], &rows);
+                self.seconds = None;
+            }
+        }
+        self.before = Some((at, rows));
+    }
+
+    /// After a reset, the counters began at zero.
+    fn reset(&mut self) {
+        if let Some((_, rows)) = &mut self.before {
+            rows.clear();
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    pub server: Server,
+    pub at: f64,
+    pub plans: Series<Plan>,
+    pub nodes: Series<Node>,
+    pub waits: Series<Wait>,
+    pub texts: BTreeMap<i64, String>,
+    pub plan: Vec<Node>,
+    pub live: Vec<Running>,
+    pub live_plan: Vec<LiveNode>,
+    pub activity: Vec<Activity>,
+    pub findings: Vec<Finding>,
+    pub temp: Vec<Temp>,
+    pub locks: Vec<Lock>,
+    pub sessions: Vec<Session>,
+    /// What did not come in the last refresh.
+    pub missing: Vec<String>,
+    /// What interrupted the last interval: a restart, a reset, evictions.
+    pub event: Option<String>,
+    asked_texts: BTreeSet<i64>,
+    node_statements: Vec<i64>,
+}
+
+impl Data {
+    /// Takes over a refresh.
+    pub fn apply(&mut self, snapshot: Snapshot) {
+        self.event = None;
+        let known = self.at > 0.0;
+        if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
+            let texts = std::mem::take(&mut self.texts);
+            *self = Self {
+                texts,
+                ..Self::default()
+            };
+            self.event = Some("the server was restarted: the interval begins anew".to_owned());
+        } else if known && snapshot.server.reset != self.server.reset {
+            self.plans.reset();
+            self.nodes.reset();
+            self.event = Some("the statistics were reset: figures are since then".to_owned());
+        }
+        let evicted = snapshot.server.evictions - self.server.evictions;
+        self.at = snapshot.at;
+        self.server = snapshot.server;
+        self.missing = snapshot.missing;
+        for part in snapshot.parts {
+            self.apply_part(part);
+        }
+        if known && evicted > 0.0 && self.event.is_none() {
+            self.event = Some(format!(
+                "{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)"
+            ));
+        }
+    }
+
+    fn apply_part(&mut self, part: Part) {
+        match part {
+            Part::Plans(rows) => self.plans.update(self.at, rows),
+            Part::Texts(rows) => {
+                if self.texts.len() + rows.len() > MAX_TEXTS {
+                    self.texts.clear();
+                    self.asked_texts.clear();
+                }
+                self.texts.extend(
+                    rows.into_iter()
+                        .filter_map(|text| Some((text.queryid, text.query?))),
+                );
+            }
+            Part::Nodes(rows) => self.apply_nodes(rows),
+            Part::Plan(rows) => self.plan = rows,
+            Part::Live(rows) => self.live = rows,
+            Part::LivePlan(rows) => self.live_plan = rows,
+            Part::Activity(rows) => self.activity = rows,
+            Part::Findings(rows) => self.findings = rows,
+            Part::Waits(rows) => self.waits.update(self.at, rows),
+            Part::Temp(rows) => self.temp = rows,
+            Part::Locks(rows) => self.locks = rows,
+            Part::Sessions(rows) => self.sessions = rows,
+        }
+    }
+
+    /// A statement whose nodes were not read before has no difference yet.
+    fn apply_nodes(&mut self, rows: Vec<Node>) {
+        let before = self.nodes.before.as_ref();
+        let known: Option<BTreeSet<_>> = before.map(|(_, rows)| rows.iter().map(|row| row.queryid).collect());
+        self.nodes.update(self.at, rows);
+        if let Some(known) = known.filter(|known| !known.is_empty()) {
+            self.nodes.added.rows.retain(|row| known.contains(&row.queryid));
+        }
+    }
+
+    /// Returns the texts that are needed and not known. Each is asked for once.
+    pub fn wanted_texts(&mut self) -> Option<Want> {
+        let mut plans: Vec<_> = self.plans.added.rows.iter().collect();
+        plans.sort_by(|a, b| b.time.total_cmp(&a.time));
+        let ids = plans.into_iter().filter_map(|plan| plan.queryid);
+        let ids = ids.chain(self.findings.iter().filter_map(|row| row.queryid));
+        let ids: BTreeSet<i64> = ids
+            .chain(self.activity.iter().filter_map(|row| row.queryid))
+            .take(300)
+            .collect();
+        let ids: Vec<i64> = ids
+            .into_iter()
+            .filter(|id| !self.asked_texts.contains(id))
+            .collect();
+        self.asked_texts.extend(&ids);
+        (!ids.is_empty()).then_some(Want::Texts(ids))
+    }
+
+    /// Returns the nodes of the statements that took the most time.
+    pub fn wanted_nodes(&mut self) -> Option<Want> {
+        let mut plans: Vec<_> = self
+            .plans
+            .added
+            .rows
+            .iter()
+            .filter(|plan| plan.queryid.is_some())
+            .collect();
+        plans.sort_by(|a, b| b.time.total_cmp(&a.time));
+        let mut ids: Vec<i64> = Vec::new();
+        for id in plans
+            .into_iter()
+            .filter_map(|plan| plan.queryid)
+            .chain(self.node_statements.iter().copied())
+        {
+            if !ids.contains(&id) && ids.len() < MAX_NODE_STATEMENTS {
+                ids.push(id);
+            }
+        }
+        self.node_statements = ids.clone();
+        (!ids.is_empty()).then_some(Want::Nodes(ids))
+    }
+
+    /// Returns whether a statement is one of this program's.
+    pub fn is_own(&self, queryid: Option<i64>) -> bool {
+        self.text(queryid).is_some_and(|text| text.starts_with(OWN))
+    }
+
+    /// Returns the text of a statement in one line; nothing if it is not known.
+    pub fn text(&self, queryid: Option<i64>) -> Option<&str> {
+        self.texts.get(&queryid?).map(String::as_str)
+    }
+}

@@ -1,0 +1,375 @@
+//! Draws the state: the same for a terminal, for `--once` and for the tests.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use unicode_width::UnicodeWidthStr;
+
+use crate::app::{App, Mode};
+use crate::screens::View;
+use crate::table::{Cell, Column, Row, Table};
+
+/// Colours, or none (`NO_COLOR`).
+#[derive(Clone, Copy)]
+pub struct Theme {
+    /// Whether there are colours.
+    pub has_colour: bool,
+}
+
+impl Theme {
+    fn colour(self, colour: Color) -> Style {
+        if self.has_colour {
+            Style::new().fg(colour)
+        } else {
+            Style::new()
+        }
+    }
+
+    /// The colours of classes of waits, as pg_ash's.
+    fn class(self, class: Option<&str>) -> Style {
+        self.colour(match class {
+            Some("CPU") => Color::Green,
+            Some("IO") => Color::LightBlue,
+            Some("Lock") => Color::LightRed,
+            Some("LWLock") => Color::LightMagenta,
+            Some("IPC") => Color::Cyan,
+            Some("Client") => Color::Yellow,
+            Some("Timeout") => Color::Magenta,
+            Some("BufferPin") => Color::LightCyan,
+            _ => return Style::new(),
+        })
+    }
+}
+
+const HELP: &[&str] = &[
+    "1 statements   2 nodes   3 live    4 activity   5 findings",
+    "6 waits        7 temp    8 locks   9 sessions   : by name",
+    "",
+    "up down j k g G   select a row       Enter   down: plan, node",
+    "Esc               up                 /       filter rows",
+    "< >               sort by a column   Space   pause",
+    "+ -               refresh interval   r       refresh now",
+    "y                 copy the text      C       cancel a statement",
+    "?                 this help          T       terminate a session",
+    "q                 leave",
+    "",
+    "statements, nodes and waits: what was added between two",
+    "refreshes. A key closes this help.",
+];
+
+/// Draws all of it.
+pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
+    let area = frame.area();
+    let buffer = frame.buffer_mut();
+    if area.width < 20 || area.height < 6 {
+        buffer.set_stringn(area.x, area.y, "too small", area.width as usize, Style::new());
+        return;
+    }
+    let (table, selected, sort) = app.table();
+    draw_head(buffer, area, app, theme);
+    let notes = notes_of(app, &table);
+    let notes_height = (notes.len() as u16).min(area.height.saturating_sub(8));
+    let body = Rect {
+        y: area.y + 2,
+        height: area.height - 3 - notes_height,
+        ..area
+    };
+    app.page = usize::from(body.height.saturating_sub(2)).max(1);
+    draw_table(buffer, body, &table, selected, sort, theme);
+    for (line, note) in notes.iter().take(notes_height as usize).enumerate() {
+        let y = body.bottom() + line as u16;
+        buffer.set_stringn(area.x, y, note, area.width as usize, theme.colour(Color::Yellow));
+    }
+    draw_foot(buffer, area, app, theme);
+    if app.mode == Mode::Help {
+        draw_help(buffer, area, theme);
+    }
+}
+
+fn notes_of(app: &App, table: &Table) -> Vec<String> {
+    let missing = app
+        .data
+        .missing
+        .iter()
+        .map(|missing| format!("not refreshed: {missing}"));
+    let waiting = (app.data.at == 0.0 && app.trouble.is_none())
+        .then(|| "the first answer of the server is awaited".to_owned());
+    let empty = app.data.at > 0.0 && table.rows.is_empty();
+    let empty = empty.then(|| {
+        if app.filter().is_empty() {
+            "nothing to show".to_owned()
+        } else {
+            "no row fits the filter".to_owned()
+        }
+    });
+    table
+        .notes
+        .iter()
+        .cloned()
+        .chain(missing)
+        .chain(waiting)
+        .chain(empty)
+        .collect()
+}
+
+fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
+    let server = &app.data.server;
+    let mut text = "rowsource".to_owned();
+    if app.data.at > 0.0 {
+        let of_day = app.data.at as u64 % 86_400;
+        let clock = format!(
+            "{:02}:{:02}:{:02} UTC",
+            of_day / 3600,
+            of_day / 60 % 60,
+            of_day % 60
+        );
+        let version = server.version.split(' ').next().unwrap_or("");
+        let kind = if server.standby { "standby" } else { "PostgreSQL" };
+        text += &format!(
+            "  {kind} {version}  {clock}  every {:.1} s",
+            app.pace().as_secs_f64()
+        );
+    }
+    text += &format!("  {}", app.place);
+    buffer.set_stringn(
+        area.x,
+        area.y,
+        text,
+        area.width as usize,
+        Style::new().add_modifier(Modifier::BOLD),
+    );
+    let mut x = area.x;
+    for (number, view) in View::ALL.into_iter().enumerate() {
+        let is_shown = app.view() == Some(view);
+        let style = if is_shown {
+            Style::new().add_modifier(Modifier::REVERSED)
+        } else {
+            theme.colour(Color::Gray)
+        };
+        let room = area.right().saturating_sub(x) as usize;
+        let (end, _) = buffer.set_stringn(
+            x,
+            area.y + 1,
+            format!("{} {}", number + 1, view.name()),
+            room,
+            style,
+        );
+        x = (end + 1).min(area.right());
+    }
+}
+
+fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
+    let y = area.bottom() - 1;
+    let alarm = theme.colour(Color::LightRed).add_modifier(Modifier::BOLD);
+    let (text, style) = match &app.mode {
+        Mode::Filter => (
+            format!("/{}_   Enter keeps it, Esc removes it", app.filter()),
+            Style::new(),
+        ),
+        Mode::Command(typed) => (format!(":{typed}_   the name of a view"), Style::new()),
+        Mode::Confirm(function, pid) => {
+            let what = if *function == "pg_cancel_backend" {
+                "cancel the statement"
+            } else {
+                "terminate the session"
+            };
+            (
+                format!("{what} of process {pid}? y: yes, any other key: no"),
+                alarm,
+            )
+        }
+        Mode::Normal | Mode::Help => match &app.trouble {
+            Some(trouble) => (format!("no connection: {trouble}"), alarm),
+            None if app.ended => ("the replay has ended".to_owned(), Style::new()),
+            None if !app.status.is_empty() => (app.status.clone(), theme.colour(Color::Yellow)),
+            None if app.paused => ("PAUSED: Space goes on".to_owned(), alarm),
+            None if !app.filter().is_empty() => {
+                (format!("filter: {}   Esc removes it", app.filter()), Style::new())
+            }
+            None => (
+                "? help   Enter down   Esc up   / filter   < > sort   Space pause   q leave".to_owned(),
+                theme.colour(Color::Gray),
+            ),
+        },
+    };
+    buffer.set_stringn(
+        area.x,
+        y,
+        crate::table::one_line(&text),
+        area.width as usize,
+        style,
+    );
+}
+
+fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
+    let width = 64.min(area.width);
+    let height = (HELP.len() as u16 + 2).min(area.height);
+    let x = area.x + (area.width - width) / 2;
+    let y = area.y + (area.height - height) / 2;
+    let style = theme.colour(Color::White).add_modifier(Modifier::REVERSED);
+    for line in 0..height {
+        let text = line
+            .checked_sub(1)
+            .and_then(|line| HELP.get(line as usize))
+            .copied()
+            .unwrap_or("");
+        let text = format!("  {text:<62}");
+        buffer.set_stringn(x, y + line, text, width as usize, style);
+    }
+}
+
+/// Returns the columns that are shown, and how wide each is. The last one takes what is left.
+fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
+    let mut shown: Vec<(usize, u16)> = Vec::new();
+    let mut left = width;
+    let last = table.columns.len().saturating_sub(1);
+    for (index, column) in table.columns.iter().enumerate() {
+        if column.from_width > width || left == 0 {
+            continue;
+        }
+        let wanted = if index == last {
+            left
+        } else {
+            content_width(table, index, column, width)
+        };
+        shown.push((index, wanted.min(left)));
+        left = left.saturating_sub(wanted + 1);
+    }
+    shown
+}
+
+/// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
+fn content_width(table: &Table, index: usize, column: &Column, width: u16) -> u16 {
+    let texts = table.rows.iter().map(|row| row.cells[index].show().width());
+    let longest = texts.max().unwrap_or(0).max(column.title.width()) as u16;
+    let most = column.width.max(column.width * width / 100);
+    longest.clamp(column.width.min(longest.max(3)), most.max(3))
+}
+
+fn draw_table(
+    buffer: &mut Buffer,
+    area: Rect,
+    table: &Table,
+    selected: usize,
+    sort: Option<usize>,
+    theme: Theme,
+) {
+    buffer.set_stringn(
+        area.x,
+        area.y,
+        &table.title,
+        area.width as usize,
+        theme.colour(Color::Cyan),
+    );
+    let columns = layout(table, area.width);
+    let is_number = |index: usize| {
+        table
+            .rows
+            .iter()
+            .any(|row| !matches!(row.cells[index], Cell::None | Cell::Text(_)))
+    };
+    let right: Vec<bool> = columns.iter().map(|(index, _)| is_number(*index)).collect();
+    let mut x = area.x;
+    for ((index, width), right) in columns.iter().zip(&right) {
+        let style = Style::new().add_modifier(Modifier::BOLD);
+        let style = if sort == Some(*index) {
+            style.add_modifier(Modifier::UNDERLINED)
+        } else {
+            style
+        };
+        put(
+            buffer,
+            x,
+            area.y + 1,
+            table.columns[*index].title,
+            *width,
+            *right,
+            style,
+        );
+        x = x.saturating_add(width + 1);
+    }
+    let room = usize::from(area.height.saturating_sub(2));
+    let first = selected.saturating_sub(room.saturating_sub(1));
+    for (line, (number, row)) in table.rows.iter().enumerate().skip(first).take(room).enumerate() {
+        let y = area.y + 2 + line as u16;
+        draw_row(
+            buffer,
+            Rect { y, height: 1, ..area },
+            row,
+            &columns,
+            &right,
+            row_style(row, number == selected, theme),
+        );
+    }
+}
+
+fn row_style(row: &Row, is_selected: bool, theme: Theme) -> Style {
+    let mut style = theme.class(row.class.as_deref());
+    if row.is_marked {
+        style = theme.colour(Color::LightYellow).add_modifier(Modifier::BOLD);
+    }
+    if is_selected {
+        style.add_modifier(Modifier::REVERSED)
+    } else {
+        style
+    }
+}
+
+fn draw_row(
+    buffer: &mut Buffer,
+    area: Rect,
+    row: &Row,
+    columns: &[(usize, u16)],
+    right: &[bool],
+    style: Style,
+) {
+    buffer.set_style(area, style);
+    let mut x = area.x;
+    for ((index, width), right) in columns.iter().zip(right) {
+        put(
+            buffer,
+            x,
+            area.y,
+            &row.cells[*index].show(),
+            *width,
+            *right,
+            style,
+        );
+        x = x.saturating_add(width + 1);
+    }
+}
+
+/// Writes a text into a column, at its right end if it is a number. A text that is too long ends with
+/// a tilde.
+fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, width: u16, right: bool, style: Style) {
+    let long = text.width() as u16;
+    let start = if right { x + width.saturating_sub(long) } else { x };
+    if start >= buffer.area.right() {
+        return;
+    }
+    let (end, _) = buffer.set_stringn(start, y, text, width as usize, style);
+    if long > width && width > 0 && end > start {
+        buffer.set_stringn((x + width - 1).min(buffer.area.right() - 1), y, "~", 1, style);
+    }
+}
+
+/// Returns the lines of a buffer without colours and without spaces at their ends.
+pub fn lines_of(buffer: &Buffer) -> Vec<String> {
+    let area = buffer.area;
+    let line = |y: u16| {
+        let mut text = String::new();
+        let mut skipped = 0;
+        for x in area.left()..area.right() {
+            if skipped > 0 {
+                skipped -= 1;
+                continue;
+            }
+            let symbol = buffer[(x, y)].symbol();
+            skipped = symbol.width().saturating_sub(1);
+            text += symbol;
+        }
+        text.trim_end().to_owned()
+    };
+    (area.top()..area.bottom()).map(line).collect()
+}

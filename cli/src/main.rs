@@ -1,0 +1,241 @@
+//! `rowsource`: the terminal program of pg_rowsource.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+
+use crate::app::App;
+use crate::args::{Arguments, Command, ConnectionArgs, OutputArgs, TopArgs};
+use crate::connect::{Environment, Failure, Params, Target};
+use crate::draw::Theme;
+use crate::record::Recording;
+use crate::screens::{Screen, View};
+use crate::server::Connection;
+use crate::top::{Source, Top};
+use crate::worker::Worker;
+
+mod app;
+mod args;
+mod connect;
+mod data;
+mod delta;
+mod draw;
+mod model;
+mod queries;
+mod record;
+mod screens;
+mod screens_live;
+mod server;
+mod table;
+#[cfg(test)]
+mod tests;
+mod top;
+mod worker;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rowsource: {}", table::one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    let connection = &arguments.connection;
+    match arguments.command.unwrap_or(Command::Top(TopArgs::default())) {
+        Command::Top(top) => show(
+            connection,
+            Screen::List(top.view.unwrap_or(View::Statements)),
+            top,
+        ),
+        Command::Live { pid, top } => show(
+            connection,
+            Screen::LivePlan(pid),
+            TopArgs {
+                output: top,
+                ..TopArgs::default()
+            },
+        ),
+        Command::Plan {
+            queryid,
+            planid,
+            format,
+        } => {
+            let planid = planid.map_or_else(|| "NULL".to_owned(), |planid| planid.to_string());
+            print_lines(
+                connection,
+                &format!(
+                    "rowsource_display({queryid}, {planid}, format => {})",
+                    literal(&format)
+                ),
+            )
+        }
+        Command::Compare { queryid, a, b } => print_lines(
+            connection,
+            &format!("rowsource_compare({queryid}, {}, {})", literal(&a), literal(&b)),
+        ),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "rowsource", &mut io::stdout());
+            Ok(())
+        }
+        Command::Man => clap_mangen::Man::new(Arguments::command())
+            .render(&mut io::stdout())
+            .map_err(|error| error.to_string()),
+    }
+}
+
+/// Writes a text as a literal of SQL, whatever `standard_conforming_strings` is.
+fn literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''").replace('\\', "\\\\");
+    if doubled.contains('\\') {
+        format!("E'{doubled}'")
+    } else {
+        format!("'{doubled}'")
+    }
+}
+
+fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), String> {
+    let TopArgs {
+        output:
+            OutputArgs {
+                interval,
+                read_only,
+                once,
+                json,
+            },
+        record,
+        replay,
+        ..
+    } = top;
+    let prints = once || json;
+    if !prints && !io::stdout().is_terminal() {
+        return Err("there is no terminal: --once or --json print the screen".to_owned());
+    }
+    let interval = Duration::from_secs_f64(interval.unwrap_or(if prints { 1.0 } else { 2.0 }));
+    let is_replay = replay.is_some();
+    let (source, place) = match replay {
+        Some(file) => {
+            let recording = Recording::open(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            (
+                Source::Recording(recording),
+                format!("replay of {}", file.display()),
+            )
+        }
+        None => {
+            let (target, place) = target(arguments)?;
+            (
+                Source::Server(Worker::start(target).map_err(|error| error.to_string())?),
+                place,
+            )
+        }
+    };
+    let record =
+        record.map(|file| record::create(&file).map_err(|error| format!("{}: {error}", file.display())));
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let app = App::new(screen, place, interval, read_only || is_replay);
+    let top = Top::new(app, source, record.transpose()?, Theme { has_colour });
+    if prints {
+        top.print(json)
+    } else {
+        top.run().map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the parameters of the options and of all other places.
+fn params(arguments: &ConnectionArgs, environment: &Environment) -> Result<Params, connect::Error> {
+    let dbname = arguments.dbname.as_deref().unwrap_or("");
+    let mut params = Params::default();
+    // As psql: a connection string may stand for the database, and wins over options.
+    if dbname.contains('=') || dbname.starts_with("postgresql://") || dbname.starts_with("postgres://") {
+        params = Params::parse(dbname)?;
+    } else if !dbname.is_empty() {
+        params.set("dbname", dbname)?;
+    }
+    for (keyword, value) in [("host", &arguments.host), ("port", &arguments.port)] {
+        if let Some(value) = value {
+            params.set_default(keyword, value)?;
+        }
+    }
+    if let Some(user) = &arguments.username {
+        params.set_default("user", user)?;
+    }
+    params.complete(environment)?;
+    Ok(params)
+}
+
+/// Finds the server, and asks for a password if it wants one. Returns it, and its name.
+fn target(arguments: &ConnectionArgs) -> Result<(Target, String), String> {
+    let environment = Environment::of_process();
+    let params = params(arguments, &environment).map_err(|error| error.to_string())?;
+    let user = params.get("user").unwrap_or("").to_owned();
+    let ask = || {
+        rpassword::prompt_password(format!("Password for user {user}: "))
+            .map_err(|error| format!("password: {error}"))
+    };
+    let make =
+        |asked: Option<&str>| Target::new(&params, asked, &environment).map_err(|error| error.to_string());
+    let asked = if arguments.password { Some(ask()?) } else { None };
+    let mut target = make(asked.as_deref())?;
+    for warning in &target.warnings {
+        eprintln!("rowsource: warning: {}", table::one_line(warning));
+    }
+    // Whether a password is wanted shows only in an attempt.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    match runtime.block_on(target.connect()) {
+        Err(Failure::PasswordNeeded) if arguments.no_password || !io::stdin().is_terminal() => {
+            return Err(
+                "the server wants a password: put it into ~/.pgpass, or run rowsource on a terminal"
+                    .to_owned(),
+            );
+        }
+        Err(Failure::PasswordNeeded) => {
+            target = make(Some(&ask()?))?;
+            let attempt = runtime.block_on(target.connect());
+            attempt.map_err(text_of)?;
+        }
+        Err(failure) => return Err(text_of(failure)),
+        Ok(_) => {}
+    }
+    let place = format!(
+        "{user}@{}/{}",
+        target.host_names(),
+        params.get("dbname").unwrap_or("")
+    );
+    Ok((target, place))
+}
+
+fn text_of(failure: Failure) -> String {
+    match failure {
+        Failure::PasswordNeeded => "the server wants a password".to_owned(),
+        Failure::NotThisWay(text) | Failure::Other(text) => text,
+    }
+}
+
+/// Prints the lines that a function of the extension writes.
+fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
+    let (target, _) = target(arguments)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let lines = runtime.block_on(async {
+        let client = target.connect().await.map_err(text_of)?;
+        Connection(client)
+            .lines(call, None)
+            .await
+            .map_err(|failure| failure.text().to_owned())
+    })?;
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,266 @@
+//! What a refresh brings: rows of the server's views, as they are shown, recorded and replayed.
+
+use serde::{Deserialize, Serialize};
+
+/// One refresh.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The server's clock, in seconds since 1970.
+    pub at: f64,
+    /// The server.
+    pub server: Server,
+    /// What was asked for, and came.
+    pub parts: Vec<Part>,
+    /// What was asked for and did not come, and why.
+    #[serde(default)]
+    pub missing: Vec<String>,
+}
+
+/// The server and its store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Its version, such as `15.13`.
+    pub version: String,
+    /// When it started, in seconds since 1970.
+    pub started: f64,
+    /// The database of the connection.
+    pub database: String,
+    /// The user of the connection.
+    pub user: String,
+    /// Whether it is a standby.
+    pub standby: bool,
+    /// Whether the user may see what others do.
+    pub sees_all: bool,
+    /// The schema of the extension; nothing if the database does not have it.
+    pub schema: Option<String>,
+    /// Whether the library is loaded.
+    pub loaded: bool,
+    /// When the statistics were reset.
+    pub reset: Option<f64>,
+    /// How many plans were evicted.
+    pub evictions: f64,
+}
+
+/// The rows of one view of the server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Part {
+    /// The counters of the stored plans.
+    Plans(Vec<Plan>),
+    /// The texts of statements.
+    Texts(Vec<Text>),
+    /// The counters of nodes.
+    Nodes(Vec<Node>),
+    /// The nodes of one plan.
+    Plan(Vec<Node>),
+    /// What running statements do.
+    Live(Vec<Running>),
+    /// The nodes of the statement that a process runs.
+    LivePlan(Vec<LiveNode>),
+    /// What active sessions did in the last minute.
+    Activity(Vec<Activity>),
+    /// Changes of plans.
+    Findings(Vec<Finding>),
+    /// The waits of the server.
+    Waits(Vec<Wait>),
+    /// Temporary files.
+    Temp(Vec<Temp>),
+    /// Who waits for whom.
+    Locks(Vec<Lock>),
+    /// Sessions, as every server shows them.
+    Sessions(Vec<Session>),
+}
+
+/// A plan's counters since it is stored. Times are milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Plan {
+    pub userid: i64,
+    pub datid: i64,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
+    pub toplevel: bool,
+    pub usename: Option<String>,
+    pub datname: Option<String>,
+    pub first_seen: f64,
+    pub calls: f64,
+    pub failed: f64,
+    pub time: f64,
+    pub wait: f64,
+    pub rows: f64,
+    pub hits: f64,
+    pub reads: f64,
+    pub temp: f64,
+    pub wal: f64,
+}
+
+/// The text of a statement.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Text {
+    pub queryid: i64,
+    pub query: Option<String>,
+}
+
+/// A node's counters since its plan is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    pub userid: i64,
+    pub datid: i64,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
+    pub toplevel: bool,
+    pub node_id: i64,
+    pub depth: i64,
+    pub operation: String,
+    pub object: Option<String>,
+    pub plan_rows: Option<f64>,
+    pub executions: f64,
+    pub starts: f64,
+    pub rows: f64,
+    pub time: f64,
+    pub own_time: f64,
+    pub wait: f64,
+    pub hits: f64,
+    pub reads: f64,
+    pub temp: f64,
+    pub removed: f64,
+    pub details: serde_json::Value,
+}
+
+/// A running statement.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Running {
+    pub pid: i64,
+    pub usename: Option<String>,
+    pub datname: Option<String>,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
+    pub nesting: i64,
+    pub state: Option<String>,
+    pub elapsed: Option<f64>,
+    pub percent: Option<f64>,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    pub left: Option<f64>,
+    pub node_id: Option<i64>,
+    pub operation: Option<String>,
+    pub object: Option<String>,
+    pub wait_type: Option<String>,
+    pub wait: Option<String>,
+    pub query: Option<String>,
+}
+
+/// A node of a running statement, in one process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveNode {
+    pub pid: i64,
+    pub leader: Option<i64>,
+    pub nesting: i64,
+    pub node_id: i64,
+    pub depth: i64,
+    pub operation: String,
+    pub object: Option<String>,
+    pub plan_rows: Option<f64>,
+    pub starts: f64,
+    pub rows: f64,
+    pub time: Option<f64>,
+    pub own_time: Option<f64>,
+    pub reads: f64,
+    pub temp: f64,
+    pub running: bool,
+    pub wait: Option<String>,
+}
+
+/// What sessions did, by statement, node and event.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Activity {
+    pub class: String,
+    pub event: Option<String>,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
+    pub node_id: Option<i64>,
+    pub operation: Option<String>,
+    pub object: Option<String>,
+    pub percent: f64,
+    pub sessions: f64,
+}
+
+/// A change of a plan.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Finding {
+    pub kind: String,
+    pub at: Option<String>,
+    pub queryid: Option<i64>,
+    pub from_planid: Option<i64>,
+    pub to_planid: Option<i64>,
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    pub factor: Option<f64>,
+    pub verdict: Option<String>,
+    pub cause: Option<String>,
+}
+
+/// The waits for an event, of all processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wait {
+    pub backend_type: Option<String>,
+    pub class: Option<String>,
+    pub event: Option<String>,
+    pub waits: f64,
+    pub time: f64,
+    pub max: Option<f64>,
+}
+
+/// Requests to temporary files, or files that are there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Temp {
+    pub pid: Option<i64>,
+    pub datname: Option<String>,
+    pub usename: Option<String>,
+    pub queryid: Option<i64>,
+    pub filetype: String,
+    pub files: f64,
+    pub bytes: f64,
+    pub wait: Option<f64>,
+    pub percent: Option<f64>,
+}
+
+/// A session of a tree of sessions that wait for locks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lock {
+    pub root: i64,
+    pub blocked: f64,
+    pub depth: i64,
+    pub pid: i64,
+    pub usename: Option<String>,
+    pub application: Option<String>,
+    pub state: Option<String>,
+    pub mode: Option<String>,
+    pub relation: Option<String>,
+    pub waited: Option<f64>,
+    pub queryid: Option<i64>,
+    pub query: Option<String>,
+}
+
+/// A session of `pg_stat_activity`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Session {
+    pub pid: i64,
+    pub usename: Option<String>,
+    pub datname: Option<String>,
+    pub application: Option<String>,
+    pub state: Option<String>,
+    pub class: Option<String>,
+    pub event: Option<String>,
+    pub elapsed: Option<f64>,
+    pub query: Option<String>,
+}

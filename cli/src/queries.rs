@@ -1,0 +1,154 @@
+//! The queries of the program. `@` stands for the schema of the extension. The search path has only
+//! PostgreSQL's own schema.
+
+use crate::model::Server;
+
+/// Which rows of a statement's plan are meant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanKey {
+    pub userid: i64,
+    pub datid: i64,
+    pub queryid: i64,
+    pub planid: i64,
+    pub toplevel: bool,
+}
+
+/// What a screen needs from the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    Plans,
+    Texts(Vec<i64>),
+    Nodes(Vec<i64>),
+    Plan(PlanKey),
+    Live,
+    LivePlan(i64),
+    Activity,
+    Findings,
+    Waits,
+    Temp,
+    Locks,
+    Sessions,
+}
+
+/// How each query of the screens begins.
+pub const OWN: &str = "SELECT /* rowsource */";
+
+/// Describes the server and the connection: a single row.
+pub const SERVER: &str = "SELECT current_setting('server_version') AS version,
+  extract(epoch FROM pg_postmaster_start_time())::float8 AS started, current_database() AS database, current_user AS \"user\",
+  pg_is_in_recovery() AS standby, pg_has_role('pg_read_all_stats', 'USAGE') AS sees_all,
+  (SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace
+   WHERE extname = 'pg_rowsource') AS schema,
+  current_setting('pg_rowsource.enabled', true) IS NOT NULL AS loaded,
+  extract(epoch FROM clock_timestamp())::float8 AS at";
+
+/// A list of what is now has at most this many rows.
+const MOST: usize = 200;
+
+const PLANS: &str = "SELECT userid::int8, datid::int8, queryid, planid, toplevel, usename, datname,
+  extract(epoch FROM first_seen_at)::float8 AS first_seen, calls, failed_calls + cancelled_calls AS failed,
+  coalesce(total_time, 0) AS time, coalesce(wait_time, 0) AS wait, rows, shared_blks_hit + local_blks_hit AS hits,
+  shared_blks_read + local_blks_read AS reads, temp_blks_read + temp_blks_written AS temp, wal_bytes::float8 AS wal
+  FROM @.pg_stat_rowsource_plans WHERE calls > 0";
+
+const NODE_COLUMNS: &str =
+    "SELECT userid::int8, datid::int8, queryid, planid, toplevel, node_id, depth, operation,
+  object_name AS object, plan_rows, executions, starts, rows, coalesce(total_time, 0) AS time,
+  coalesce(self_time, 0) AS own_time, coalesce(wait_time, 0) AS wait, coalesce(shared_blks_hit, 0) AS hits,
+  coalesce(self_blks_read, 0) AS reads, coalesce(self_temp_blks_read + self_temp_blks_written, 0) AS temp,
+  coalesce(rows_removed, 0) AS removed";
+
+const LIVE: &str =
+    "SELECT p.pid, p.usename, p.datname, p.queryid, p.planid, p.nesting_level AS nesting, p.state,
+  p.elapsed_time AS elapsed, p.percent_done AS percent, p.percent_low AS low, p.percent_high AS high,
+  p.time_left AS left, p.node_id, p.operation, p.object_name AS object, a.wait_event_type AS wait_type,
+  a.wait_event AS wait, left(a.query, 400) AS query
+  FROM @.rowsource_progress p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
+  WHERE p.pid <> pg_backend_pid() ORDER BY p.elapsed_time DESC NULLS LAST";
+
+const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nesting, node_id, depth, operation,
+  object_name AS object, plan_rows, coalesce(starts, 0) AS starts, coalesce(rows, 0) AS rows, total_time AS time,
+  self_time AS own_time, coalesce(shared_blks_read, 0) + coalesce(local_blks_read, 0) AS reads,
+  coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
+  wait_event AS wait FROM @.pg_stat_rowsource_live";
+
+const ACTIVITY: &str =
+    "SELECT CASE WHEN wait_event_type IS NULL THEN 'CPU' ELSE wait_event_type END AS class,
+  wait_event AS event, queryid, planid, node_id, operation, object_name AS object, percent,
+  average_active_sessions AS sessions
+  FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp())";
+
+const FINDINGS: &str =
+    "SELECT 'change of plan' AS kind, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid,
+  from_planid, to_planid, mean_time_before AS before, mean_time_after AS after,
+  mean_time_after / nullif(mean_time_before, 0) AS factor, verdict,
+  'index gone: ' || array_to_string(gone_indexes, ', ') AS cause FROM @.rowsource_plan_flips";
+
+const WAITS: &str =
+    "SELECT backend_type, wait_event_type AS class, wait_event AS event, coalesce(waits, 0) AS waits,
+  coalesce(wait_time, 0) AS time, max_time AS max FROM @.pg_stat_rowsource_system_waits";
+
+const TEMP: &str = "SELECT pid, datname, usename, queryid, filetype, files, bytes, wait_time AS wait, percent
+  FROM @.rowsource_tempfile_usage() ORDER BY bytes DESC";
+
+const LOCKS: &str = "SELECT root_pid AS root, blocked_sessions AS blocked, depth, pid, usename,
+  application_name AS application, state, mode, relation,
+  extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited, queryid, left(query, 400) AS query
+  FROM @.rowsource_blockers";
+
+const SESSIONS: &str =
+    "SELECT pid, usename, datname, application_name AS application, state, wait_event_type AS class,
+  wait_event AS event, extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 AS elapsed,
+  left(query, 400) AS query FROM pg_stat_activity
+  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'
+  ORDER BY query_start";
+
+impl Want {
+    /// Returns the query, and the name of the part that it makes.
+    pub fn query(&self, server: &Server) -> (String, &'static str) {
+        let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let (sql, part) = match self {
+            Self::Plans => (PLANS.to_owned(), "Plans"),
+            Self::Texts(ids) => (
+                format!(
+                    "SELECT DISTINCT ON (queryid) queryid, left(query, 2000) AS query FROM @.pg_stat_rowsource_plans
+                     WHERE queryid IN ({}) ORDER BY queryid",
+                    list(ids)
+                ),
+                "Texts",
+            ),
+            Self::Nodes(ids) => (
+                format!("{NODE_COLUMNS} FROM @.pg_stat_rowsource WHERE queryid IN ({})", list(ids)),
+                "Nodes",
+            ),
+            Self::Plan(key) => (
+                format!(
+                    "{NODE_COLUMNS}, details FROM @.pg_stat_rowsource WHERE userid = {} AND datid = {} AND queryid = {}
+                     AND planid = {} AND toplevel = {} ORDER BY node_id",
+                    key.userid, key.datid, key.queryid, key.planid, key.toplevel
+                ),
+                "Plan",
+            ),
+            Self::Live => (format!("{LIVE} LIMIT {MOST}"), "Live"),
+            Self::LivePlan(pid) => (
+                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT 2000"),
+                "LivePlan",
+            ),
+            Self::Activity => (format!("{ACTIVITY} LIMIT {MOST}"), "Activity"),
+            Self::Findings => (format!("{FINDINGS} LIMIT {MOST}"), "Findings"),
+            Self::Waits => (WAITS.to_owned(), "Waits"),
+            Self::Temp => (format!("{TEMP} LIMIT {MOST}"), "Temp"),
+            Self::Locks => (format!("{LOCKS} LIMIT {MOST}"), "Locks"),
+            Self::Sessions => (format!("{SESSIONS} LIMIT {MOST}"), "Sessions"),
+        };
+        (
+            sql.replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
+            part,
+        )
+    }
+
+    /// Returns whether a server without the extension has this.
+    pub fn is_everywhere(&self) -> bool {
+        *self == Self::Sessions
+    }
+}

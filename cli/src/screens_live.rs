@@ -1,0 +1,341 @@
+//! The tables of what runs, waits and is locked now.
+
+use std::collections::BTreeMap;
+
+use crate::data::Data;
+use crate::model::{LiveNode, Running};
+use crate::table::{Cell, Row, Table, Target, node_name, of_interval, time};
+
+/// Running statements.
+pub fn live(data: &Data) -> Table {
+    let mut table = Table::new(
+        "Live: measured statements that run now",
+        &[
+            ("pid", 7, 0),
+            ("elapsed", 9, 0),
+            ("done", 15, 0),
+            ("left", 9, 0),
+            ("node", 22, 0),
+            ("wait", 14, 0),
+            ("user", 10, 110),
+            ("database", 10, 150),
+            ("queryid", 20, 150),
+            ("statement", 18, 0),
+        ],
+        None,
+    );
+    for row in &data.live {
+        let node = row
+            .operation
+            .as_deref()
+            .map(|operation| node_name(0, operation, row.object.as_deref()));
+        let cells = vec![
+            Cell::Id(row.pid),
+            Cell::some(row.elapsed, Cell::Time),
+            Cell::some(row.percent, Cell::Bar),
+            Cell::some(row.left, Cell::Time),
+            Cell::text(node.as_deref().or(row.state.as_deref())),
+            Cell::text(row.wait.as_deref()),
+            Cell::text(row.usename.as_deref()),
+            Cell::text(row.datname.as_deref()),
+            Cell::id(row.queryid),
+            Cell::text(row.query.as_deref()),
+        ];
+        let target = Target {
+            pid: Some(row.pid),
+            queryid: row.queryid,
+            ..Target::default()
+        };
+        table.rows.push(Row {
+            class: row.wait_type.clone(),
+            ..Row::new(cells, target)
+        });
+    }
+    table
+}
+
+/// The plan that a process runs. Processes of a parallel statement add up.
+pub fn live_plan(data: &Data, pid: i64) -> Table {
+    let mut table = Table::new(
+        format!("Plan that process {pid} runs"),
+        &[
+            ("id", 3, 0),
+            ("node", 30, 0),
+            ("starts", 6, 0),
+            ("rows", 7, 0),
+            ("expected", 8, 0),
+            ("self", 9, 0),
+            ("total", 9, 0),
+            ("reads", 6, 100),
+            ("temp", 6, 100),
+            ("processes", 9, 130),
+            ("wait", 14, 0),
+        ],
+        None,
+    );
+    if let Some(row) = data.live.iter().find(|row| row.pid == pid) {
+        table.title = live_title(row);
+        table.notes = row
+            .query
+            .as_deref()
+            .map(crate::table::one_line)
+            .into_iter()
+            .collect();
+    }
+    for (node, processes, wait) in sum_processes(&data.live_plan) {
+        let name = node_name(node.depth, &node.operation, node.object.as_deref());
+        let name = if node.running {
+            format!("{name}  <- runs")
+        } else {
+            name
+        };
+        let cells = vec![
+            Cell::Id(node.node_id),
+            Cell::Text(name),
+            Cell::Count(node.starts),
+            Cell::Count(node.rows),
+            Cell::some(
+                node.plan_rows.map(|rows| rows * node.starts.max(1.0)),
+                Cell::Count,
+            ),
+            Cell::some(node.own_time, Cell::Time),
+            Cell::some(node.time, Cell::Time),
+            Cell::Count(node.reads),
+            Cell::Count(node.temp),
+            Cell::Count(f64::from(processes)),
+            Cell::text(wait.as_deref()),
+        ];
+        let target = Target {
+            pid: Some(pid),
+            node_id: Some(node.node_id),
+            ..Target::default()
+        };
+        table.rows.push(Row {
+            is_marked: node.running,
+            ..Row::new(cells, target)
+        });
+    }
+    if table.rows.is_empty() {
+        table
+            .notes
+            .push(format!("process {pid} runs no measured statement now"));
+    }
+    table
+}
+
+/// Says how long a statement runs, and how far it is.
+fn live_title(row: &Running) -> String {
+    let state = row.state.as_deref().unwrap_or("running");
+    let elapsed = time(row.elapsed.unwrap_or(0.0));
+    let mut title = format!("Process {}: {state} for {elapsed}", row.pid);
+    if let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) {
+        title += &format!("  {}  ({low:.0} to {high:.0} % done", Cell::Bar(percent).show());
+        title += &row
+            .left
+            .map_or_else(|| ")".to_owned(), |left| format!(", about {} left)", time(left)));
+    }
+    title
+}
+
+/// Adds up the processes of each node, in the order of the nodes: the sum, how many they are, and what one
+/// of them waits for.
+fn sum_processes(nodes: &[LiveNode]) -> Vec<(LiveNode, u32, Option<String>)> {
+    let mut sums: BTreeMap<_, (LiveNode, u32, Option<String>)> = BTreeMap::new();
+    for node in nodes {
+        let Some((sum, processes, wait)) = sums.get_mut(&(node.nesting, node.node_id)) else {
+            sums.insert((node.nesting, node.node_id), (node.clone(), 1, node.wait.clone()));
+            continue;
+        };
+        *processes += 1;
+        sum.starts += node.starts;
+        sum.rows += node.rows;
+        sum.reads += node.reads;
+        sum.temp += node.temp;
+        sum.running |= node.running;
+        sum.time = add(sum.time, node.time);
+        sum.own_time = add(sum.own_time, node.own_time);
+        *wait = wait.take().or_else(|| node.wait.clone());
+    }
+    sums.into_values().collect()
+}
+
+fn add(sum: Option<f64>, value: Option<f64>) -> Option<f64> {
+    match (sum, value) {
+        (Some(sum), Some(value)) => Some(sum + value),
+        (sum, value) => sum.or(value),
+    }
+}
+
+/// What active sessions did.
+pub fn activity(data: &Data) -> Table {
+    let sessions: f64 = data.activity.iter().map(|row| row.sessions).sum();
+    let mut table = Table::new(
+        format!("Activity of the last minute: {sessions:.2} active sessions on average"),
+        &[
+            ("active", 7, 0),
+            ("%", 5, 0),
+            ("class", 9, 0),
+            ("event", 18, 0),
+            ("node", 24, 0),
+            ("queryid", 20, 150),
+            ("statement", 20, 0),
+        ],
+        Some(0),
+    );
+    let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in &data.activity {
+        *classes.entry(&row.class).or_default() += row.sessions;
+        let node = row
+            .operation
+            .as_deref()
+            .map(|operation| node_name(0, operation, row.object.as_deref()));
+        let cells = vec![
+            Cell::Decimal(row.sessions),
+            Cell::Percent(row.percent),
+            Cell::text(Some(&row.class)),
+            Cell::text(row.event.as_deref()),
+            Cell::text(node.as_deref().or(row.object.as_deref())),
+            Cell::id(row.queryid),
+            Cell::text(data.text(row.queryid)),
+        ];
+        let target = Target {
+            queryid: row.queryid,
+            node_id: row.node_id,
+            ..Target::default()
+        };
+        table.rows.push(Row {
+            class: Some(row.class.clone()),
+            ..Row::new(cells, target)
+        });
+    }
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let classes = classes
+        .iter()
+        .map(|(class, sessions)| format!("{class} {sessions:.2}"))
+        .collect::<Vec<_>>();
+    if !classes.is_empty() {
+        table
+            .notes
+            .push(format!("active sessions by class: {}", classes.join(", ")));
+    }
+    table
+}
+
+/// The waits of the server.
+pub fn waits(data: &Data) -> Table {
+    let mut table = Table::new(
+        of_interval("Waits that ended, of all processes", data.waits.seconds),
+        &[
+            ("time", 9, 0),
+            ("waits", 7, 0),
+            ("mean", 9, 0),
+            ("max ever", 9, 0),
+            ("class", 10, 0),
+            ("event", 24, 0),
+            ("processes", 18, 0),
+        ],
+        Some(0),
+    );
+    for row in &data.waits.added.rows {
+        let cells = vec![
+            Cell::Time(row.time),
+            Cell::Count(row.waits),
+            Cell::Time(row.time / row.waits),
+            Cell::some(row.max, Cell::Time),
+            Cell::text(row.class.as_deref()),
+            Cell::text(row.event.as_deref()),
+            Cell::text(row.backend_type.as_deref()),
+        ];
+        table.rows.push(Row {
+            class: row.class.clone(),
+            ..Row::new(cells, Target::default())
+        });
+    }
+    table
+}
+
+/// Temporary files.
+pub fn temp(data: &Data) -> Table {
+    let mut table = Table::new(
+        "Temporary files that are there now",
+        &[
+            ("pid", 7, 0),
+            ("bytes", 9, 0),
+            ("files", 6, 0),
+            ("type", 16, 0),
+            ("wait", 9, 0),
+            ("wait%", 6, 0),
+            ("user", 10, 0),
+            ("database", 10, 0),
+            ("queryid", 20, 110),
+            ("statement", 20, 150),
+        ],
+        Some(1),
+    );
+    for row in &data.temp {
+        let cells = vec![
+            Cell::id(row.pid),
+            Cell::Bytes(row.bytes),
+            Cell::Count(row.files),
+            Cell::text(Some(&row.filetype)),
+            Cell::some(row.wait, Cell::Time),
+            Cell::some(row.percent, Cell::Percent),
+            Cell::text(row.usename.as_deref()),
+            Cell::text(row.datname.as_deref()),
+            Cell::id(row.queryid),
+            Cell::text(data.text(row.queryid)),
+        ];
+        let target = Target {
+            pid: row.pid,
+            queryid: row.queryid,
+            ..Target::default()
+        };
+        table.rows.push(Row::new(cells, target));
+    }
+    table
+}
+
+/// Who waits for whom.
+pub fn locks(data: &Data) -> Table {
+    let mut table = Table::new(
+        "Locks: below each session, those that wait for it",
+        &[
+            ("pid", 12, 0),
+            ("waits for", 22, 0),
+            ("relation", 16, 0),
+            ("waited", 9, 0),
+            ("state", 19, 0),
+            ("user", 10, 110),
+            ("application", 12, 110),
+            ("statement", 20, 0),
+        ],
+        None,
+    );
+    for row in &data.locks {
+        let cells = vec![
+            Cell::Text(format!(
+                "{}{}",
+                "  ".repeat(row.depth.clamp(0, 20) as usize),
+                row.pid
+            )),
+            Cell::text(row.mode.as_deref()),
+            Cell::text(row.relation.as_deref()),
+            Cell::some(row.waited, Cell::Time),
+            Cell::text(row.state.as_deref()),
+            Cell::text(row.usename.as_deref()),
+            Cell::text(row.application.as_deref()),
+            Cell::text(row.query.as_deref()),
+        ];
+        let target = Target {
+            pid: Some(row.pid),
+            queryid: row.queryid,
+            ..Target::default()
+        };
+        table.rows.push(Row {
+            is_marked: row.depth == 0,
+            ..Row::new(cells, target)
+        });
+    }
+    table
+}

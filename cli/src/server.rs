@@ -1,0 +1,153 @@
+//! Asks a server: each question is one message, which a pooler of transactions passes on as a whole.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::connect::{self, text_of};
+use crate::model::{Part, Server, Snapshot};
+use crate::queries::{OWN, SERVER, Want};
+
+/// How long a server may work for a question of the screens, in milliseconds.
+const STATEMENT_TIMEOUT: u32 = 500;
+/// How long the program waits for an answer, which may have a long way.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server said why.
+    Refused(String),
+    /// The connection is gone.
+    Gone(String),
+}
+
+impl Failure {
+    /// Returns the reason.
+    pub fn text(&self) -> &str {
+        let (Self::Refused(text) | Self::Gone(text)) = self;
+        text
+    }
+}
+
+/// A connection.
+pub struct Connection(pub Client);
+
+impl Connection {
+    /// Sends one message of several statements, which are one transaction, and returns the first column of
+    /// the results.
+    async fn ask(&self, sql: &str, wait: Duration) -> Result<Vec<String>, Failure> {
+        let Ok(answer) = tokio::time::timeout(wait, self.0.simple_query(sql)).await else {
+            return Err(Failure::Gone(format!("no answer for {} s", wait.as_secs())));
+        };
+        let messages = answer.map_err(|error| match error.as_db_error() {
+            Some(cause) if cause.severity() != "FATAL" => Failure::Refused(text_of(&error)),
+            _ => Failure::Gone(text_of(&error)),
+        })?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_owned()),
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// Returns the rows of a query as JSON, within the time of a screen.
+    async fn rows(&self, query: &str) -> Result<Value, Failure> {
+        let sql = format!(
+            "SET LOCAL statement_timeout = {STATEMENT_TIMEOUT}; SET LOCAL transaction_read_only = on;
+             SET LOCAL search_path = pg_catalog, pg_temp;
+             {OWN} coalesce(json_agg(x), '[]')::text FROM ({query}) x"
+        );
+        let answer = self.ask(&sql, ANSWER_TIMEOUT).await?;
+        let text = answer.last().map_or("[]", String::as_str);
+        serde_json::from_str(text)
+            .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
+    }
+
+    /// Returns the lines of a function that writes text. It may take these milliseconds; without a limit,
+    /// an hour.
+    pub async fn lines(&self, call: &str, limit: Option<u32>) -> Result<Vec<String>, Failure> {
+        let (server, _) = self.server().await?;
+        let Some(schema) = server.schema.as_deref().filter(|_| server.loaded) else {
+            return Err(Failure::Refused(missing_extension(&server)));
+        };
+        let limit = limit.unwrap_or(3_600_000);
+        let sql = format!(
+            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on; SELECT {schema}.{call}"
+        );
+        self.ask(&sql, Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT)
+            .await
+    }
+
+    /// Calls `pg_cancel_backend` or `pg_terminate_backend`, and returns what came of it.
+    pub async fn signal(&self, function: &str, pid: i64) -> Result<bool, Failure> {
+        let answer = self
+            .ask(&format!("SELECT pg_catalog.{function}({pid})"), ANSWER_TIMEOUT)
+            .await?;
+        Ok(answer.last().is_some_and(|text| text == "t"))
+    }
+
+    /// Describes the server, and returns its clock.
+    pub async fn server(&self) -> Result<(Server, f64), Failure> {
+        let rows = self.rows(SERVER).await?;
+        let row = rows.get(0).cloned().unwrap_or_default();
+        let at = row["at"].as_f64().unwrap_or(0.0);
+        let mut server: Server = serde_json::from_value(row).unwrap_or_default();
+        if let Some(schema) = server.schema.clone().filter(|_| server.loaded) {
+            let sql = format!(
+                "SELECT extract(epoch FROM stats_reset)::float8 AS reset, evictions FROM {schema}.rowsource_info()"
+            );
+            let rows = self.rows(&sql).await?;
+            server.reset = rows[0]["reset"].as_f64();
+            server.evictions = rows[0]["evictions"].as_f64().unwrap_or(0.0);
+        }
+        Ok((server, at))
+    }
+
+    /// Returns what is wanted. What the server refuses is listed as missing.
+    pub async fn snapshot(&self, wants: &[Want]) -> Result<Snapshot, Failure> {
+        let (server, at) = self.server().await?;
+        let mut snapshot = Snapshot {
+            at,
+            ..Snapshot::default()
+        };
+        let has_extension = server.schema.is_some() && server.loaded;
+        for want in wants.iter().filter(|want| has_extension || want.is_everywhere()) {
+            let (query, part) = want.query(&server);
+            match self.rows(&query).await {
+                Ok(rows) => match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
+                    Ok(part) => snapshot.parts.push(part),
+                    Err(error) => snapshot.missing.push(format!("{part}: {error}")),
+                },
+                Err(Failure::Refused(error)) => snapshot.missing.push(format!("{part}: {error}")),
+                Err(gone) => return Err(gone),
+            }
+        }
+        snapshot.server = server;
+        Ok(snapshot)
+    }
+}
+
+/// Says what a server lacks for the figures of plans.
+pub fn missing_extension(server: &Server) -> String {
+    if server.loaded {
+        format!(
+            "database \"{}\" has no extension pg_rowsource: CREATE EXTENSION pg_rowsource",
+            server.database
+        )
+    } else {
+        "the server has not loaded pg_rowsource: add it to shared_preload_libraries and restart the server"
+            .to_owned()
+    }
+}
+
+/// Connects, and says why not.
+pub async fn connect(target: &connect::Target) -> Result<Connection, Failure> {
+    target.connect().await.map(Connection).map_err(|failure| {
+        Failure::Gone(match failure {
+            connect::Failure::PasswordNeeded => "the server wants a password".to_owned(),
+            connect::Failure::NotThisWay(text) | connect::Failure::Other(text) => text,
+        })
+    })
+}

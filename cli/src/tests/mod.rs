@@ -1,0 +1,403 @@
+//! The state machine, and each screen as text, with what was recorded on a real server.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+
+use crate::app::{App, Effect, Mode};
+use crate::draw::{Theme, draw, lines_of};
+use crate::model::Snapshot;
+use crate::record::{self, Recording};
+use crate::screens::{Screen, View};
+use crate::table::Cell;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")
+}
+
+fn recorded() -> Vec<Snapshot> {
+    let mut recording = Recording::open(&folder().join("recording.jsonl")).expect("the recording");
+    std::iter::from_fn(|| recording.next().expect("a refresh")).collect()
+}
+
+fn app_with(view: View, read_only: bool) -> App {
+    let place = "postgres@localhost/postgres".to_owned();
+    let mut app = App::new(Screen::List(view), place, Duration::from_secs(2), read_only);
+    for snapshot in recorded() {
+        app.apply(snapshot);
+    }
+    app
+}
+
+fn app(view: View) -> App {
+    app_with(view, false)
+}
+
+fn press(app: &mut App, code: KeyCode) -> Vec<Effect> {
+    app.key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn type_text(app: &mut App, text: &str) {
+    for letter in text.chars() {
+        press(app, KeyCode::Char(letter));
+    }
+}
+
+fn screen(app: &mut App, width: u16, height: u16, has_colour: bool) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+    terminal
+        .draw(|frame| draw(frame, app, Theme { has_colour }))
+        .expect("a frame");
+    terminal.backend().buffer().clone()
+}
+
+fn text(app: &mut App) -> String {
+    lines_of(&screen(app, 120, 40, false)).join("\n")
+}
+
+/// Brings a state about by keys.
+type Keys = fn(&mut App);
+
+/// Each screen and each mode: its name, the view it begins with, and the keys.
+const SCREENS: &[(&str, View, Keys)] = &[
+    ("statements", View::Statements, |_| ()),
+    ("nodes", View::Nodes, |_| ()),
+    ("live", View::Live, |_| ()),
+    ("activity", View::Activity, |_| ()),
+    ("findings", View::Findings, |_| ()),
+    ("waits", View::Waits, |_| ()),
+    ("temp", View::Temp, |_| ()),
+    ("locks", View::Locks, |_| ()),
+    ("sessions", View::Sessions, |_| ()),
+    ("a plan", View::Statements, open_plan),
+    ("a node", View::Statements, |app| {
+        open_plan(app);
+        press(app, KeyCode::Down);
+        press(app, KeyCode::Enter);
+    }),
+    ("a running plan", View::Live, open_running),
+    ("help", View::Statements, |app| {
+        press(app, KeyCode::Char('?'));
+    }),
+    ("a filter", View::Statements, |app| type_text(app, "/count")),
+    ("a command", View::Statements, |app| type_text(app, ":wa")),
+    ("a confirmation", View::Locks, |app| {
+        press(app, KeyCode::Char('C'));
+    }),
+    ("paused", View::Waits, |app| {
+        press(app, KeyCode::Char(' '));
+    }),
+    ("no connection", View::Waits, |app| {
+        app.trouble = Some("connection closed".to_owned())
+    }),
+    ("without the extension", View::Statements, |app| {
+        let mut snapshot = recorded().remove(0);
+        (snapshot.server.schema, snapshot.server.loaded) = (None, false);
+        app.apply(snapshot);
+    }),
+    ("a role that sees little", View::Statements, |app| {
+        let mut snapshot = recorded().remove(2);
+        (snapshot.server.sees_all, snapshot.server.user) = (false, "guest".to_owned());
+        app.apply(snapshot);
+    }),
+];
+
+/// Opens the plan that the recording has.
+fn open_plan(app: &mut App) {
+    let planid = app.data.plan[0].planid;
+    for _ in 0..50 {
+        let (table, selected, _) = app.table();
+        if table.rows[selected].target.plan.as_ref().map(|plan| plan.planid) == planid {
+            break;
+        }
+        press(app, KeyCode::Down);
+    }
+    press(app, KeyCode::Enter);
+}
+
+/// Opens the running statement whose nodes the recording has.
+fn open_running(app: &mut App) {
+    let node = &app.data.live_plan[0];
+    let pid = node.leader.unwrap_or(node.pid);
+    for _ in 0..50 {
+        let (table, selected, _) = app.table();
+        if table.rows[selected].target.pid == Some(pid) {
+            break;
+        }
+        press(app, KeyCode::Down);
+    }
+    press(app, KeyCode::Enter);
+}
+
+/// Compares a text with a file of this folder. `ROWSOURCE_ACCEPT=1` writes it.
+fn compare(name: &str, found: &str) {
+    let file = folder().join(name);
+    if std::env::var_os("ROWSOURCE_ACCEPT").is_some() {
+        std::fs::write(&file, found).expect("the file is written");
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(
+            found,
+            expected,
+            "line {} of {name}; ROWSOURCE_ACCEPT=1 takes what is shown now",
+            number + 1
+        );
+    }
+    assert_eq!(
+        found.lines().count(),
+        expected.lines().count(),
+        "the lines of {name}"
+    );
+}
+
+fn all_screens(width: u16, height: u16) -> String {
+    let mut all = String::new();
+    for (name, view, keys) in SCREENS {
+        let mut app = app(*view);
+        keys(&mut app);
+        all += &format!("==== {name}\n");
+        for line in lines_of(&screen(&mut app, width, height, false)) {
+            all += &format!("{line}\n");
+        }
+    }
+    all
+}
+
+#[test]
+fn screens_of_80_columns() {
+    compare("screens-80x24.txt", &all_screens(80, 24));
+}
+
+#[test]
+fn screens_of_120_columns() {
+    compare("screens-120x40.txt", &all_screens(120, 40));
+}
+
+#[test]
+fn screens_of_200_columns() {
+    compare("screens-200x50.txt", &all_screens(200, 50));
+}
+
+/// The colours of each line: where they change, and to what.
+#[test]
+fn colours() {
+    let mut all = String::new();
+    for (name, view, keys) in SCREENS {
+        let mut app = app(*view);
+        keys(&mut app);
+        let buffer = screen(&mut app, 120, 40, true);
+        all += &format!("==== {name}\n");
+        for y in 0..40 {
+            let mut last = None;
+            for x in 0..120 {
+                let style = (buffer[(x, y)].fg, buffer[(x, y)].modifier);
+                if last != Some(style) {
+                    all += &format!("{y},{x} {:?} {:?}\n", style.0, style.1);
+                    last = Some(style);
+                }
+            }
+        }
+    }
+    compare("colours-120x40.txt", &all);
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    for (_, view, keys) in SCREENS {
+        let mut app = app(*view);
+        keys(&mut app);
+        let buffer = screen(&mut app, 120, 40, false);
+        assert!(
+            buffer
+                .content
+                .iter()
+                .all(|cell| cell.fg == ratatui::style::Color::Reset)
+        );
+    }
+}
+
+#[test]
+fn enter_leads_to_the_node_and_escape_back() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    assert!(matches!(app.screen(), Screen::Plan(_)));
+    press(&mut app, KeyCode::Enter);
+    assert!(matches!(app.screen(), Screen::Node(_, 0)));
+    press(&mut app, KeyCode::Esc);
+    press(&mut app, KeyCode::Esc);
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(*app.screen(), Screen::List(View::Statements));
+}
+
+#[test]
+fn a_regression_is_compared_by_two_keys() {
+    let mut app = app(View::Statements);
+    press(&mut app, KeyCode::Char('5'));
+    let effects = press(&mut app, KeyCode::Enter);
+    assert!(
+        matches!(&effects[..], [Effect::Call(call)] if call.starts_with("rowsource_compare(")),
+        "{effects:?}"
+    );
+    app.apply_lines(vec!["it is slower".to_owned()]);
+    assert!(text(&mut app).contains("it is slower"));
+}
+
+#[test]
+fn a_blocker_stands_above_what_it_blocks() {
+    let mut app = app(View::Statements);
+    press(&mut app, KeyCode::Char('8'));
+    let (table, ..) = app.table();
+    assert!(table.rows[0].is_marked && !table.rows[1].is_marked);
+    assert!(
+        table.rows[0]
+            .cells
+            .last()
+            .expect("a cell")
+            .show()
+            .contains("lock table")
+    );
+}
+
+#[test]
+fn signals_are_confirmed_and_absent_with_read_only() {
+    let mut app = app(View::Locks);
+    assert_eq!(press(&mut app, KeyCode::Char('T')), []);
+    let Mode::Confirm(function, pid) = app.mode else {
+        panic!("it does not ask")
+    };
+    assert_eq!(press(&mut app, KeyCode::Enter), []);
+    press(&mut app, KeyCode::Char('T'));
+    assert_eq!(
+        press(&mut app, KeyCode::Char('y')),
+        [Effect::Signal(function, pid)]
+    );
+    assert_eq!(function, "pg_terminate_backend");
+    let mut app = app_with(View::Locks, true);
+    press(&mut app, KeyCode::Char('C'));
+    assert_eq!(app.mode, Mode::Normal);
+    assert!(text(&mut app).contains("--read-only"));
+}
+
+#[test]
+fn rows_are_filtered_and_sorted() {
+    let mut app = app(View::Waits);
+    let (all, ..) = app.table();
+    type_text(&mut app, "/clientread");
+    press(&mut app, KeyCode::Enter);
+    let (some, ..) = app.table();
+    assert!(!some.rows.is_empty() && some.rows.len() < all.rows.len());
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.table().0.rows.len(), all.rows.len());
+    press(&mut app, KeyCode::Char('>'));
+    let (table, _, sort) = app.table();
+    assert_eq!(table.columns[sort.expect("a column")].title, "waits");
+    let cells = table.rows.iter().map(|row| row.cells[1].clone());
+    let waits: Vec<f64> = cells
+        .map(|cell| if let Cell::Count(waits) = cell { waits } else { 0.0 })
+        .collect();
+    assert!(waits.len() > 2 && waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
+}
+
+#[test]
+fn the_selected_row_stays_selected_when_rows_move() {
+    let mut app = app(View::Statements);
+    press(&mut app, KeyCode::Down);
+    let (table, selected, _) = app.table();
+    let target = table.rows[selected].target.clone();
+    press(&mut app, KeyCode::Char('>'));
+    press(&mut app, KeyCode::Char('>'));
+    let (table, selected, _) = app.table();
+    assert_eq!(table.rows[selected].target, target);
+}
+
+#[test]
+fn a_restart_a_reset_and_evictions_are_said() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    next.server.started += 100.0;
+    app.apply(next.clone());
+    assert!(app.status.contains("restarted"), "{}", app.status);
+    assert!(app.data.plans.seconds.is_none());
+    next.server.reset = Some(next.at);
+    app.apply(next.clone());
+    assert!(app.status.contains("reset"), "{}", app.status);
+    next.server.evictions += 7.0;
+    app.apply(next);
+    assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
+    let table = app.table().0;
+    assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
+}
+
+/// Keys in any order, sizes of any kind: no panic, and Ctrl-C always leaves.
+#[test]
+fn any_keys_and_any_size() {
+    let mut app = app(View::Statements);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for step in 0..2_000_u32 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let codes = [
+            KeyCode::Enter,
+            KeyCode::Esc,
+            KeyCode::Up,
+            KeyCode::Down,
+            KeyCode::PageDown,
+            KeyCode::End,
+            KeyCode::Backspace,
+        ];
+        let code = match state % 12 {
+            number @ 0..=6 => codes[number as usize],
+            _ => KeyCode::Char(char::from(32 + (state >> 8) as u8 % 95)),
+        };
+        press(&mut app, code);
+        if step % 20 == 0 {
+            screen(
+                &mut app,
+                (state >> 20) as u16 % 220 + 1,
+                (state >> 40) as u16 % 60 + 1,
+                true,
+            );
+        }
+    }
+    assert_eq!(
+        app.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)),
+        [Effect::Quit]
+    );
+}
+
+#[test]
+fn what_is_recorded_is_replayed() {
+    let path = std::env::temp_dir().join(format!("rowsource-recording-{}", std::process::id()));
+    let mut file = record::create(&path).expect("a file");
+    for snapshot in &recorded() {
+        record::write(&mut file, snapshot).expect("a line");
+    }
+    let mut recording = Recording::open(&path).expect("the file");
+    let again: Vec<Snapshot> = std::iter::from_fn(|| recording.next().expect("a refresh")).collect();
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
+    std::fs::remove_file(&path).expect("it is removed");
+    assert_eq!(format!("{again:?}"), format!("{:?}", recorded()));
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn control_characters_of_a_server_do_not_reach_the_terminal() {
+    let mut app = app(View::Sessions);
+    app.data.sessions[0].query = Some("SELECT '\u{1b}]0;title\u{7}'\n\u{9b}2J".to_owned());
+    app.data.missing.push("\u{1b}[2J".to_owned());
+    assert!(!text(&mut app).contains(['\u{1b}', '\u{7}', '\u{9b}']));
+    let json = app.table().0.json().to_string();
+    assert!(!json.contains(['\u{1b}', '\u{7}', '\u{9b}']));
+}
+
+#[test]
+fn options_are_declared_without_contradiction() {
+    <crate::args::Arguments as clap::CommandFactory>::command().debug_assert();
+}

@@ -1,0 +1,322 @@
+//! The loop of `rowsource top`: keys and answers go into the state, and the state onto the terminal.
+
+use std::fs::File;
+use std::io::{self, Write, stdout};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyEventKind};
+use ratatui::DefaultTerminal;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use crate::app::{App, Effect};
+use crate::draw::{Theme, draw, lines_of};
+use crate::model::Snapshot;
+use crate::queries::Want;
+use crate::record::{self, Recording};
+use crate::screens::{Screen, View};
+use crate::worker::{Reply, Request, Worker};
+
+/// Where refreshes come from.
+pub enum Source {
+    /// A server.
+    Server(Worker),
+    /// A recording.
+    Recording(Recording),
+}
+
+/// How often keys are looked for while nothing comes.
+const TICK: Duration = Duration::from_millis(50);
+/// How long to wait before the next attempt to connect.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A program that runs.
+pub struct Top {
+    pub app: App,
+    pub source: Source,
+    pub record: Option<File>,
+    pub theme: Theme,
+    asked_at: Option<Instant>,
+    due: Instant,
+}
+
+impl Top {
+    /// Makes one.
+    pub fn new(app: App, source: Source, record: Option<File>, theme: Theme) -> Self {
+        Self {
+            app,
+            source,
+            record,
+            theme,
+            asked_at: None,
+            due: Instant::now(),
+        }
+    }
+
+    /// Shows it on the terminal until the user leaves.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut terminal = ratatui::try_init()?;
+        let result = self.run_in(&mut terminal);
+        ratatui::try_restore()?;
+        result
+    }
+
+    fn run_in(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+        let mut is_dirty = true;
+        loop {
+            is_dirty |= self.refresh()?;
+            if is_dirty {
+                terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
+                is_dirty = false;
+            }
+            if !event::poll(TICK)? {
+                continue;
+            }
+            // All keys that wait are taken before the next frame.
+            while event::poll(Duration::ZERO)? {
+                is_dirty = true;
+                let Event::Key(key) = event::read()? else { continue };
+                if key.kind != KeyEventKind::Press {
+                    continue;
+                }
+                for effect in self.app.key(key) {
+                    if effect == Effect::Quit {
+                        return Ok(());
+                    }
+                    self.take_effect(effect)?;
+                }
+            }
+        }
+    }
+
+    fn take_effect(&mut self, effect: Effect) -> io::Result<()> {
+        match (effect, &self.source) {
+            (Effect::Refresh, Source::Server(_)) => self.due = Instant::now(),
+            (Effect::Copy(text), _) => {
+                // The clipboard of the terminal (OSC 52), also through ssh.
+                write!(stdout(), "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
+                stdout().flush()?;
+            }
+            (Effect::Signal(function, pid), Source::Server(worker)) => {
+                worker.ask(Request::Signal(function, pid))
+            }
+            (Effect::Call(call), Source::Server(worker)) => worker.ask(Request::Call(call)),
+            (Effect::Signal(..) | Effect::Call(_), Source::Recording(_)) => {
+                self.app.apply_lines(vec!["a replay has no server".to_owned()]);
+                self.app.status = "a replay has no server".to_owned();
+            }
+            (Effect::Refresh | Effect::Quit, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, and asks if it is time. Returns whether anything changed.
+    fn refresh(&mut self) -> io::Result<bool> {
+        if matches!(self.source, Source::Recording(_)) {
+            return self.replay();
+        }
+        let mut changed = false;
+        while let Source::Server(worker) = &self.source {
+            let Ok(reply) = worker.replies.try_recv() else {
+                break;
+            };
+            self.take(reply)?;
+            changed = true;
+        }
+        match self.asked_at {
+            Some(asked) if asked.elapsed() > Duration::from_secs(1) => {
+                let waited = asked.elapsed().as_secs();
+                let status = format!("the server has not answered for {waited} s");
+                changed |= self.app.status != status;
+                self.app.status = status;
+            }
+            None if Instant::now() >= self.due && !self.app.paused => self.ask(),
+            _ => {}
+        }
+        Ok(changed)
+    }
+
+    fn ask(&mut self) {
+        let wants = if self.record.is_some() {
+            all_wants(&mut self.app)
+        } else {
+            self.app.wants()
+        };
+        if let Source::Server(worker) = &self.source {
+            worker.ask(Request::Snapshot(wants));
+            self.asked_at = Some(Instant::now());
+            self.due = Instant::now() + self.app.pace();
+        }
+    }
+
+    fn take(&mut self, reply: Reply) -> io::Result<()> {
+        match reply {
+            Reply::Snapshot(snapshot) => {
+                if self.app.status.starts_with("the server has not answered") {
+                    self.app.status.clear();
+                }
+                let is_first = self.app.data.at == 0.0;
+                self.asked_at = None;
+                if let Some(file) = &mut self.record {
+                    record::write(file, &snapshot)?;
+                }
+                self.app.apply(*snapshot);
+                if is_first {
+                    // Texts were not known yet, and there is no interval yet.
+                    self.due = self.due.min(Instant::now() + Duration::from_millis(500));
+                }
+            }
+            Reply::Lines(lines) => self.app.apply_lines(lines),
+            Reply::Said(text) => {
+                self.asked_at = None;
+                self.app.apply_lines(vec![text.clone()]);
+                self.app.status = text;
+            }
+            Reply::Down(text) => {
+                self.asked_at = None;
+                self.due = Instant::now() + RETRY;
+                self.app.trouble = Some(text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the next refresh of a recording when its time has come.
+    fn replay(&mut self) -> io::Result<bool> {
+        if self.app.paused || self.app.ended || Instant::now() < self.due {
+            return Ok(false);
+        }
+        let Source::Recording(recording) = &mut self.source else {
+            return Ok(false);
+        };
+        let before = self.app.data.at;
+        match recording.next()? {
+            Some(snapshot) => {
+                let pace = if before == 0.0 {
+                    0.2
+                } else {
+                    (snapshot.at - before).clamp(0.1, 5.0)
+                };
+                self.app.apply(snapshot);
+                self.due = Instant::now() + Duration::from_secs_f64(pace);
+            }
+            None => self.app.ended = true,
+        }
+        Ok(true)
+    }
+
+    /// Prints the screen once: after one interval of a server, or at the end of a recording.
+    pub fn print(mut self, as_json: bool) -> Result<(), String> {
+        match &mut self.source {
+            Source::Recording(recording) => {
+                while let Some(snapshot) = recording.next().map_err(|error| error.to_string())? {
+                    self.app.apply(snapshot);
+                }
+            }
+            Source::Server(_) => {
+                // Three times: the nodes that are read follow from the first, and an interval lies between
+                // the others.
+                self.fetch()?;
+                self.fetch()?;
+                std::thread::sleep(self.app.interval);
+                self.fetch()?;
+                self.fetch_texts()?;
+            }
+        }
+        let (table, ..) = self.app.table();
+        let text = if as_json {
+            format!(
+                "{}\n",
+                serde_json::to_string_pretty(&table.json()).map_err(|error| error.to_string())?
+            )
+        } else {
+            self.screen_text(table.rows.len())?
+        };
+        match stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn fetch(&mut self) -> Result<Snapshot, String> {
+        let wants = self.app.wants();
+        self.fetch_these(wants)
+    }
+
+    /// Asks for the texts of what the last interval had.
+    fn fetch_texts(&mut self) -> Result<(), String> {
+        let texts = self.app.data.wanted_texts().into_iter().collect::<Vec<_>>();
+        if !texts.is_empty() && self.app.data.server.schema.is_some() {
+            self.fetch_these(texts)?;
+        }
+        Ok(())
+    }
+
+    fn fetch_these(&mut self, wants: Vec<Want>) -> Result<Snapshot, String> {
+        let Source::Server(worker) = &self.source else {
+            return Ok(Snapshot::default());
+        };
+        worker.ask(Request::Snapshot(wants));
+        match worker.replies.recv() {
+            Ok(Reply::Snapshot(snapshot)) => {
+                if let Some(file) = &mut self.record {
+                    record::write(file, &snapshot).map_err(|error| error.to_string())?;
+                }
+                self.app.apply(snapshot.as_ref().clone());
+                Ok(*snapshot)
+            }
+            Ok(Reply::Down(text) | Reply::Said(text)) => Err(text),
+            Ok(Reply::Lines(_)) | Err(_) => Err("the connection ended".to_owned()),
+        }
+    }
+
+    /// Draws a screen that is as high as it must be.
+    fn screen_text(&mut self, rows: usize) -> Result<String, String> {
+        let width = crossterm::terminal::size()
+            .map_or(120, |(width, _)| width)
+            .max(80);
+        let height = (rows + 12).min(1_000) as u16;
+        let mut terminal =
+            Terminal::new(TestBackend::new(width, height)).map_err(|error| error.to_string())?;
+        let plain = Theme { has_colour: false };
+        terminal
+            .draw(|frame| draw(frame, &mut self.app, plain))
+            .map_err(|error| error.to_string())?;
+        let lines = lines_of(terminal.backend().buffer());
+        // The last line is for keys. Empty ones stand between the rows and the notes.
+        let lines = lines[..lines.len() - 1].iter().filter(|line| !line.is_empty());
+        Ok(lines.map(|line| format!("{line}\n")).collect())
+    }
+}
+
+/// Returns what all lists need, so that a recording has each.
+fn all_wants(app: &mut App) -> Vec<Want> {
+    let mut wants = app.wants();
+    for view in View::ALL {
+        for want in Screen::List(view).wants(&mut app.data) {
+            if !wants.contains(&want) {
+                wants.push(want);
+            }
+        }
+    }
+    wants
+}
+
+/// Returns a text as base64.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let [a, b, c] = [chunk[0], *chunk.get(1).unwrap_or(&0), *chunk.get(2).unwrap_or(&0)].map(u32::from);
+        let bits = a << 16 | b << 8 | c;
+        for position in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * position)) as usize & 63];
+            text.push(if position > chunk.len() {
+                '='
+            } else {
+                char::from(letter)
+            });
+        }
+    }
+    text
+}
