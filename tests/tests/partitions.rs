@@ -104,9 +104,15 @@ fn kept_executions_exports_and_snapshots_have_one_node() {
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
     let mut new = server.connect();
     for (shown, starts_and_rows) in [
-        (format!("rowsource_display({ids})"), "6"),
-        (format!("rowsource_display({ids}, 'ALLSTATS SLOWEST')"), "4"),
-        (format!("rowsource_display({ids}, 'ALLSTATS FAILED')"), "2"),
+        (format!("rowsource_display({ids}, format => 'ALLSTATS')"), "6"),
+        (
+            format!("rowsource_display({ids}, format => 'ALLSTATS SLOWEST')"),
+            "4",
+        ),
+        (
+            format!("rowsource_display({ids}, format => 'ALLSTATS FAILED')"),
+            "2",
+        ),
     ] {
         let lines = first_column(&mut new, &format!("SELECT {shown}"));
         assert_eq!(named(&lines), [] as [&str; 0], "{shown}: {lines:#?}");
@@ -136,10 +142,7 @@ fn kept_executions_exports_and_snapshots_have_one_node() {
         );
     }
     run_each(&mut new, "SELECT rowsource_snapshot()");
-    let lines = first_column(
-        &mut new,
-        &format!("SELECT rowsource_display_snapshot(max(snap_id), {ids}) FROM rowsource_snapshots"),
-    );
+    let lines = first_column(&mut new, &format!("SELECT rowsource_display_snapshot({ids})"));
     assert_eq!(named(&lines), [] as [&str; 0], "{lines:#?}");
     let scans = lines.iter().filter(|line| line.contains("Seq Scan")).count();
     assert_eq!(scans, 1, "{lines:#?}");
@@ -169,8 +172,8 @@ fn a_copy_into_partitions_has_no_plan_and_does_no_harm() {
     run_each(&mut client, "SET pg_rowsource.statistics_level = basic");
     let plans = texts(
         &mut client,
-        "SELECT object_name, starts::text, rows::text FROM pg_stat_rowsource JOIN pg_stat_rowsource_plans USING (queryid, planid)
-         WHERE query LIKE 'COPY%' AND object_name IS NOT NULL",
+        "SELECT n.object_name, n.starts::text, n.rows::text FROM pg_stat_rowsource n JOIN pg_stat_rowsource_plans p USING (queryid, planid)
+         WHERE p.query LIKE 'COPY%' AND n.object_name IS NOT NULL",
     );
     let some = ["orders", "4", "300"].map(|text| Some(text.to_owned()));
     assert_eq!(plans, [some]);

@@ -475,7 +475,11 @@ fn named(blocker: &Blocker) -> String {
     let statement =
         text(&blocker.statement).map(|text| format!(": {}", narrowed(&on_one_line(&text), STATEMENT)));
     let [application, statement] = [application, statement].map(Option::unwrap_or_default);
-    format!("process {}{application}{statement}", blocker.pid)
+    let process = match blocker.pid {
+        0 => "a prepared transaction".to_owned(),
+        pid => format!("process {pid}"),
+    };
+    format!("{process}{application}{statement}")
 }
 
 fn sign(change: f64) -> char {

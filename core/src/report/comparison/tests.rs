@@ -172,12 +172,12 @@ fn sentences_name_the_cause() {
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it handles more data (200 rows -> 2000 rows)",
             "100 ms -> 10.0 ms (0.10x, 12 executions): Seq Scan on orders (id 0) -90.0 ms, because it handles less data (200 rows -> 20 rows)",
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 4711 (report): LOCK TABLE orders",
-            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 0",
+            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by a prepared transaction",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because it writes temporary files",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came",
             "100 ms -> 300 ms (3.0x, 12 executions), because more time passes outside of the nodes",
             "100 ms -> 117 ms (1.2x, 12 executions): no difference, it is below 1.25x",
-            "100 ms -> 300 ms (3.0x, 12 executions): no difference, chance explains up to 323 ms",
+            "100 ms -> 300 ms (3.0x, 12 executions): no difference, chance explains up to 322 ms",
             "There is nothing to compare: one side has no executions",
         ]
     );
