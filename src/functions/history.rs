@@ -42,8 +42,8 @@ const BEGINNING: &str = "
     SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', pg_catalog.min(s.from_at)), pg_catalog.bool_or(s.snap_id OPERATOR(pg_catalog.>) 0))
       FROM {}rowsource_intervals s";
 
-/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots, and,
-/// if the user has said when the interval begins, if no snapshot is as old.
+/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots,
+/// and, if the user has said when the interval begins, if no snapshot is as old.
 ///
 /// # Errors
 /// Raises an error if this is no interval.

@@ -300,7 +300,7 @@ const CLI: &[Layer] = &[
     layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
-        &["data", "table"],
+        &["data", "model", "table"],
         "the tables of what runs and waits now",
     ),
     layer(

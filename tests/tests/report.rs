@@ -102,7 +102,9 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
         "SELECT count(*) > 100 FROM rowsource_ash WHERE wait_event_type = 'Lock'",
     );
     run_each(&mut idle, "ROLLBACK");
-    blocked.map(Busy::join);
+    for session in blocked {
+        session.join();
+    }
     until(&mut client, "SELECT count(*) > 0 FROM rowsource_plan_flips");
 
     let report = first_column(&mut client, "SELECT * FROM rowsource_report('1 min')");

@@ -1,5 +1,5 @@
-//! The program `rowsource`, as a user runs it: printed once, and in a real terminal (tmux) that somebody types
-//! into.
+//! The program `rowsource`, as a user runs it: printed once, and in a real terminal (tmux) that somebody
+//! types into.
 
 use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
