@@ -193,3 +193,6 @@ SELECT from_us, to_us, hits, reads FROM rowsource_logical_io('test', pattern => 
 \echo
 \echo == the commands to begin with, with the ids of what was measured here
 SELECT * FROM rowsource();
+\echo
+\echo == what happened on this server, and what to look at next
+SELECT rowsource_report();
