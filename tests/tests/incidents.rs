@@ -181,6 +181,16 @@ fn pile_up(shop: &mut Shop) {
         )
     });
     shop.until("count(*) = 2 FROM rowsource_blockers WHERE depth = 2");
+    shop.until("count(*) = 3 FROM rowsource_blockers('10 min') WHERE depth > 0 AND wait_time > 100");
+    shop.told(
+        "rowsource_report('1 min')",
+        &[
+            &["What happened"],
+            &["(client backend postgres report) kept 1 session waiting"],
+            &["(client backend postgres migration) kept 2 sessions waiting"],
+        ],
+    );
+    shop.told("FROM rowsource_health()", &[&["switch | ok"]]);
     shop.told(
         "FROM rowsource_blockers;",
         &[
