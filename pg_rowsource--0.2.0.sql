@@ -1583,7 +1583,7 @@ AS 'MODULE_PATHNAME', 'rowsource_report_between_0_2';
 COMMENT ON FUNCTION rowsource_report(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_health(
-    OUT part text,
+    OUT component text,
     OUT verdict text,
     OUT finding text,
     OUT mend text

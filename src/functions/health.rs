@@ -63,7 +63,7 @@ pub fn findings() -> Vec<Finding> {
 pub fn columns() -> Columns<Line> {
     columns! { |line: &Line|
         /// What was looked at
-        part: text = line.what;
+        component: text = line.what;
         /// ok, or attention: something should be done
         verdict: text = if line.is_ok { "ok" } else { "attention" };
         /// What was found

@@ -157,7 +157,7 @@ fn health_names_what_is_off_and_what_mends_it() {
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
     let bad = texts(
         &mut client,
-        "SELECT part, mend FROM rowsource_health() WHERE verdict = 'attention' ORDER BY part",
+        "SELECT component, mend FROM rowsource_health() WHERE verdict = 'attention' ORDER BY component",
     );
     let parts: Vec<&str> = bad.iter().filter_map(|row| row[0].as_deref()).collect();
     assert_eq!(parts, ["samples", "switch"], "{bad:#?}");
