@@ -13,6 +13,10 @@ pub const LEAST_RATIO: f64 = 1.25;
 /// halves of the same executions do. Unmeasured.
 pub const LEAST_ERRORS: f64 = 3.0;
 
+/// With fewer executions on a side, their spread says little, and a single one that waited is what is asked
+/// about: then chance is not considered. Unmeasured.
+pub const LEAST_EXECUTIONS: u64 = 10;
+
 /// Whether two sides differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -29,7 +29,7 @@
 //!   estimate, and so are more calls of any node.
 //! - What is left of the statement's time is outside of the nodes. Its waits are exact.
 
-use super::cause::{Cause, LEAST_ERRORS, LEAST_RATIO, LEAST_SHARE, Verdict};
+use super::cause::{Cause, LEAST_ERRORS, LEAST_EXECUTIONS, LEAST_RATIO, LEAST_SHARE, Verdict};
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
 
@@ -250,15 +250,17 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         }
     }
     found.add_outside(first, second);
-    found.verdict = verdict([first.mean_ms(), second.mean_ms()], found.error_ms);
+    let executions = first.executions.min(second.executions);
+    found.verdict = verdict([first.mean_ms(), second.mean_ms()], found.error_ms, executions);
     found
 }
 
-/// Compares two mean times, whose difference has this standard error.
-fn verdict([before, after]: [f64; 2], error_ms: f64) -> Verdict {
+/// Compares two mean times, whose difference has this standard error. `executions` is the number of those of
+/// the side that has fewer.
+fn verdict([before, after]: [f64; 2], error_ms: f64, executions: u64) -> Verdict {
     if before.max(after) < LEAST_RATIO * before.min(after) {
         Verdict::Alike
-    } else if (after - before).abs() < LEAST_ERRORS * error_ms {
+    } else if executions >= LEAST_EXECUTIONS && (after - before).abs() < LEAST_ERRORS * error_ms {
         Verdict::Chance
     } else {
         Verdict::Differs
