@@ -14,7 +14,7 @@
 #   make lint           lints all crates
 #   make miri           runs the protocol of the sessions' buffers under Miri, if that is installed
 #   make docs           builds the book of docs/ as HTML under target/book
-#   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG
+#   make package        builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, and pg-rowsource-cli_*.deb
 #   make dist           makes target/pg_rowsource-VERSION.zip for PGXN from the last commit
 #   make bench          measures overhead and accuracy on this machine (bench/README.md); WHAT=name: one experiment
 #   make bench QUICK=1  does the same in a few minutes, to check that it works
@@ -47,7 +47,7 @@ PG_REGRESS = $(shell dirname "$$("$(PG_CONFIG)" --pgxs)")/../test/regress/pg_reg
 
 # Where the terminal program goes, and what is built and installed.
 PREFIX ?= /usr/local
-PROGRAM = $(CARGO_TARGET_DIR)/program/rowsource
+PROGRAM = $(CARGO_TARGET_DIR)/lab/rowsource
 PARTS ?= library program
 
 .PHONY: all build library program setup install install-library install-program uninstall installcheck demo demo-stop lint test check test-release test-matrix test-platforms test-all miri docs package dist bench accept clean
@@ -60,7 +60,7 @@ library:
 	@$(scripts)/build.sh
 
 program:
-	@cd "$(srcdir)" && cargo build --locked --ignore-rust-version --profile program -p rowsource-cli
+	@cd "$(srcdir)" && unset CFLAGS CXXFLAGS CPPFLAGS LDFLAGS SOURCE_DATE_EPOCH && cargo build --locked --ignore-rust-version --profile lab -p rowsource-cli
 
 setup:
 	@$(scripts)/setup.sh
@@ -80,7 +80,7 @@ install-program:
 	@[ -f "$(PROGRAM)" ] || $(MAKE) -s --no-print-directory -f "$(srcdir)/Makefile" program
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(share)/man/man1" "$(share)/bash-completion/completions" \
 	    "$(share)/zsh/vendor-completions" "$(share)/fish/vendor_completions.d"
-	install -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/rowsource"
+	install -s -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/rowsource"
 	"$(PROGRAM)" man >"$(share)/man/man1/rowsource.1"
 	"$(PROGRAM)" completions bash >"$(share)/bash-completion/completions/rowsource"
 	"$(PROGRAM)" completions zsh >"$(share)/zsh/vendor-completions/_rowsource"

@@ -52,11 +52,13 @@ one() {
 # before: cargo would build it again if it has built that of another major since.
 package() {
     local -x ROWSOURCE_RUN=${RUN}p$1
-    local clean=$MATRIX/clean-$1 package
+    local clean=$MATRIX/clean-$1 package program
     rm -rf "$ROWSOURCE_RUN"
     # apt takes no path with spaces.
-    package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && cp "$package" "$MATRIX/" &&
-        scripts/chroot.sh "$1" "$clean" "$MATRIX/${package##*/}" make procps || return
+    package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && program=$(ls "${package%/*}"/pg-rowsource-cli_*.deb) &&
+        cp "$package" "$program" "$MATRIX/" &&
+        scripts/chroot.sh "$1" "$clean" "$MATRIX/${package##*/}" "$MATRIX/${program##*/}" make procps &&
+        in_chroot "$clean" rowsource --version || return
     # Majors are tested side by side: each has its port.
     in_chroot "$clean" env AUTOPKGTEST_TMP=/tmp PGPORT=$((54300 + $1)) LC_ALL=C.UTF-8 debian/tests/installcheck &&
         INSTALLED=1 PG_ROOT=$clean server_tests upgrade loading || return

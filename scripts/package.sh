@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, from debian/. It does so in a folder of its own,
+# Builds target/packages/postgresql-NN-pg-rowsource_*.deb for the PostgreSQL of PG_CONFIG, and pg-rowsource-cli_*.deb, from debian/. It does so in a folder of its own,
 # because debian/control names one major, dpkg-buildpackage writes to the parent folder, and pg_buildext knows no paths with spaces.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

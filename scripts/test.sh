@@ -14,14 +14,13 @@ without_server() {
         --config 'profile.dev.package.rowsource-core.opt-level = 0'
     step "simulations and model checks of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --test '*'
     step "examples of the pure crate" cargo test --locked --ignore-rust-version -p rowsource-core --doc
-    step "terminal program" cargo test --locked --ignore-rust-version -p rowsource-cli
+    step "terminal program" cargo test --locked --ignore-rust-version --profile lab -p rowsource-cli
     step "sources, documents and plain frames" cargo test --locked --ignore-rust-version -p rowsource-tests --lib
 }
 
 # programs: builds what runs the tests, and the tests.
 programs() {
-    step "cargo-nextest" install_nextest && step "test programs" build_tests &&
-        step "terminal program" cargo build --locked --ignore-rust-version -p rowsource-cli
+    step "cargo-nextest" install_nextest && step "test programs" build_tests
 }
 
 run() {
@@ -29,6 +28,8 @@ run() {
     programs >"$TARGET/programs.log" 2>&1 &
     [ $# -gt 0 ] || step "format" cargo fmt --all --check || return
     step "library" scripts/build.sh && step "private server tree" scripts/server.sh tree || return
+    # With the same profile, so it shares what both need.
+    step "terminal program" make -s program || return
     step "test programs" wait $! || { cat "$TARGET/programs.log" && return 1; }
     [ $# -eq 0 ] || { step "server tests" server_tests "$@"; return; }
     without_server >"$TARGET/beside.log" 2>&1 &

@@ -114,7 +114,7 @@ server_tests() (
         install_readers || unfit+=" | test(/_needs_readers$/)"
     fi
     # The terminal program, which test.sh builds, and tmux.
-    export ROWSOURCE_PROGRAM=$TARGET/debug/rowsource
+    export ROWSOURCE_PROGRAM=$TARGET/lab/rowsource
     { [ -z "${PG_ROOT:-}" ] && [ -x "$ROWSOURCE_PROGRAM" ] && command -v tmux >/dev/null; } || unfit+=" | test(/_needs_terminal$/)"
     for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"
