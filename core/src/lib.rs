@@ -48,6 +48,7 @@ pub mod histogram;
 pub mod logical_io;
 pub mod model;
 pub mod normalise;
+mod page;
 pub mod pending;
 pub mod phase;
 pub mod plan;

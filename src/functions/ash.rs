@@ -273,14 +273,20 @@ pub fn top_columns() -> Columns<Top> {
 pub fn report_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let (from, to) = interval(from, to);
     origin::begin(rows);
-    let mut activity = activity(&mut Lookup::default(), from, to, None);
+    let mut activity = activity(&mut Lookup::default(), (from, to), None, None);
     for line in activity.report(&server::moment::time_zone(), &server::shown_time) {
         rows.add_line(&line);
     }
 }
 
-/// Returns what sessions did in an interval. `bars` is about how many parts of it are shown, if that matters.
-pub(super) fn activity(lookup: &mut Lookup, from: i64, to: i64, bars: Option<i64>) -> Activity {
+/// Returns what sessions did in an interval, or what those did that ran the statement `queryid`. `bars` is
+/// about how many parts of it are shown, if that matters.
+pub(super) fn activity(
+    lookup: &mut Lookup,
+    (from, to): (i64, i64),
+    queryid: Option<i64>,
+    bars: Option<i64>,
+) -> Activity {
     // What is imported has an end, and nothing is in memory.
     let begun_at = match origin::other() {
         Some(_) => i64::MIN,
@@ -293,9 +299,18 @@ pub(super) fn activity(lookup: &mut Lookup, from: i64, to: i64, bars: Option<i64
     samples::each(lookup, Some(from), to, |lookup, entry| match entry {
         Entry::Stored { first, last, moments } => activity.add_stored(first, last, moments),
         Entry::Moment(moment, slot_us) => activity.add_moment(&moment, slot_us),
-        Entry::Sample(sampled) => add_sample(&mut activity, &sampled, lookup),
+        Entry::Sample(sampled) if is_of(&sampled, queryid) => add_sample(&mut activity, &sampled, lookup),
+        Entry::Sample(_) => {}
     });
     activity
+}
+
+/// Returns whether a sample is of a statement, or of a session for which others waited. Without a queryid,
+/// all are.
+fn is_of(sampled: &Sampled, queryid: Option<i64>) -> bool {
+    queryid.is_none_or(|queryid| {
+        sampled.sample.is_blocker || sampled.seen().is_some_and(|sample| sample.key.queryid == queryid)
+    })
 }
 
 /// Adds a sample to a report.

@@ -416,17 +416,19 @@ functions! {
 
     /// Prints what happened in an interval and what to look at next: what is wrong, the load, the statements
     /// and nodes that took the most time, what changed, waits, temporary files, and what is not known;
-    /// without arguments, in the last hour
+    /// without arguments, in the last hour. format: text, or html for one page. queryid: only this statement
     rowsource_report(
-        from_time: moment = "NULL", to_time: moment = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
+        queryid: bigint = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| report::lines(rows, from_time, to_time));
+        -> lines(|rows| report::rows(rows, from_time, to_time, format.as_deref(), queryid));
 
     /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
     rowsource_report[rowsource_report_between](
-        from_time: moment_value, to_time: moment_value = "NULL"
+        from_time: moment_value, to_time: moment_value = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
+        queryid: bigint = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| report::lines(rows, from_time, to_time));
+        -> lines(|rows| report::rows(rows, from_time, to_time, format.as_deref(), queryid));
 
     /// Says of each part of the library whether it works, and what mends it
     rowsource_health() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"

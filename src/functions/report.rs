@@ -2,11 +2,13 @@
 
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
-use super::{ash, health, history, origin};
+use super::words::choose;
+use super::{ash, export, health, history, origin};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::pg::store;
 use crate::session;
+use rowsource_core::export::Syntax;
 use rowsource_core::flips::{Event, Verdict, extra_ms, verdict};
 use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given};
 use serde_json::Value;
@@ -15,6 +17,12 @@ use std::collections::BTreeMap;
 /// How many changes of plans the report shows.
 const CHANGES: usize = 5;
 
+/// Selects the name of this server, if it has one, its port and its version.
+const SERVER: &str = "
+    SELECT pg_catalog.to_json(pg_catalog.concat(
+               NULLIF(pg_catalog.current_setting('cluster_name'), '') OPERATOR(pg_catalog.||) ', ',
+               'port ', pg_catalog.current_setting('port'),
+               ', PostgreSQL ', pg_catalog.current_setting('server_version')))";
 /// Selects what statements did between the snapshots around an interval: those with the most time.
 const STATEMENTS: &str = "
     SELECT pg_catalog.json_build_array(v.queryid, v.calls::pg_catalog.int8, v.total_time)
@@ -35,28 +43,45 @@ const COUNTERS: &str = "
       FROM {}rowsource_interval_tempfile_io f
      WHERE f.to_at OPERATOR(pg_catalog.>) {from} AND f.from_at OPERATOR(pg_catalog.<) {to}";
 
-/// Adds the lines of `rowsource_report()`.
-pub fn lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+/// How the report is written.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Html,
+}
+
+/// Adds the lines of `rowsource_report()`, or the row with its page. `queryid` is of the statement that it is
+/// about, if it is about one.
+pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, format: Option<&str>, queryid: Option<i64>) {
+    let format = choose(
+        "format",
+        format,
+        &[("text", Format::Text), ("html", Format::Html)],
+    );
     let (from, to) = ash::interval(from, to);
-    rows.add_line(&format!(
-        "What happened, in the time zone {}",
-        server::moment::time_zone()
-    ));
-    origin::begin(rows);
-    rows.add_line(&format!("from  {}", server::shown_time(from)));
-    rows.add_line(&format!("to    {}", server::shown_time(to)));
+    let origin = origin::check();
+    let is_other = origin.is_some();
+    let what = queryid.map_or_else(
+        || "What happened".to_owned(),
+        |queryid| format!("What statement {queryid} did"),
+    );
+    let title = format!("{what}, in the time zone {}", server::moment::time_zone());
+    let mut facts = vec![(
+        "server",
+        origin.map_or_else(this_server, |origin| format!("{origin}, imported")),
+    )];
+    facts.extend([("from", from), ("to", to)].map(|(name, at)| (name, server::shown_time(at))));
     let mut lookup = Lookup::default();
-    let mut now = ash::activity(&mut lookup, from, to, Some(BARS));
+    let mut now = ash::activity(&mut lookup, (from, to), queryid, Some(BARS));
     let begin = from.saturating_sub(to.saturating_sub(from));
-    let mut before = ash::activity(&mut lookup, begin, from.saturating_sub(1), None);
+    let mut before = ash::activity(&mut lookup, (begin, from.saturating_sub(1)), queryid, None);
     let prefix = prefix();
-    let is_other = origin::other().is_some();
     let (counters, temporary_files) = counters((from, to));
     let given = Given {
         prefix: &prefix,
         findings: match is_other {
             true => Vec::new(),
-            false => changes_of_plans(&prefix, from, to),
+            false => changes_of_plans(&prefix, from, to, queryid),
         },
         missing: match is_other {
             true => Vec::new(),
@@ -71,13 +96,24 @@ pub fn lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
         counters,
         temporary_files,
     };
-    for line in now.overview(&mut before, &given, &server::shown_time) {
-        rows.add_line(&line);
+    let report = now.overview(&mut before, &given, title, facts, &server::shown_time);
+    match format {
+        Format::Text => report.lines().iter().for_each(|line| rows.add_line(line)),
+        Format::Html => export::add_document(rows, &report.html(), Syntax::Markup),
     }
 }
 
+/// Returns what tells this server from others.
+fn this_server() -> String {
+    let mut said = String::new();
+    query::each(SERVER, (0, 0), |name| {
+        said = name.as_str().unwrap_or_default().to_owned();
+    });
+    said
+}
+
 /// Returns the changes of plans in an interval after which statements took longer, the most expensive first.
-fn changes_of_plans(prefix: &str, from: i64, to: i64) -> Vec<Finding> {
+fn changes_of_plans(prefix: &str, from: i64, to: i64, queryid: Option<i64>) -> Vec<Finding> {
     let cost = |event: &Event| extra_ms(&event.before, &event.after).unwrap_or(0.0);
     let mut events: Vec<Event> = store::flips().unwrap_or_default();
     events.retain(|event| {
@@ -87,6 +123,7 @@ fn changes_of_plans(prefix: &str, from: i64, to: i64) -> Vec<Finding> {
                 Verdict::Slower | Verdict::SlowerOnAverage
             )
             && server::may_see(event.from.userid)
+            && queryid.is_none_or(|queryid| queryid == event.from.queryid)
     });
     events.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
     let finding = |event: &Event| {

@@ -5,8 +5,9 @@ use super::frames::{name, own_us};
 use super::misestimates::misestimates;
 
 use crate::model::{Buffers, Estimates, HistogramTotals, NamedWaits, NodeStats, own_errors};
+use crate::page::page;
 use crate::plan::PlanNode;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 /// What a page shows.
 pub struct Page<'a> {
@@ -34,17 +35,12 @@ pub struct Page<'a> {
 }
 
 const STYLE: &str = "
-body { font: 14px/1.4 sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; color: #222; background: #fff }
-h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
-pre { overflow-x: auto; padding: .6em; background: #f6f6f4; font: 12px/1.35 monospace }
+pre { overflow-x: auto }
 .statement { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 20em; overflow-y: auto }
-dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: #666 } dd { margin: 0 }
-svg { width: 100%; height: auto } svg text { font: 11px monospace; pointer-events: none }
-svg rect { stroke: #fff; stroke-width: .5 }
-.cpu { fill: #e8b45a; background: #e8b45a } .read { fill: #6fa8dc; background: #6fa8dc }
-.temp { fill: #c27ba0; background: #c27ba0 } .wait { fill: #93c47d; background: #93c47d }
-table { border-collapse: collapse } td, th { padding: .1em 1em .1em 0; text-align: left } .number { text-align: right }
-.key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
+svg { width: 100%; height: auto } svg text { font: 11px monospace; pointer-events: none; fill: #000 }
+svg rect { stroke: var(--back); stroke-width: .5 }
+.cpu { fill: var(--cpu); background: var(--cpu) } .read { fill: var(--io); background: var(--io) }
+.temp { fill: var(--temp); background: var(--temp) } .wait { fill: var(--wait); background: var(--wait) }
 ";
 
 /// What a node spent its own time on.
@@ -86,30 +82,19 @@ impl Kind {
 impl Page<'_> {
     /// Returns the page as HTML. All texts in it are escaped.
     pub fn html(&self) -> String {
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    title { (self.title) }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    h1 { (self.title) }
-                    dl { @for (label, value) in self.facts { dt { (label) } dd { (value) } } }
-                    h2 { "Statement" }
-                    pre.statement { (self.statement) }
-                    h2 { "Time by node" (self.of_executions("mean")) }
-                    (self.icicle())
-                    h2 { "Plan" (self.of_executions("sums")) }
-                    pre { @for line in self.table { (line) "\n" } }
-                    (self.wait_table())
-                    (misestimates(self.nodes, self.stats, self.estimates, self.executions))
-                    (self.call_times())
-                }
-            }
+        let body = html! {
+            dl { @for (label, value) in self.facts { dt { (label) } dd { (value) } } }
+            h2 { "Statement" }
+            pre.statement tabindex="0" { (self.statement) }
+            h2 { "Time by node" (self.of_executions("mean")) }
+            (self.icicle())
+            h2 { "Plan" (self.of_executions("sums")) }
+            pre tabindex="0" { @for line in self.table { (line) "\n" } }
+            (self.wait_table())
+            (misestimates(self.nodes, self.stats, self.estimates, self.executions))
+            (self.call_times())
         };
-        page.into_string()
+        page(self.title, STYLE, &body)
     }
 
     /// Returns what a part of the page shows of several executions.

@@ -3,7 +3,8 @@
 pub mod coverage;
 pub mod overview;
 
-use super::table::{self, Align, Column};
+use super::document::{Chart, Class, Part, text};
+use super::table::{Align, Column};
 use super::text::{narrowed, on_one_line};
 use crate::ash::Moment;
 use std::collections::BTreeMap;
@@ -13,9 +14,8 @@ const SHOWN: usize = 10;
 /// The width of texts in a table.
 const TEXT_WIDTH: usize = 50;
 const NAME_WIDTH: usize = 30;
-/// The most bars that are shown, and the most characters of a bar.
+/// The most bars that are shown.
 const MAX_BARS: i64 = 60;
-const BAR_WIDTH: usize = 50;
 const MINUTE_US: i64 = 60_000_000;
 
 /// What a session did at a moment. What is not known, or must not be shown, is `None`.
@@ -39,14 +39,14 @@ pub struct Seen<'a> {
     pub is_hidden: bool,
 }
 
-/// The classes of activity that a bar shows, with their characters.
-const CLASSES: [(&str, char); 6] = [
-    ("CPU", '#'),
-    ("IO", 'I'),
-    ("Lock", 'L'),
-    ("LWLock", 'W'),
-    ("Client", 'C'),
-    ("other", 'o'),
+/// The classes of activity that a bar shows.
+const CLASSES: [Class; 6] = [
+    ("CPU", '#', "cpu"),
+    ("IO", 'I', "io"),
+    ("Lock", 'L', "lock"),
+    ("LWLock", 'W', "temp"),
+    ("Client", 'C', "client"),
+    ("other", 'o', "wait"),
 ];
 
 /// Returns the index of the class of a wait.
@@ -58,7 +58,7 @@ fn class(wait: Option<(&str, &str)>, is_hidden: bool) -> usize {
     };
     CLASSES
         .iter()
-        .position(|(class, _)| *class == name)
+        .position(|(class, ..)| *class == name)
         .unwrap_or(CLASSES.len() - 1)
 }
 
@@ -284,12 +284,15 @@ impl Activity {
         if self.all.samples == 0 {
             return lines;
         }
-        lines.extend(self.statements());
-        lines.extend(self.nodes());
-        lines.extend(self.waits());
-        lines.extend(self.sessions());
-        lines.extend(self.blockers());
-        lines.extend(self.chart(shown));
+        let parts = [
+            self.statements(),
+            self.nodes(),
+            self.waits(),
+            self.sessions(),
+            self.blockers(),
+            self.chart(shown).into_iter().collect(),
+        ];
+        lines.extend(text(&parts.into_iter().flatten().collect::<Vec<Part>>()));
         lines
     }
 
@@ -299,7 +302,7 @@ impl Activity {
         heading: &str,
         counts: impl Iterator<Item = (K, Count)>,
         columns: &[KeyColumn<'_, K>],
-    ) -> Vec<String> {
+    ) -> Vec<Part> {
         // There may be millions, of which only those that are shown are collected.
         let mut rows: Vec<(K, Count)> = Vec::with_capacity(SHOWN + 1);
         let mut others: usize = 0;
@@ -337,15 +340,12 @@ impl Activity {
         all.push(number("Active", &|count| {
             format!("{:.2}", self.average(count.samples))
         }));
-        let mut lines = vec![String::new(), heading.to_owned()];
-        lines.extend(table::lines(&all, 1));
-        if others > 0 {
-            lines.push(format!("and {others} more"));
-        }
-        lines
+        let mut parts = vec![Part::Heading(heading.to_owned()), Part::Table(all)];
+        parts.extend(and_more(others));
+        parts
     }
 
-    fn statements(&self) -> Vec<String> {
+    fn statements(&self) -> Vec<Part> {
         let rows = self
             .statements
             .iter()
@@ -361,7 +361,7 @@ impl Activity {
         )
     }
 
-    fn nodes(&self) -> Vec<String> {
+    fn nodes(&self) -> Vec<Part> {
         let rows = self
             .nodes
             .iter()
@@ -382,7 +382,7 @@ impl Activity {
         )
     }
 
-    fn waits(&self) -> Vec<String> {
+    fn waits(&self) -> Vec<Part> {
         let rows = self.waits.iter().map(|(wait, count)| (wait.as_ref(), *count));
         self.table(
             "Top events",
@@ -401,7 +401,7 @@ impl Activity {
         )
     }
 
-    fn sessions(&self) -> Vec<String> {
+    fn sessions(&self) -> Vec<Part> {
         let rows = self.sessions.iter().map(|(session, count)| (session, *count));
         self.table(
             "Top sessions",
@@ -415,7 +415,7 @@ impl Activity {
         )
     }
 
-    fn blockers(&self) -> Vec<String> {
+    fn blockers(&self) -> Vec<Part> {
         let rows = self
             .blockers
             .iter()
@@ -451,55 +451,34 @@ impl Activity {
         }
     }
 
-    /// Returns a bar for each minute, or for several.
-    fn chart(&self, shown: &dyn Fn(i64) -> String) -> Vec<String> {
-        let averages: Vec<(i64, f64, [f64; CLASSES.len()])> = self
-            .bars
-            .iter()
-            .filter(|(_, (_, moments))| *moments > 0.0)
+    /// Returns a bar for each minute, or for several; nothing if no session was active.
+    fn chart(&self, shown: &dyn Fn(i64) -> String) -> Option<Part> {
+        let bars = self.bars.iter().filter(|(_, (_, moments))| *moments > 0.0);
+        let bars: Vec<(String, Vec<f64>)> = bars
             .map(|(at, (samples, moments))| {
                 // A bar of a fraction of a moment would be too long.
                 let of = samples.map(|samples| samples as f64 / moments.max(1.0));
-                (*at, of.iter().sum(), of)
+                (shown(*at), of.to_vec())
             })
             .collect();
-        let most = averages.iter().map(|(_, sum, _)| *sum).fold(0.0, f64::max);
-        if most <= 0.0 {
-            return Vec::new();
-        }
-        let minutes = self.step / MINUTE_US;
-        let per = match minutes {
+        let per = match self.step / MINUTE_US {
             1 => "minute".to_owned(),
             minutes => format!("{minutes} minutes"),
         };
-        let legend = CLASSES.map(|(name, sign)| format!("{sign} {name}")).join("  ");
-        let mut lines = vec![
-            String::new(),
-            format!("Active sessions on average, per {per}: {legend}"),
-        ];
-        let width = averages
-            .iter()
-            .map(|(_, sum, _)| format!("{sum:.2}").len())
-            .max()
-            .unwrap_or(0);
-        for (at, sum, of) in averages {
-            let mut bar = String::new();
-            let mut upper = 0.0;
-            for (i, part) in of.iter().enumerate() {
-                upper += part;
-                let end = (upper / most * BAR_WIDTH as f64).round() as usize;
-                while bar.len() < end {
-                    bar.push(CLASSES[i].1);
-                }
-            }
-            lines.push(
-                format!("{}  {sum:>width$.2}  {bar}", shown(at))
-                    .trim_end()
-                    .to_owned(),
-            );
-        }
-        lines
+        let is_active = bars.iter().any(|(_, of)| of.iter().any(|part| *part > 0.0));
+        is_active.then(|| {
+            Part::Chart(Chart {
+                heading: format!("Active sessions on average, per {per}"),
+                classes: &CLASSES,
+                bars,
+            })
+        })
     }
+}
+
+/// Returns a line that says how many rows a table leaves out, if it does.
+fn and_more(others: usize) -> Option<Part> {
+    (others > 0).then(|| Part::Line(format!("and {others} more")))
 }
 
 /// Returns the microseconds of a bar, in whole minutes. The first and the last bar may be parts of one.

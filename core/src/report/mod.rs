@@ -3,6 +3,7 @@
 pub mod activity;
 mod columns;
 pub mod comparison;
+pub mod document;
 mod format;
 mod header;
 pub mod iostat;

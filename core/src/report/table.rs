@@ -1,6 +1,7 @@
 //! Formats a table in Oracle's layout: a line above and below the heading, and one below the rows. No table
 //! crate has this layout.
 
+use maud::{Markup, html};
 use unicode_width::UnicodeWidthStr;
 
 /// How a column's heading is aligned with its cells.
@@ -13,6 +14,7 @@ pub(super) enum Align {
 }
 
 /// One column, as wide as its widest cell.
+#[derive(Clone)]
 pub(super) struct Column {
     pub heading: &'static str,
     align: Align,
@@ -43,6 +45,10 @@ impl Column {
 
     pub(super) fn width(&self) -> usize {
         self.width
+    }
+
+    pub(super) fn align(&self) -> Align {
+        self.align
     }
 
     /// Makes the column at most `width` wide: `cut` shortens the cells that are wider.
@@ -83,6 +89,29 @@ pub(super) fn lines(columns: &[Column], padding: usize) -> Vec<String> {
     }));
     lines.push(rule);
     lines
+}
+
+/// Returns the table as HTML.
+pub(super) fn markup(columns: &[Column]) -> Markup {
+    let height = columns.iter().map(|column| column.cells.len()).max().unwrap_or(0);
+    let class = |column: &Column| match column.align {
+        Align::Left => "text",
+        Align::Right => "number",
+    };
+    html! {
+        table {
+            thead { tr { @for column in columns { th scope="col" class=(class(column)) { (column.heading) } } } }
+            tbody {
+                @for row in 0..height {
+                    tr {
+                        @for column in columns {
+                            td class=(class(column)) { (column.cells.get(row).map_or("", String::as_str)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! The report on an interval: what was wrong, what the load consisted of, what changed, and what is not
 //! known. Each finding and each statement names the next command.
 
-use super::{Activity, CLASSES, Count, counted, queryid};
-use crate::report::table::{self, Align, Column};
-use crate::report::text::{narrowed, on_one_line, wrapped};
+use super::{Activity, CLASSES, Count, and_more, counted, queryid};
+use crate::report::document::{Document, Part};
+use crate::report::table::{Align, Column};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The width of the report in columns.
-const WIDTH: usize = 120;
 /// How many statements the report shows, and how many sessions that blocked others.
 const STATEMENTS: usize = 5;
 const BLOCKERS: usize = 3;
@@ -97,13 +95,16 @@ impl Activity {
         us as f64 / 1e6 / self.moments.max(1) as f64 * samples as f64
     }
 
-    /// Returns the report. `before` has the samples of the interval before, which is as long.
+    /// Returns the report. `before` has the samples of the interval before, which is as long. The report
+    /// begins with `title` and `facts`.
     pub fn overview(
         &mut self,
         before: &mut Activity,
         given: &Given<'_>,
+        title: String,
+        facts: Vec<(&'static str, String)>,
         shown: &dyn Fn(i64) -> String,
-    ) -> Vec<String> {
+    ) -> Document {
         self.end_moment();
         before.end_moment();
         let interval = [self.from, self.to]
@@ -112,44 +113,36 @@ impl Activity {
         let command = |function: &str| format!("SELECT * FROM {}{function}({interval})", given.prefix);
         let mut findings = given.findings.clone();
         findings.extend(self.blocking(&command("rowsource_blockers")));
-        let mut lines = vec![String::new(), "What is wrong".to_owned()];
+        let mut parts = vec![Part::Heading("What is wrong".to_owned())];
         match findings.is_empty() {
-            true => lines.push("  nothing was found".to_owned()),
-            false => lines.extend(findings.iter().flat_map(said)),
+            true => parts.push(Part::Text("nothing was found".to_owned())),
+            false => parts.extend(findings.into_iter().map(Part::from)),
         }
-        lines.extend(self.load(before, shown));
-        lines.extend(self.chart(shown));
+        parts.extend(self.load(before, shown));
+        parts.extend(self.chart(shown));
         let loads = self.loads();
-        lines.extend(self.top(&loads, before, given));
-        lines.extend(self.nodes());
-        lines.extend(self.changes(&loads, before, given, shown));
+        parts.extend(self.top(&loads, before, given));
+        parts.extend(self.nodes());
+        parts.extend(self.changes(&loads, before, given, shown));
         let waits = self.waits();
         if !waits.is_empty() {
-            lines.extend(waits);
-            lines.push(format!("  {}", command("rowsource_wait_report")));
+            parts.extend(waits);
+            parts.push(Part::command(command("rowsource_wait_report")));
         }
-        lines.extend([String::new(), "Temporary files".to_owned()]);
-        lines.push(format!("  {}", given.temporary_files));
-        lines.push(format!("  {}", command("rowsource_tempfile_report")));
-        lines.extend([String::new(), "What this report does not know".to_owned()]);
-        let coverage = self.coverage(shown);
-        let resolution = self.resolution(shown);
-        let notes = coverage
-            .into_iter()
-            .chain(resolution)
-            .chain([given.counters.clone()]);
-        for note in notes {
-            let parts = wrapped(&note, WIDTH - 2, 0);
-            lines.extend(parts.iter().map(|part| format!("  {part}")));
-        }
+        parts.push(Part::Heading("Temporary files".to_owned()));
+        parts.push(Part::Text(given.temporary_files.clone()));
+        parts.push(Part::command(command("rowsource_tempfile_report")));
+        parts.push(Part::Heading("What this report does not know".to_owned()));
+        let notes = self.coverage(shown).into_iter().chain(self.resolution(shown));
+        parts.extend(notes.chain([given.counters.clone()]).map(Part::Text));
         if self.hidden > 0 {
-            lines.push(format!(
-                "  {} of sessions of which you may not see more",
+            parts.push(Part::Text(format!(
+                "{} of sessions of which you may not see more",
                 counted(self.hidden, "sample")
-            ));
+            )));
         }
-        lines.extend(given.missing.iter().flat_map(said));
-        lines
+        parts.extend(given.missing.iter().cloned().map(Part::from));
+        Document::new(title, facts, parts)
     }
 
     /// Returns the sessions that kept others waiting for long.
@@ -190,7 +183,7 @@ impl Activity {
     }
 
     /// Returns a line about the load, by what sessions did.
-    fn load(&self, before: &Activity, shown: &dyn Fn(i64) -> String) -> Vec<String> {
+    fn load(&self, before: &Activity, shown: &dyn Fn(i64) -> String) -> [Part; 2] {
         let mut classes = [0; CLASSES.len()];
         for (samples, _) in self.bars.values() {
             classes
@@ -202,7 +195,7 @@ impl Activity {
             .iter()
             .zip(classes)
             .filter(|(_, samples)| *samples > 0)
-            .map(|((name, _), samples)| format!("{:.2} {name}", self.average(samples)))
+            .map(|((name, ..), samples)| format!("{:.2} {name}", self.average(samples)))
             .collect();
         let mut line = format!(
             "Load: {:.2} active sessions on average",
@@ -219,7 +212,7 @@ impl Activity {
                 before.average(before.all.samples)
             ),
         };
-        vec![String::new(), line, earlier]
+        [Part::Heading(line), Part::Line(earlier)]
     }
 
     /// Returns the statements with the most samples, and a command for each.
@@ -228,7 +221,7 @@ impl Activity {
         loads: &BTreeMap<Statement<'_>, Load<'_>>,
         before: &Activity,
         given: &Given<'_>,
-    ) -> Vec<String> {
+    ) -> Vec<Part> {
         let mut rows: Vec<(&Statement<'_>, &Load<'_>)> = loads.iter().collect();
         rows.sort_by_key(|(_, load)| std::cmp::Reverse(load.count.samples));
         let others = rows.len().saturating_sub(STATEMENTS);
@@ -244,7 +237,7 @@ impl Activity {
             )
         };
         let share = |samples: u64| format!("{:.1}", 100.0 * samples as f64 / self.all.samples.max(1) as f64);
-        let mut columns = vec![
+        let columns = vec![
             column("Active", Align::Right, &|_, load| {
                 format!("{:.2}", self.average(load.count.samples))
             }),
@@ -263,22 +256,18 @@ impl Activity {
             }),
             column("Statement", Align::Left, &|_, load| load.text.to_owned()),
         ];
-        fit(&mut columns);
-        let mut lines = vec![String::new(), "Top statements".to_owned()];
-        lines.extend(table::lines(&columns, 1));
-        if others > 0 {
-            lines.push(format!("and {others} more"));
-        }
-        lines.extend(rows.iter().filter_map(|((queryid, _), load)| {
+        let mut parts = vec![Part::Heading("Top statements".to_owned()), Part::Table(columns)];
+        parts.extend(and_more(others));
+        parts.extend(rows.iter().filter_map(|((queryid, _), load)| {
             let plan = ((*queryid)?, load.plan?.0);
             given.kept.contains(&plan).then(|| {
-                format!(
-                    "  SELECT * FROM {}rowsource_display({}, {}, format => 'ALLSTATS')",
+                Part::command(format!(
+                    "SELECT * FROM {}rowsource_display({}, {}, format => 'ALLSTATS')",
                     given.prefix, plan.0, plan.1
-                )
+                ))
             })
         }));
-        lines
+        parts
     }
 
     /// Returns the statements that took much more or less than in the interval before.
@@ -288,11 +277,11 @@ impl Activity {
         before: &Activity,
         given: &Given<'_>,
         shown: &dyn Fn(i64) -> String,
-    ) -> Vec<String> {
-        let mut lines = vec![String::new(), "What changed against the time before".to_owned()];
+    ) -> Vec<Part> {
+        let mut parts = vec![Part::Heading("What changed against the time before".to_owned())];
         if before.moments == 0 || self.moments == 0 {
-            lines.push("  the time before is not known".to_owned());
-            return lines;
+            parts.push(Part::Text("the time before is not known".to_owned()));
+            return parts;
         }
         let earlier = before.loads();
         let average = |of: &Activity, loads: &BTreeMap<Statement<'_>, Load<'_>>, id: &Statement<'_>| {
@@ -312,8 +301,8 @@ impl Activity {
             }
         }
         if rows.is_empty() {
-            lines.push("  no statement took much more or less".to_owned());
-            return lines;
+            parts.push(Part::Text("no statement took much more or less".to_owned()));
+            return parts;
         }
         rows.sort_by(|(_, _, [then, now]), (_, _, [other_then, other_now])| {
             (other_now - other_then).abs().total_cmp(&(now - then).abs())
@@ -322,7 +311,7 @@ impl Activity {
         let column = |heading, align, cell: &dyn Fn(&Change<'_>) -> String| {
             Column::new(heading, align, 0, rows.iter().map(cell).collect())
         };
-        let mut columns = vec![
+        let columns = vec![
             column("Before", Align::Right, &|(_, _, [then, _])| format!("{then:.2}")),
             column("Now", Align::Right, &|(_, _, [_, now])| format!("{now:.2}")),
             column("Change", Align::Right, &|(_, _, [then, now])| {
@@ -333,40 +322,26 @@ impl Activity {
             }),
             column("Statement", Align::Left, &|(_, text, _)| (*text).to_owned()),
         ];
-        fit(&mut columns);
-        lines.extend(table::lines(&columns, 1));
+        parts.push(Part::Table(columns));
         let sides = [before, self].map(|of| format!("'{}..{}'", shown(of.from), shown(of.to)));
         let compared = rows
             .iter()
             .filter_map(|((queryid, _), _, [then, now])| (*then > 0.0 && *now > 0.0).then_some((*queryid)?));
-        lines.extend(compared.flat_map(|queryid| {
-            [
-                format!("  SELECT * FROM {}rowsource_compare({queryid},", given.prefix),
-                format!("    {}, {})", sides[0], sides[1]),
-            ]
+        parts.extend(compared.map(|queryid| {
+            Part::Command(vec![
+                format!("SELECT * FROM {}rowsource_compare({queryid},", given.prefix),
+                format!("  {}, {})", sides[0], sides[1]),
+            ])
         }));
-        lines
+        parts
     }
 }
 
-/// Makes a table as wide as the report at most. Its last column is a text.
-fn fit(columns: &mut [Column]) {
-    let over = table::width(columns, 1).saturating_sub(WIDTH);
-    if let Some(last) = columns.last_mut() {
-        let width = last.width().saturating_sub(over);
-        last.narrow(width, narrowed);
+impl From<Finding> for Part {
+    fn from(finding: Finding) -> Part {
+        let command = Some(finding.command).filter(|command| !command.is_empty());
+        Part::Finding(finding.text, command)
     }
-}
-
-/// Returns the lines of a finding.
-fn said(finding: &Finding) -> Vec<String> {
-    let text = narrowed(&on_one_line(&finding.text), 2 * WIDTH);
-    let parts = wrapped(&text, WIDTH - 2, 0);
-    let mut lines: Vec<String> = parts.iter().map(|part| format!("  {part}")).collect();
-    if !finding.command.is_empty() {
-        lines.push(format!("    {}", finding.command));
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -413,6 +388,11 @@ mod tests {
         activity
     }
 
+    fn lines(now: &mut Activity, before: &mut Activity, given: &Given<'_>) -> Vec<String> {
+        now.overview(before, given, "What happened".to_owned(), Vec::new(), &shown)
+            .lines()
+    }
+
     fn query(queryid: i64, planid: i64, text: &'static str) -> Seen<'static> {
         Seen {
             pid: 7,
@@ -441,7 +421,7 @@ mod tests {
                 mean_ms: 1000.0,
             },
         );
-        let lines = now.overview(&mut before, &given, &shown);
+        let lines = lines(&mut now, &mut before, &given);
         let text = lines.join("\n");
         for line in [
             "  nothing was found",
@@ -478,7 +458,7 @@ mod tests {
         let mut now = minute(60 * SECOND, waits);
         now.name_blocker(9, "client backend bob app", "LOCK TABLE t");
         let mut before = Activity::new(0, 60 * SECOND, i64::MIN, "no older ones");
-        let lines = now.overview(&mut before, &given(), &shown);
+        let lines = lines(&mut now, &mut before, &given());
         let at = lines
             .iter()
             .position(|line| line == "What is wrong")
@@ -509,8 +489,8 @@ mod tests {
             text: "wrong ".repeat(100),
             command: String::new(),
         });
-        for line in now.overview(&mut before, &given, &shown) {
-            assert!(line.chars().count() <= WIDTH, "{line}");
+        for line in lines(&mut now, &mut before, &given) {
+            assert!(line.chars().count() <= 120, "{line}");
         }
     }
 
@@ -521,7 +501,7 @@ mod tests {
             _ => Vec::new(),
         };
         let (mut before, mut now) = (minute(0, steady), minute(60 * SECOND, steady));
-        let lines = now.overview(&mut before, &given(), &shown);
+        let lines = lines(&mut now, &mut before, &given());
         assert!(lines.contains(&"  no statement took much more or less".to_owned()));
     }
 }
