@@ -20,6 +20,7 @@ pre { padding: .6em; background: var(--shade); font: 12px/1.35 monospace }
 dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em } dt { color: var(--quiet) } dd { margin: 0 }
 table { border-collapse: collapse } td, th { padding: .15em 1em .15em 0; text-align: left; vertical-align: top }
 th { border-bottom: 1px solid var(--line) } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+.wide { overflow-x: auto } dd, p { overflow-wrap: anywhere }
 .key { display: inline-block; width: 1em; height: 1em; margin: 0 .4em 0 1em; vertical-align: -.1em }
 ";
 

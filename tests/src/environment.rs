@@ -88,6 +88,12 @@ pub fn library() -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
+/// Returns the folder of the programs that read what the library writes (`tests/readers`).
+pub fn readers() -> PathBuf {
+    let installed = environment().root.join("target/tools/readers");
+    std::env::var_os("ROWSOURCE_READERS").map_or(installed, PathBuf::from)
+}
+
 impl Environment {
     /// Returns the root of the server's files: that of the private tree (`DESTDIR` of `make install`), or `/`
     /// if a package is tested.

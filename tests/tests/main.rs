@@ -98,6 +98,7 @@ mod readers;
 mod regress;
 mod regressions;
 mod report;
+mod report_html;
 mod response_time;
 mod robust;
 mod session_memory;

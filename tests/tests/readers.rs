@@ -3,12 +3,11 @@
 //! these tests are skipped.
 
 use postgres::Client;
-use rowsource_tests::environment::environment;
+use rowsource_tests::environment::readers;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::run_each;
 use rowsource_tests::{Server, browser};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// A hash join, a sort, an InitPlan, a subplan, a filter, and a node that never runs.
@@ -16,12 +15,6 @@ const STATEMENT: &str = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 
     SELECT o.customer, count(*), (SELECT max(id) FROM customers WHERE id < o.customer) FROM orders o
     JOIN customers c ON c.id = o.customer JOIN r ON r.n = c.id
     WHERE o.amount > 3 OR o.id = (SELECT max(id) FROM orders WHERE amount < 0) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10";
-
-/// Returns the folder of the programs.
-fn readers() -> PathBuf {
-    let installed = environment().root.join("target/tools/readers");
-    std::env::var_os("ROWSOURCE_READERS").map_or(installed, PathBuf::from)
-}
 
 /// Returns a session that has run [`STATEMENT`] twice, as its last measured statement.
 fn session_after(server: &Server) -> Client {

@@ -142,7 +142,7 @@ impl Page<'_> {
                     span.key.(kind.class()) {} (kind.label())
                 }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (depth * HEIGHT) } role="img" {
+            svg viewBox={ "0 0 " (WIDTH) " " (depth * HEIGHT) } role="img" aria-label="Time by node" {
                 @for (i, node) in self.nodes.iter().enumerate() {
                     @let width = widths[i] * scale;
                     @if width >= MIN_WIDTH {
@@ -247,7 +247,7 @@ impl Page<'_> {
         html! {
             @if !self.waits.is_empty() {
                 h2 { "Waits" }
-                table {
+                div.wide tabindex="0" role="group" aria-label="Waits" { table {
                     tr { th { "Node" } th { "Event" } th.number { "Waits" } th.number { "Total ms" } th.number { "Longest ms" } }
                     @for waits in self.waits {
                         tr {
@@ -261,7 +261,7 @@ impl Page<'_> {
                             td.number { (format!("{:.3}", waits.max_ms)) }
                         }
                     }
-                }
+                } }
             }
         }
     }
@@ -285,7 +285,7 @@ impl Page<'_> {
                     details {
                         summary { (self.nodes[i].id) ": " (name(&self.nodes[i])) }
                         @for (heading, lines) in call_plots(self.histograms[i]) {
-                            pre { (heading) "\n" @for line in lines { (line) "\n" } }
+                            pre tabindex="0" { (heading) "\n" @for line in lines { (line) "\n" } }
                         }
                     }
                 }

@@ -46,7 +46,7 @@ pub(super) fn misestimates(
     html! {
         @if !wrong.is_empty() {
             h2 { "Wrong estimates" }
-            table {
+            div.wide tabindex="0" role="group" aria-label="Misestimates" { table {
                 tr { th { "Node" } th { "Expected rows" } th { "Actual rows" } th { "Factor" } th { "Own time" } }
                 @for wrong in wrong {
                     tr {
@@ -57,7 +57,7 @@ pub(super) fn misestimates(
                         td.number { (format!("{:.3} ms", wrong.own_us / 1e3)) }
                     }
                 }
-            }
+            } }
             p { "Rows are those of a start. The factor is the largest of any execution." }
         }
     }

@@ -57,7 +57,7 @@ pub struct Document {
 const STYLE: &str = "
 .command { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3em 0 .8em; user-select: all }
 .finding { border-left: .3em solid var(--lock); padding-left: .8em; margin: .8em 0 } .finding p { margin: .2em 0; overflow-wrap: anywhere }
-.wide { overflow-x: auto } .wide td { overflow-wrap: anywhere; min-width: 3em } .text { min-width: 16em }
+.wide td { overflow-wrap: anywhere; min-width: 3em } .text { min-width: 16em }
 .chart { width: 100% } .chart td, .chart th { border: 0; font-weight: normal; padding: 1px .8em 1px 0; white-space: nowrap }
 .chart .bar { width: 100%; padding: 1px 0 } .bar span { display: inline-block; height: 1.1em; vertical-align: middle }
 .legend { margin: .4em 0 .4em -1em }
@@ -144,7 +144,7 @@ fn markup(part: &Part) -> Markup {
         },
         Part::Table(columns) => html! {
             // Who has no mouse scrolls it with the keyboard.
-            div.wide tabindex="0" role="region" aria-label="Table" { (table::markup(columns)) }
+            div.wide tabindex="0" role="group" aria-label="Table" { (table::markup(columns)) }
         },
         Part::Chart(chart) => chart.markup(),
     }
