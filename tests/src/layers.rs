@@ -245,13 +245,18 @@ const CORE: &[Layer] = &[
         "why a plan is slower than another one",
     ),
     layer(
+        "page",
+        &[],
+        "an HTML page that can be mailed: its head and its style",
+    ),
+    layer(
         "report",
-        &["ash", "compare", "model", "plan"],
+        &["ash", "compare", "model", "page", "plan"],
         "the table of a measured plan",
     ),
     layer(
         "export",
-        &["histogram", "model", "plan"],
+        &["histogram", "model", "page", "plan"],
         "plans in the formats of other tools",
     ),
     // The report is also made of the stored plans.
