@@ -21,6 +21,7 @@ set_up() {
     [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-pgaudit || say "going on without pgaudit"
     [ "$(major)" != 15 ] || scripts/setup.sh postgresql-plperl-15 postgresql-plpython3-15 postgresql-pltcl-15 ||
         say "going on without PL/Perl, PL/Python and PL/Tcl"
+    [ "$(major)" != 15 ] || scripts/setup.sh pgbouncer || say "going on without PgBouncer"
     [ "$(major)" != 15 ] || scripts/setup.sh postgresql-15-plr || say "going on without PL/R"
 }
 
@@ -115,7 +116,8 @@ server_tests() (
     fi
     # The terminal program, which test.sh builds, and tmux.
     export ROWSOURCE_PROGRAM=$TARGET/lab/rowsource
-    { [ -z "${PG_ROOT:-}" ] && [ -x "$ROWSOURCE_PROGRAM" ] && command -v tmux >/dev/null; } || unfit+=" | test(/_needs_terminal$/)"
+    { [ -z "${PG_ROOT:-}" ] && [ -x "$ROWSOURCE_PROGRAM" ] && command -v tmux >/dev/null; } || unfit+=" | test(/_needs_(terminal|pgbouncer)$/)"
+    [ -x /usr/sbin/pgbouncer ] || unfit+=" | test(/_needs_pgbouncer$/)"
     for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"
     done

@@ -86,6 +86,22 @@ pub enum Command {
         #[arg(allow_hyphen_values = true)]
         b: String,
     },
+    /// Print what happened, and what to look at next
+    Report {
+        /// From when on: 14:05, a timestamp, or how long ago; the last hour without it
+        from: Option<String>,
+        /// Until when; now without it
+        to: Option<String>,
+        /// Only this statement
+        #[arg(long, allow_negative_numbers = true)]
+        queryid: Option<i64>,
+        /// As an HTML page
+        #[arg(long)]
+        html: bool,
+        /// Write it to a file
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Print the completions of a shell
     #[command(hide = true)]
     Completions {

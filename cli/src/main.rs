@@ -1,5 +1,6 @@
 //! `rowsource`: the terminal program of pg_rowsource.
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -79,6 +80,27 @@ fn run(arguments: Arguments) -> Result<(), String> {
             connection,
             &format!("rowsource_compare({queryid}, {}, {})", literal(&a), literal(&b)),
         ),
+        Command::Report {
+            from,
+            to,
+            queryid,
+            html,
+            output,
+        } => {
+            let text = |moment: Option<String>| moment.map_or("NULL".to_owned(), |moment| literal(&moment));
+            let format = if html { "html" } else { "text" };
+            let queryid = queryid.map_or_else(|| "NULL".to_owned(), |queryid| queryid.to_string());
+            let call = format!(
+                "rowsource_report({}::text, {}::text, '{format}', {queryid})",
+                text(from),
+                text(to)
+            );
+            match output {
+                Some(file) => fs::write(&file, lines(connection, &call)?)
+                    .map_err(|error| format!("{}: {error}", file.display())),
+                None => print_lines(connection, &call),
+            }
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "rowsource", &mut io::stdout());
             Ok(())
@@ -219,8 +241,8 @@ fn text_of(failure: Failure) -> String {
     }
 }
 
-/// Prints the lines that a function of the extension writes.
-fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
+/// Returns the lines that a function of the extension writes.
+fn lines(arguments: &ConnectionArgs, call: &str) -> Result<String, String> {
     let (target, _) = target(arguments)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -233,7 +255,12 @@ fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
             .await
             .map_err(|failure| failure.text().to_owned())
     })?;
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    Ok(lines.iter().map(|line| format!("{line}\n")).collect())
+}
+
+/// Prints them.
+fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
+    let text = lines(arguments, call)?;
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
         _ => Ok(()),

@@ -54,6 +54,7 @@ pub mod store;
 pub mod strace;
 pub mod surface;
 pub mod tempfile;
+pub mod terminal;
 pub mod trace_file;
 pub mod trace_target;
 pub mod verdict;

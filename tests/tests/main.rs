@@ -132,6 +132,7 @@ mod tempfile_trace;
 mod tempfile_usage;
 mod temporary_tables;
 mod terminal;
+mod terminal_connections;
 mod texts;
 mod tkprof_store;
 mod toplevel;

@@ -3,15 +3,9 @@
 
 use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
+use rowsource_tests::terminal::{Terminal, program};
 use std::process::{Command, Output};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// Returns the program, which scripts/test.sh builds.
-fn program() -> String {
-    let path = std::env::var_os("ROWSOURCE_PROGRAM").expect("scripts/test.sh sets ROWSOURCE_PROGRAM");
-    path.into_string().expect("a path")
-}
 
 fn server(name: &str) -> Server {
     let server = Server::preloaded(name, &["max_parallel_workers_per_gather = 0"]);
@@ -74,64 +68,18 @@ fn a_server_that_is_not_there_is_an_error_with_its_name_needs_terminal() {
     assert!(text.contains("/nowhere"), "{text}");
 }
 
-/// A terminal of tmux, with a server of its own.
-struct Terminal(String);
-
-impl Terminal {
-    fn tmux(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux")
-            .args(["-L", &self.0])
-            .args(arguments)
-            .output()
-            .expect("tmux runs");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn keys(&self, keys: &[&str]) {
-        self.tmux(&[&["send-keys", "-t", "it"], keys].concat());
-    }
-
-    /// Waits until the screen has a text, and returns it.
-    fn until(&self, text: &str) -> String {
-        let begin = Instant::now();
-        loop {
-            let screen = self.tmux(&["capture-pane", "-p", "-t", "it"]);
-            if screen.contains(text) {
-                return screen;
-            }
-            assert!(
-                begin.elapsed() < Duration::from_secs(20),
-                "{text} is missing: {screen}"
-            );
-            sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
 /// From the list of statements to the plan of the one that takes the most time, back, to the help, and out.
 #[test]
 fn three_keys_lead_to_the_plan_and_q_leaves_needs_terminal() {
     let server = server("terminal-keys");
     let mut client = server.connect();
-    let terminal = Terminal(format!("rowsource-{}", std::process::id()));
-    let command = format!(
-        "'{}' -h '{}' -U postgres -d postgres top --interval 0.5; echo left with $?; sleep 60",
-        program(),
-        server.folder().display()
-    );
-    terminal.tmux(&["new-session", "-d", "-s", "it", "-x", "120", "-y", "40", &command]);
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.5"]);
     terminal.until("Statements");
     let begin = Instant::now();
     // The statement must have run between two refreshes.
     let screen = loop {
         run_each(&mut client, "SELECT count(*) FROM orders WHERE id % 3 = 0");
-        let screen = terminal.tmux(&["capture-pane", "-p", "-t", "it"]);
+        let screen = terminal.screen();
         if screen.contains("FROM orders") {
             break screen;
         }

@@ -1,0 +1,333 @@
+//! The program `rowsource` with other servers than an ordinary one that goes on: behind a pooler, with TLS, on a
+//! standby, without the extension, as a role that may see little, while the server restarts, and in a terminal
+//! whose size changes while somebody types at random.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rowsource_tests::Server;
+use rowsource_tests::environment::environment;
+use rowsource_tests::session::run_each;
+use rowsource_tests::terminal::{Terminal, program};
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const VIEWS: [&str; 9] = [
+    "statements",
+    "nodes",
+    "live",
+    "activity",
+    "findings",
+    "waits",
+    "temp",
+    "locks",
+    "sessions",
+];
+
+/// Runs the program with arguments and variables. It has no others of a user.
+fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("PGHOST");
+    variables.iter().for_each(|(name, value)| {
+        command.env(name, value);
+    });
+    command.output().expect("the program runs")
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Prints each view of a server once, as a role.
+fn each_view(server: &Server, user: &str) -> Vec<String> {
+    let folder = server.folder().display().to_string();
+    VIEWS
+        .iter()
+        .map(|view| {
+            let arguments = [
+                "-h",
+                &folder,
+                "-U",
+                user,
+                "-d",
+                "postgres",
+                "top",
+                "--once",
+                "--interval",
+                "0.2",
+                "--view",
+                view,
+            ];
+            let output = run(&arguments, &[]);
+            assert!(output.status.success(), "{view}: {output:?}");
+            text(&output)
+        })
+        .collect()
+}
+
+/// Makes an authority and a certificate for localhost in a folder, and returns the authority's file.
+fn certificates(folder: &Path) -> String {
+    let openssl = |arguments: &str| {
+        let output = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder)
+            .output();
+        let output = output.expect("openssl runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority");
+    openssl("req -newkey rsa:2048 -nodes -keyout it.key -out it.csr -subj /CN=localhost");
+    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").expect("a file");
+    openssl(
+        "x509 -req -in it.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out it.crt -days 2 -extfile names",
+    );
+    folder.join("ca.crt").display().to_string()
+}
+
+/// PgBouncer before a server: transactions share one connection, clients come with TLS and a password.
+struct Pooler(Child, u16);
+
+impl Pooler {
+    fn before(server: &Server, folder: &Path) -> Pooler {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .expect("a port")
+            .local_addr()
+            .expect("its address")
+            .port();
+        fs::write(folder.join("users"), "\"postgres\" \"secret\"\n").expect("a file");
+        let at = folder.display();
+        let configuration = format!(
+            "[databases]\n* = host={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+             auth_type = plain\nauth_file = {at}/users\npool_mode = transaction\ndefault_pool_size = 1\nlogfile = {at}/log\n\
+             client_tls_sslmode = require\nclient_tls_key_file = {at}/it.key\nclient_tls_cert_file = {at}/it.crt\n",
+            server.folder().display()
+        );
+        fs::write(folder.join("ini"), configuration).expect("a file");
+        if environment().is_root {
+            let status = Command::new("chown")
+                .args(["-R", "postgres:"])
+                .arg(folder)
+                .status();
+            assert!(status.expect("chown runs").success());
+        }
+        let mut command = environment().as_server(Path::new("/usr/sbin/pgbouncer"));
+        let child = command
+            .arg("-q")
+            .arg(folder.join("ini"))
+            .spawn()
+            .expect("pgbouncer runs");
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "no pgbouncer");
+            sleep(Duration::from_millis(20));
+        }
+        Pooler(child, port)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
+    let server = Server::preloaded("terminal-pooler", &[]);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    let folder = server.folder().join("pooler");
+    fs::create_dir(&folder).expect("a folder");
+    let authority = certificates(&folder);
+    let pooler = Pooler::before(&server, &folder);
+    let port = pooler.1;
+    let passwords = folder.join("passwords");
+    fs::write(
+        &passwords,
+        format!("localhost:{port}:*:postgres:secret\n127.0.0.1:{port}:*:*:secret\n"),
+    )
+    .expect("a file");
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o600)).expect("permissions");
+    let services = folder.join("services");
+    fs::write(&services, format!("[shop]\nhost=localhost\nport={port}\nuser=postgres\ndbname=postgres\nsslmode=verify-full\nsslrootcert={authority}\n"))
+        .expect("a file");
+    let file = [("PGPASSFILE", passwords.display().to_string())];
+    let service = [
+        file[0].clone(),
+        ("PGSERVICE", "shop".to_owned()),
+        ("PGSERVICEFILE", services.display().to_string()),
+    ];
+    for view in VIEWS {
+        // One refresh after the other comes through the one connection that all clients share.
+        let output = run(&["top", "--once", "--interval", "0.2", "--view", view], &service);
+        assert!(
+            output.status.success() && text(&output).starts_with("rowsource  PostgreSQL"),
+            "{view}: {output:?}"
+        );
+    }
+    let report = run(&["report", "5 min"], &service);
+    assert!(text(&report).contains("What is wrong"), "{report:?}");
+    let uri = |host: &str, more: &str| format!("postgresql://postgres@{host}:{port}/postgres?{more}");
+    let verified = uri(
+        "localhost",
+        &format!("sslmode=verify-full&sslrootcert={authority}"),
+    );
+    let other = uri(
+        "127.0.0.1",
+        &format!("sslmode=verify-full&sslrootcert={authority}"),
+    );
+    let any = uri("127.0.0.1", "sslmode=require");
+    let ca = uri("127.0.0.1", &format!("sslmode=verify-ca&sslrootcert={authority}"));
+    let unknown = uri(
+        "localhost",
+        "sslmode=verify-full&sslrootcert=/etc/ssl/certs/ca-certificates.crt",
+    );
+    let without = uri("localhost", "sslmode=disable");
+    for (uri, passes, says) in [
+        (&verified, true, "rowsource  PostgreSQL"),
+        (&any, true, "rowsource  PostgreSQL"),
+        (&ca, true, "rowsource  PostgreSQL"),
+        (&other, false, "certificate"),
+        (&unknown, false, "certificate"),
+        (&without, false, "SSL required"),
+    ] {
+        let output = run(&["-d", uri, "top", "--once", "--interval", "0.2"], &file);
+        assert_eq!(output.status.success(), passes, "{uri}: {output:?}");
+        assert!(text(&output).contains(says), "{uri}: {output:?}");
+    }
+    // Without the file nobody knows the password, and there is nobody to ask.
+    let output = run(
+        &["-w", "-d", &verified, "top", "--once"],
+        &[("PGPASSFILE", "/nowhere".to_owned())],
+    );
+    assert!(
+        text(&output).contains("the server wants a password"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_standby_and_a_server_without_the_extension_have_all_views_needs_terminal() {
+    let primary = Server::preloaded("terminal-primary", &[]);
+    run_each(&mut primary.connect(), "CREATE EXTENSION pg_rowsource");
+    let standby = Server::standby_of(&primary, "terminal-standby");
+    let begin = Instant::now();
+    while standby
+        .connect()
+        .query_one("SELECT rowsource_info()", &[])
+        .is_err()
+    {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "the extension does not arrive"
+        );
+        sleep(Duration::from_millis(50));
+    }
+    run_each(
+        &mut standby.connect(),
+        "SELECT count(*) FROM pg_class WHERE relname > 'a'",
+    );
+    let views = each_view(&standby, "postgres");
+    assert!(views.iter().all(|view| view.contains("standby")), "{views:#?}");
+    assert!(
+        views.iter().all(|view| !view.contains("not refreshed")),
+        "{views:#?}"
+    );
+
+    let plain = Server::start("terminal-plain", &[]);
+    let views = each_view(&plain, "postgres");
+    assert!(views[0].contains("shared_preload_libraries"), "{}", views[0]);
+    assert!(views[8].contains("Sessions that are not idle"), "{}", views[8]);
+}
+
+/// What others run stays hidden, which the screen says once.
+#[test]
+fn who_may_see_little_sees_that_needs_terminal() {
+    let server = Server::preloaded("terminal-role", &[]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE ROLE little LOGIN; CREATE TABLE secrets AS SELECT i FROM generate_series(1, 100) i;
+         SELECT count(*) FROM secrets",
+    );
+    let views = each_view(&server, "little");
+    assert!(views.iter().all(|view| !view.contains("secrets")), "{views:#?}");
+    let says = "pg_read_all_stats";
+    assert!(
+        views.iter().all(|view| view.matches(says).count() == 1),
+        "{views:#?}"
+    );
+}
+
+#[test]
+fn a_restart_is_said_and_survived_needs_terminal() {
+    let mut server = Server::preloaded("terminal-restart", &[]);
+    run_each(
+        &mut server.connect(),
+        "CREATE EXTENSION pg_rowsource; SELECT count(*) FROM pg_class",
+    );
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.3"]);
+    terminal.until("Statements");
+    server.stop();
+    terminal.until("connect");
+    server.launch();
+    let screen = terminal.until("restart");
+    assert!(!screen.contains("-1"), "{screen}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}
+
+/// Types at random, and changes the size of the terminal, for so many seconds.
+fn storm(name: &str, seconds: u64) {
+    const KEYS: [&str; 40] = [
+        "j", "k", "g", "G", "Up", "Down", "Enter", "Escape", "Space", "+", "-", "<", ">", "/", "r", "y", "C",
+        "T", "?", "1", "2", "3", "4", "5", "6", "7", "8", "9", "0", ":", "PPage", "NPage", "Home", "End",
+        "F5", "Tab", "BSpace", "ä", "日", "C-l",
+    ];
+    let server = Server::preloaded(name, &[]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE EXTENSION pg_rowsource");
+    let terminal = Terminal::of(&server, &["top", "--read-only", "--interval", "0.2"]);
+    terminal.until("Statements");
+    let mut random = StdRng::seed_from_u64(46);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        let keys: Vec<&str> = (0..random.random_range(1..12))
+            .map(|_| KEYS[random.random_range(0..KEYS.len())])
+            .collect();
+        terminal.keys(&keys);
+        if random.random_bool(0.3) {
+            terminal.resize(random.random_range(1..240), random.random_range(1..70));
+        }
+        run_each(&mut client, "SELECT count(*) FROM pg_class WHERE relname > 'm'");
+        let screen = terminal.screen();
+        assert!(
+            !screen.contains("left with") && !screen.contains("panicked"),
+            "{keys:?}: {screen}"
+        );
+    }
+    terminal.resize(120, 40);
+    // Out of a filter and of the help, and up.
+    terminal.keys(&["Escape", "Escape", "Escape", "Escape"]);
+    sleep(Duration::from_millis(500));
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}
+
+#[test]
+fn garbage_keys_and_resizes_do_no_harm_needs_terminal() {
+    storm("terminal-storm", 15);
+}
+
+#[test]
+fn ten_minutes_of_garbage_in_a_terminal_do_no_harm_long() {
+    storm("terminal-storms", 600);
+}
