@@ -169,6 +169,54 @@ fn a_parallel_hash_join_of_workers_whose_counters_are_not_seen_adds_up() {
     assert!(cancelled >= 4, "only {cancelled} of 11 were cancelled");
 }
 
+const LOOKUPS: &str = "SELECT count(*) FROM b JOIN (c JOIN a ON a.id = c.id) ON b.id = c.id";
+
+/// The rows below the Hash come from an index, so each is charged with blocks of its own: the workers' figures
+/// change faster than their leader can copy them.
+#[test]
+fn a_parallel_hash_of_workers_that_charge_blocks_all_the_time_adds_up() {
+    let server = server("hash-lookups");
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    run_each(
+        &mut observer,
+        "CREATE INDEX ON a (id); CREATE TABLE c AS SELECT id FROM a WHERE id <= 200000; VACUUM ANALYZE c",
+    );
+    let mut client = session(&server);
+    run_each(
+        &mut client,
+        "SET enable_nestloop = on; SET join_collapse_limit = 1; SET random_page_cost = 0; SET seq_page_cost = 10;
+         SET enable_indexonlyscan = off; SET parallel_leader_participation = off",
+    );
+    let plan = rowsource_tests::explain::first_column(&mut client, &format!("EXPLAIN {LOOKUPS}")).join("\n");
+    let below_hash = plan.split("Parallel Hash  (").nth(1);
+    assert!(
+        below_hash.is_some_and(|below| below.contains("Index Scan")),
+        "{plan}"
+    );
+    let begin = Instant::now();
+    client.simple_query(LOOKUPS).expect("the join");
+    let whole = begin.elapsed();
+    let mut cancelled = 0;
+    for part in 1..24 {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        let timeout = (whole * part / 32).as_millis().max(1);
+        run_each(
+            &mut client,
+            &format!("BEGIN; SET LOCAL statement_timeout = {timeout}"),
+        );
+        cancelled += i32::from(client.simple_query(LOOKUPS).is_err());
+        let rolled_back = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
+        assert!(rolled_back, "the session ended");
+        assert_eq!(
+            above_parents(&mut observer),
+            Vec::<String>::new(),
+            "cancelled after {timeout} ms of {whole:?}"
+        );
+    }
+    assert!(cancelled >= 6, "only {cancelled} of 23 were cancelled");
+}
+
 #[test]
 fn a_parallel_hash_join_ended_in_other_ways_adds_up() {
     let server = server("hash-terminate");
