@@ -10,6 +10,8 @@ use crate::model::{Batch, NodeStats};
 
 /// For how long measuring must cost too much, in microseconds.
 const A_MINUTE_US: i64 = 60_000_000;
+/// Two faults within this time stop it, in microseconds.
+const AN_HOUR_US: u64 = 60 * 60_000_000;
 /// The most microseconds that count between two executions.
 const MAX_PAUSE_US: f64 = 1e6;
 /// What a call of a node costs that is not timed, in nanoseconds: 13 to 37 instructions. Narrow scans take 2
@@ -119,7 +121,7 @@ impl Work {
 pub enum Cause {
     /// Measuring cost this share of the executor's time for a minute.
     Cost(f64),
-    /// An error inside of the library was caught for the second time.
+    /// A fault of the library was caught for the second time within an hour.
     Errors,
 }
 
@@ -134,7 +136,8 @@ pub struct Breaker {
     lasted: f64,
     /// When the last execution ended.
     at: i64,
-    errors: u32,
+    /// When the last fault of the library was caught.
+    failed_at: Option<i64>,
 }
 
 impl Breaker {
@@ -145,7 +148,7 @@ impl Breaker {
             surplus_ms: 0.0,
             lasted: 0.0,
             at: 0,
-            errors: 0,
+            failed_at: None,
         }
     }
 
@@ -167,7 +170,7 @@ impl Breaker {
         self.surplus_ms = self.surplus_ms.min(limit * MAX_SURPLUS_OF_MS);
         if self.surplus_ms <= 0.0 || limit >= NO_LIMIT {
             *self = Breaker {
-                errors: self.errors,
+                failed_at: self.failed_at,
                 ..Breaker::new()
             };
             return None;
@@ -177,10 +180,10 @@ impl Breaker {
         (self.lasted >= A_MINUTE_US as f64).then_some(Cause::Cost(share))
     }
 
-    /// Notes that an error inside of the library was caught.
-    pub fn note_error(&mut self) -> Option<Cause> {
-        self.errors += 1;
-        (self.errors > 1).then_some(Cause::Errors)
+    /// Notes that a fault of the library was caught at this time.
+    pub fn note_fault(&mut self, at: i64) -> Option<Cause> {
+        let before = self.failed_at.replace(at)?;
+        (at.abs_diff(before) < AN_HOUR_US).then_some(Cause::Errors)
     }
 }
 
@@ -357,9 +360,11 @@ mod tests {
     }
 
     #[test]
-    fn the_second_error_trips_it() {
+    fn the_second_fault_within_an_hour_trips_it() {
+        const MINUTE: i64 = 60_000_000;
         let mut breaker = Breaker::new();
-        assert_eq!(breaker.note_error(), None);
-        assert_eq!(breaker.note_error(), Some(Cause::Errors));
+        assert_eq!(breaker.note_fault(800_000 * MINUTE), None);
+        assert_eq!(breaker.note_fault(800_060 * MINUTE), None);
+        assert_eq!(breaker.note_fault(800_119 * MINUTE), Some(Cause::Errors));
     }
 }

@@ -54,11 +54,11 @@ pub fn call<
             host.set_before(node, host.last_reading());
         }
     }
-    enter::<H, ACCOUNTING>(host, node);
     let every = TIMED == EVERY_TSC || TIMED == EVERY;
     let row = if every {
-        run_every::<H, TIMED>(host, call, node)
+        run_every::<H, TIMED, ACCOUNTING>(host, call, node)
     } else {
+        enter::<H, ACCOUNTING>(host, node);
         host.run(call)
     };
     if (ACCOUNTING != NONE && host.have_counters_moved::<AFTER>())
@@ -81,16 +81,27 @@ pub fn call<
 
 /// Calls a node and times the call. The cost of the readings of nodes below is subtracted when the statement
 /// ends.
+///
+/// Readers of running statements take the node's call for one in progress while its account is the running
+/// one. So `before` is the call's reading before that, and it is that of its end when its time is added: the
+/// session may be interrupted anywhere, and stay so for long.
 #[inline(always)]
-fn run_every<H: Host, const TIMED: u8>(host: &mut H, call: H::Call, node: H::Node) -> H::Row {
+fn run_every<H: Host, const TIMED: u8, const ACCOUNTING: u8>(
+    host: &mut H,
+    call: H::Call,
+    node: H::Node,
+) -> H::Row {
     let blocks_read = host.blocks_read();
     let start = host.read_for_every_call::<TIMED>();
     host.set_before(node, start);
+    enter::<H, ACCOUNTING>(host, node);
     let row = host.run(call);
     let end = host.read_for_every_call::<TIMED>();
     let did_read = host.blocks_read() != blocks_read;
     let first_of_start = !host.has_begun(node);
-    if let Some(ticks) = host.every_call(node).record(start, end, first_of_start) {
+    let ticks = host.every_call(node).record(start, end, first_of_start);
+    host.set_before(node, end);
+    if let Some(ticks) = ticks {
         host.count_in_histogram(node, ticks as i64, did_read);
     }
     row
@@ -226,12 +237,13 @@ fn time_call<H: Host, const ACCOUNTING: u8, const IS_SAMPLE: bool>(
     call: H::Call,
     node: H::Node,
 ) -> H::Row {
-    enter::<H, ACCOUNTING>(host, node);
     let blocks_read = host.blocks_read();
     let before = host.last_reading();
     let readings = host.readings();
     let start = host.read_clock::<IS_SAMPLE>();
+    // Readers of running statements rely on this order: see `run_every`.
     host.set_before(node, start);
+    enter::<H, ACCOUNTING>(host, node);
     let row = host.run(call);
     let end = host.read_clock::<IS_SAMPLE>();
     let nested_readings = host.readings() - readings;

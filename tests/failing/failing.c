@@ -1,6 +1,7 @@
 /*
  * Makes functions of the server fail when pg_rowsource calls them. This library patches pg_rowsource's import table.
- * After failing(name) the next call of that function raises "out of memory". All other calls are passed on.
+ * After failing(name) the next call of that function raises "out of memory". All other calls are passed on. For
+ * "tuplesort_get_stats internally" it is an internal error.
  * closedir raises nothing: it says that it could not close the folder, which makes code of Rust's library panic.
  */
 #define _GNU_SOURCE
@@ -32,11 +33,14 @@ static bool create_fails;
 static bool allocate_fails;
 static bool sort_fails;
 static bool close_fails;
+static bool is_internal;
 static int	patched;
 
 static void
 raise_out_of_memory(void)
 {
+	if (is_internal)
+		elog(ERROR, "internal error, as a test wants it");
 	ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory, as a test wants it")));
 }
 
@@ -203,7 +207,8 @@ failing(PG_FUNCTION_ARGS)
 	look_fails = strcmp(name, "contain_volatile_functions") == 0;
 	create_fails = strcmp(name, "dsm_create") == 0;
 	allocate_fails = strcmp(name, "dsa_allocate_extended") == 0;
-	sort_fails = strcmp(name, "tuplesort_get_stats") == 0;
+	is_internal = strcmp(name, "tuplesort_get_stats internally") == 0;
+	sort_fails = is_internal || strcmp(name, "tuplesort_get_stats") == 0;
 	close_fails = strcmp(name, "closedir") == 0;
 	PG_RETURN_VOID();
 }

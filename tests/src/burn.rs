@@ -13,6 +13,10 @@ pub fn create(client: &mut Client) {
             "CREATE OR REPLACE FUNCTION burn(us double precision) RETURNS boolean
                  AS '{0}' LANGUAGE c VOLATILE STRICT PARALLEL SAFE COST 0.001;
              CREATE OR REPLACE FUNCTION burned() RETURNS double precision
+                 AS '{0}' LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED;
+             CREATE OR REPLACE FUNCTION burn_above(us double precision) RETURNS boolean
+                 AS '{0}' LANGUAGE c VOLATILE STRICT PARALLEL SAFE COST 0.001;
+             CREATE OR REPLACE FUNCTION burned_above() RETURNS double precision
                  AS '{0}' LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED",
             library.display()
         ))

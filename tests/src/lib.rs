@@ -50,6 +50,7 @@ pub mod shared_lines;
 mod sources;
 pub mod stack_samples;
 pub mod statistics;
+pub mod stepped;
 pub mod store;
 pub mod strace;
 pub mod surface;

@@ -4,9 +4,12 @@
 use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::Server;
+use rowsource_tests::burn;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::compiled::object;
-use rowsource_tests::session::{must_fail, run_each, value};
-use rowsource_tests::waiting::{until, until_waiting};
+use rowsource_tests::session::{cancel_backend, must_fail, run_each, value};
+use rowsource_tests::stepped;
+use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::time::{Duration, Instant};
 
 const JOIN: &str = "SELECT count(*), sum(length(a.pad)) FROM a JOIN b USING (id)";
@@ -143,8 +146,18 @@ fn a_parallel_hash_join_cancelled_at_any_time_adds_up() {
 /// what a call in progress has used.
 #[test]
 fn a_parallel_hash_join_of_workers_whose_counters_are_not_seen_adds_up() {
-    let object = object("no_mremap/no_mremap.c");
-    let server = Server::overridden("hash-unseen", &SETTINGS, &object);
+    adds_up_with("hash-unseen", "no_mremap/no_mremap.c");
+}
+
+/// That is so at one start of a server in sixteen, and then others see the rest of the session's state.
+#[test]
+fn a_parallel_hash_join_of_workers_of_which_only_the_counters_are_not_seen_adds_up() {
+    adds_up_with("hash-counters", "no_mremap/no_mremap_of_counters.c");
+}
+
+/// Cancels the join at several moments on a server with a library before its own.
+fn adds_up_with(name: &str, library: &str) {
+    let server = Server::overridden(name, &SETTINGS, &object(library));
     make_tables(&server);
     let mut observer = server.session();
     run_each(&mut observer, BLOCKS);
@@ -167,6 +180,162 @@ fn a_parallel_hash_join_of_workers_whose_counters_are_not_seen_adds_up() {
         );
     }
     assert!(cancelled >= 4, "only {cancelled} of 11 were cancelled");
+}
+
+/// A session can lose its processor between any two instructions, for example while it charges blocks to a
+/// node. A leader copies its workers in the same way as this view.
+#[test]
+fn a_hash_has_no_fewer_blocks_than_its_scan_after_any_instruction() {
+    const LOOKS: usize = 1500;
+    let server = Server::preloaded(
+        "hash-stepped",
+        &["jit = off", "max_parallel_workers_per_gather = 0"],
+    );
+    let mut observer = server.session();
+    run_each(
+        &mut observer,
+        "CREATE TABLE outer_table AS SELECT i AS id FROM generate_series(1, 100000) i;
+         CREATE TABLE hashed AS SELECT i AS id, repeat('x', 5000) AS pad FROM generate_series(1, 1) i LIMIT 0;
+         ALTER TABLE hashed ALTER pad SET STORAGE PLAIN;
+         INSERT INTO hashed SELECT i, repeat('x', 5000) FROM generate_series(1, 5000) i;
+         VACUUM ANALYZE hashed; VACUUM ANALYZE outer_table; CHECKPOINT",
+    );
+    // Each row of the scan has a page of its own.
+    let sql = "SELECT count(*) FROM outer_table JOIN hashed USING (id)
+               WHERE burn(1000 + 0 * hashed.id)";
+    burn::create(&mut observer);
+    let busy = Busy::run(server.connect(), sql);
+    let has_begun = format!(
+        "SELECT count(*) > 0 FROM pg_stat_rowsource_live WHERE pid = {} AND operation = 'Hash' AND shared_blks_hit > 10",
+        busy.pid
+    );
+    until(&mut observer, &has_begun);
+    let look = format!(
+        "SELECT operation || ' ' || shared_blks_hit + shared_blks_read FROM pg_stat_rowsource_live
+         WHERE pid = {} ORDER BY node_id",
+        busy.pid
+    );
+    let (mut first, mut before) = (None, 0);
+    let mut wrong = Vec::new();
+    stepped::step(busy.pid, LOOKS, || {
+        let nodes = rowsource_tests::explain::first_column(&mut observer, &look);
+        let blocks = |operation: &str| -> i64 {
+            let node = nodes.iter().rfind(|node| node.starts_with(operation));
+            let blocks = node.and_then(|node| node.split(' ').next_back());
+            blocks
+                .and_then(|blocks| blocks.parse().ok())
+                .unwrap_or_else(|| panic!("{nodes:?}"))
+        };
+        let (hash, scan) = (blocks("Hash "), blocks("Seq Scan"));
+        if scan > hash || scan < before {
+            wrong.push(format!(
+                "{hash} blocks of the Hash, {scan} of its scan, {before} before"
+            ));
+        }
+        first.get_or_insert(scan);
+        before = scan;
+    });
+    busy.cancel(&mut observer);
+    println!("{before} blocks, at first {first:?}");
+    assert!(
+        first.is_some_and(|first| before > first + 3),
+        "{before} blocks, at first {first:?}"
+    );
+    assert!(wrong.is_empty(), "{} of {LOOKS}: {wrong:#?}", wrong.len());
+}
+
+/// What a worker's statement has used up to now is not seen while a statement inside of it runs.
+#[test]
+fn a_parallel_hash_of_a_worker_whose_function_runs_a_statement_adds_up() {
+    let server = server("hash-nested");
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    observer
+        .batch_execute(
+            "CREATE TABLE one AS SELECT 1 AS i; ANALYZE one;
+             CREATE FUNCTION waits(id int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE COST 0.001 AS $$ BEGIN
+                 IF id = 200000 THEN PERFORM pg_sleep(60) FROM one; END IF;
+                 RETURN true; END $$",
+        )
+        .expect("the function");
+    let mut client = session(&server);
+    run_each(
+        &mut client,
+        "SET pg_rowsource.track = 'all'; SET parallel_leader_participation = off",
+    );
+    let sql = "SELECT count(*) FROM a JOIN b USING (id) WHERE waits(b.id)";
+    let plan = rowsource_tests::explain::first_column(&mut client, &format!("EXPLAIN {sql}")).join("\n");
+    let below_hash = plan.split("Parallel Hash  (").nth(1);
+    assert!(
+        below_hash.is_some_and(|below| below.contains("waits(id)")),
+        "{plan}"
+    );
+    let leader = pid(&mut client);
+    let running = std::thread::spawn(move || client.simple_query(sql).is_err());
+    until(
+        &mut observer,
+        &format!(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE leader_pid = {leader} AND wait_event = 'PgSleep'"
+        ),
+    );
+    cancel_backend(&mut observer, leader);
+    assert!(running.join().expect("the session"), "it was cancelled");
+    assert_eq!(above_parents(&mut observer), Vec::<String>::new());
+    let hash = "SELECT coalesce(max(shared), 0)::bigint FROM blocks WHERE operation = 'Parallel Hash'";
+    let half: i64 = value(&mut observer, "SELECT pg_relation_size('b') / 8192 / 2");
+    let hash: i64 = value(&mut observer, hash);
+    assert!(
+        hash >= half,
+        "{hash} blocks of the Hash, and {half} are half of the table"
+    );
+}
+
+const LOOKUPS: &str = "SELECT count(*) FROM b JOIN (c JOIN a ON a.id = c.id) ON b.id = c.id";
+
+/// The rows below the Hash come from an index, so each is charged with blocks of its own: the workers' figures
+/// change faster than their leader can copy them.
+#[test]
+fn a_parallel_hash_of_workers_that_charge_blocks_all_the_time_adds_up() {
+    let server = server("hash-lookups");
+    let mut observer = server.session();
+    run_each(&mut observer, BLOCKS);
+    run_each(
+        &mut observer,
+        "CREATE INDEX ON a (id); CREATE TABLE c AS SELECT id FROM a WHERE id <= 200000; VACUUM ANALYZE c",
+    );
+    let mut client = session(&server);
+    run_each(
+        &mut client,
+        "SET enable_nestloop = on; SET join_collapse_limit = 1; SET random_page_cost = 0; SET seq_page_cost = 10;
+         SET enable_indexonlyscan = off; SET parallel_leader_participation = off",
+    );
+    let plan = rowsource_tests::explain::first_column(&mut client, &format!("EXPLAIN {LOOKUPS}")).join("\n");
+    let below_hash = plan.split("Parallel Hash  (").nth(1);
+    assert!(
+        below_hash.is_some_and(|below| below.contains("Index Scan")),
+        "{plan}"
+    );
+    let begin = Instant::now();
+    client.simple_query(LOOKUPS).expect("the join");
+    let whole = begin.elapsed();
+    let mut cancelled = 0;
+    for part in 1..24 {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        let timeout = (whole * part / 32).as_millis().max(1);
+        run_each(
+            &mut client,
+            &format!("BEGIN; SET LOCAL statement_timeout = {timeout}"),
+        );
+        cancelled += i32::from(client.simple_query(LOOKUPS).is_err());
+        let rolled_back = (0..10).any(|_| client.batch_execute("ROLLBACK").is_ok());
+        assert!(rolled_back, "the session ended");
+        assert_eq!(
+            above_parents(&mut observer),
+            Vec::<String>::new(),
+            "cancelled after {timeout} ms of {whole:?}"
+        );
+    }
+    assert!(cancelled >= 6, "only {cancelled} of 23 were cancelled");
 }
 
 #[test]
@@ -207,10 +376,7 @@ fn a_parallel_hash_join_ended_in_other_ways_adds_up() {
 
 #[test]
 fn a_recovery_conflict_cancels() {
-    let primary = Server::preloaded(
-        "conflict",
-        &["max_standby_streaming_delay = 0", "wal_level = replica"],
-    );
+    let primary = Server::preloaded("conflict", &["max_standby_streaming_delay = 0"]);
     let mut client = primary.session();
     run_each(
         &mut client,

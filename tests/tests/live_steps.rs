@@ -16,11 +16,35 @@ use std::time::Duration;
 const STEP: f64 = 0.5;
 /// Inputs that never run. It takes long to copy them, so the reader is often interrupted meanwhile.
 const IDLE: usize = 150;
+/// Limits above each other.
+const CALLED: usize = 100;
 
 #[test]
 fn times_grow_for_an_interrupted_reader() {
+    let idle = " UNION ALL SELECT i FROM generate_series(1, 1) i".repeat(IDLE);
+    // The aggregate and its input run in turn, a millisecond each.
+    let statement = format!(
+        "SELECT count(*) FILTER (WHERE burn(1000 + i * 0)) FROM (SELECT i FROM generate_series(1, 1000000) i WHERE burn(1000){idle}) a"
+    );
+    assert_times_grow("live-steps", &statement);
+}
+
+/// All nodes are called for each row, so the reader is often interrupted while it copies one whose call ends
+/// meanwhile.
+#[test]
+fn times_grow_for_a_reader_that_is_interrupted_within_a_node() {
+    let input = "SELECT i FROM generate_series(1, 1000000) i WHERE burn(2000)".to_owned();
+    let input = (0..CALLED).fold(input, |input, _| format!("SELECT i FROM ({input} OFFSET 1) a"));
+    let statement = format!("SELECT count(*) FILTER (WHERE burn(2000 + i * 0)) FROM ({input}) a");
+    assert_times_grow("live-torn", &statement);
+}
+
+/// Fails if a reader that is often interrupted sees a time of the statement that is shorter than before. Where
+/// the session itself loses its processor between the last reading of a call and the end of that call, others
+/// see a call that lasts, and later that it did not. So only polls count between which it kept its processor.
+fn assert_times_grow(name: &str, statement: &str) {
     let server = Server::preloaded(
-        "live-steps",
+        name,
         &[
             "jit = off",
             "max_parallel_workers_per_gather = 0",
@@ -36,16 +60,15 @@ fn times_grow_for_an_interrupted_reader() {
     let of_reader = Pid::from_raw(pid(&mut reader));
     run_each(
         &mut reader,
-        "CREATE TEMP TABLE polls (poll int, node_id int, total_time float8)",
+        "CREATE TEMP TABLE polls (poll int, node_id int, total_time float8);
+         CREATE TEMP TABLE looks (poll int, preempted_before bigint, preempted_after bigint)",
     );
-    let idle = " UNION ALL SELECT i FROM generate_series(1, 1) i".repeat(IDLE);
-    // The aggregate and its input run in turn, a millisecond each.
-    let statement = format!(
-        "SELECT count(*) FILTER (WHERE burn(1000 + i * 0)) FROM (SELECT i FROM generate_series(1, 1000000) i WHERE burn(1000){idle}) a"
+    let preempted = format!(
+        "(regexp_match(pg_read_file('/proc/{of_runner}/status'), 'nonvoluntary_ctxt_switches:\\s+(\\d+)'))[1]::bigint"
     );
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| runner.batch_execute(&statement));
+        let running = scope.spawn(|| runner.batch_execute(statement));
         until(
             &mut reader,
             &format!("SELECT EXISTS (SELECT FROM pg_stat_rowsource_live WHERE pid = {of_runner})"),
@@ -54,17 +77,19 @@ fn times_grow_for_an_interrupted_reader() {
             let mut interrupts = 0;
             while !ends.load(Relaxed) {
                 kill(of_reader, Signal::SIGSTOP).expect("the reader runs");
-                std::thread::sleep(Duration::from_millis(7));
+                std::thread::sleep(Duration::from_millis(4));
                 kill(of_reader, Signal::SIGCONT).expect("the reader runs");
-                std::thread::sleep(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_micros(300));
                 interrupts += 1;
             }
             interrupts
         });
         let looked = reader.batch_execute(&format!(
-            "DO $$ BEGIN FOR poll IN 1..10000 LOOP
+            "DO $$ DECLARE before bigint; BEGIN FOR poll IN 1..10000 LOOP
+                 before := {preempted};
                  INSERT INTO polls SELECT poll, node_id, total_time FROM pg_stat_rowsource_live
                  WHERE pid = {of_runner} AND total_time > 0;
+                 INSERT INTO looks VALUES (poll, before, {preempted});
              END LOOP; END $$"
         ));
         ends.store(true, Relaxed);
@@ -76,13 +101,30 @@ fn times_grow_for_an_interrupted_reader() {
             .expect("the statement")
             .expect_err("it was cancelled");
     });
-    let back = "SELECT coalesce(max(before - total_time), 0) FROM (
-                    SELECT total_time, lag(total_time) OVER (PARTITION BY node_id ORDER BY poll) AS before FROM polls) p";
     let [polls, nodes]: [i64; 2] = ["DISTINCT poll", "DISTINCT node_id"]
         .map(|what| value(&mut reader, &format!("SELECT count({what}) FROM polls")));
     assert!(polls == 10000 && nodes >= 3, "{polls} polls of {nodes} nodes");
-    let back: f64 = value(&mut reader, back);
-    assert!(back < STEP, "a time was {back} ms shorter than before");
+    let back = texts(
+        &mut reader,
+        &format!(
+            "SELECT poll::text, node_id::text, before::text, total_time::text, next::text FROM (
+                 SELECT *, lag(total_time) OVER node AS before, lead(total_time) OVER node AS next,
+                        lag(preempted_before) OVER node = preempted_after AS ran_on
+                 FROM polls JOIN looks USING (poll) WINDOW node AS (PARTITION BY node_id ORDER BY poll)) p
+             WHERE before - total_time > {STEP} AND ran_on ORDER BY p.poll, node_id"
+        ),
+    );
+    let ran_on: i64 = value(
+        &mut reader,
+        "SELECT count(*) FROM (SELECT lag(preempted_before) OVER (ORDER BY poll) = preempted_after AS ran_on FROM looks) l
+         WHERE ran_on",
+    );
+    println!("the session ran on between {ran_on} polls");
+    assert!(ran_on > 100, "the session ran on between {ran_on} polls");
+    assert!(
+        back.is_empty(),
+        "times went back (poll, node, before, then, next): {back:?}"
+    );
 }
 
 /// If the system does not map the page of a session's state onto shared memory, nobody sees which call is in

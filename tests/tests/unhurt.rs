@@ -109,6 +109,29 @@ fn executions_that_cannot_be_recorded_are_counted_and_logged_once() {
     assert_eq!(nodes[2].rows, 100_000, "{nodes:#?}");
 }
 
+/// An error that PostgreSQL calls internal is a fault. That there is no memory is none.
+#[test]
+fn a_session_whose_library_gets_an_internal_error_twice_measures_no_more() {
+    const STATEMENT: &str = "SELECT count(*) FROM (SELECT id FROM n ORDER BY -id OFFSET 0) s";
+    const STATE: &str = "SELECT errors || ' ' || sessions_stopped FROM rowsource_info()";
+    let server = server("internal-errors");
+    let mut other = server.session();
+    let mut client = server.session();
+    for (fails, state) in [
+        ("tuplesort_get_stats", "1 0"),
+        ("tuplesort_get_stats", "2 0"),
+        ("tuplesort_get_stats internally", "3 0"),
+        ("tuplesort_get_stats", "4 0"),
+        ("tuplesort_get_stats internally", "5 1"),
+    ] {
+        fail_next_call(&mut client, fails);
+        run_each(&mut client, STATEMENT);
+        assert_eq!(value::<String>(&mut other, STATE), state, "{}", server.log());
+    }
+    let line = "pg_rowsource: this session measures no more statements, because pg_rowsource failed twice";
+    assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
+}
+
 /// Rust's library panics where a folder cannot be closed. The library lists the trace files when their sum
 /// comes near its limit.
 #[test]

@@ -65,7 +65,7 @@ pub fn init() {
         end,
         leave: response::record_commit,
     });
-    server::on_panic(failed);
+    server::on_fault(failed);
 }
 
 fn passed(key: &PlanKey, batch: &Batch) {
@@ -86,7 +86,7 @@ fn end(at: i64) {
 
 fn failed() {
     let mut breaker = BREAKER.get();
-    let cause = breaker.note_error();
+    let cause = breaker.note_fault(server::now());
     BREAKER.set(breaker);
     if let Some(cause) = cause {
         stop(cause);

@@ -110,6 +110,10 @@ pub unsafe fn charge_if_moved(account: *mut Usage) -> bool {
 
 /// Does what [`charge_if_moved`] does if the sum of all counters has grown by `more`.
 ///
+/// Others copy the accounts at any moment, and add to the running one what was used since the last charge. So
+/// the counters of the last charge are written first: a session that loses its processor after that has a few
+/// blocks less for a while, and not twice as many.
+///
 /// # Safety
 /// The same as for [`charge_if_moved`].
 #[inline(never)]
@@ -126,9 +130,9 @@ unsafe fn charge(account: *mut Usage, more: i64) -> bool {
         if more != hits {
             return charge_all(account);
         }
+        (*last).shared_blks_hit += hits;
         (*account).is_charged = true;
         (*account).buffers.shared_blks_hit += hits;
-        (*last).shared_blks_hit += hits;
         HOT.beats.expect_more(hits);
         hits >= MANY_BUFFERS
     }
@@ -165,28 +169,31 @@ unsafe fn charge_all(account: *mut Usage) -> bool {
         if io {
             // Only I/O moves the I/O times, whose type differs by version.
             (*account).used.has_more = true;
-            unguarded::BufferUsageAccumDiff(to, now, last);
+            let before = *last;
             *last = *now;
+            unguarded::BufferUsageAccumDiff(to, now, &raw const before);
         } else {
             let local_hits = (*now).local_blks_hit - (*last).local_blks_hit;
             let local_dirtied = (*now).local_blks_dirtied - (*last).local_blks_dirtied;
-            (*to).shared_blks_hit += hits;
-            (*to).shared_blks_dirtied += (*now).shared_blks_dirtied - (*last).shared_blks_dirtied;
+            let dirtied = (*now).shared_blks_dirtied - (*last).shared_blks_dirtied;
             (*last).shared_blks_hit = (*now).shared_blks_hit;
             (*last).shared_blks_dirtied = (*now).shared_blks_dirtied;
+            (*to).shared_blks_hit += hits;
+            (*to).shared_blks_dirtied += dirtied;
             if local_hits | local_dirtied != 0 {
                 (*account).used.has_more = true;
-                (*to).local_blks_hit += local_hits;
-                (*to).local_blks_dirtied += local_dirtied;
                 (*last).local_blks_hit = (*now).local_blks_hit;
                 (*last).local_blks_dirtied = (*now).local_blks_dirtied;
+                (*to).local_blks_hit += local_hits;
+                (*to).local_blks_dirtied += local_dirtied;
             }
         }
         let wal = compat::wal_usage();
         let last_wal = &raw mut (*HOT.last_charged.as_ptr()).wal;
         if (*wal).wal_records != (*last_wal).wal_records {
-            unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, last_wal);
+            let before = *last_wal;
             *last_wal = *wal;
+            unguarded::WalUsageAccumDiff(&raw mut (*account).wal, wal, &raw const before);
         }
         HOT.beats.expect_sums([
             signature_now::<{ scope::ALL }>(),

@@ -192,11 +192,9 @@ impl Innermost {
 
     /// Returns its nodes, if the block has as many as `setup` says.
     fn nodes(&self, setup: &Setup) -> Option<Nodes> {
-        Need::of_nodes(setup.count).fits(self.id.kind()).then(|| Nodes {
-            first: self.block.nodes(),
-            count: setup.count,
-            account: setup.first,
-        })
+        Need::of_nodes(setup.count)
+            .fits(self.id.kind())
+            .then(|| Nodes::of(self.block, setup))
     }
 
     /// Returns whether it still runs in that session. Then what was read since is of this execution.
@@ -208,7 +206,7 @@ impl Innermost {
 /// The nodes of a statement in a block. They are initialised and never freed. Their session changes them at
 /// any time, each word as a whole.
 #[derive(Clone, Copy)]
-struct Nodes {
+pub(super) struct Nodes {
     first: *const Node,
     count: usize,
     /// Where the first one has its account, in its session.
@@ -217,25 +215,38 @@ struct Nodes {
 
 /// One of them.
 #[derive(Clone, Copy)]
-struct SharedNode(*const Node);
+pub(super) struct SharedNode(*const Node);
 
 shared_fields! { SharedNode:
     plan_node_id = plan_node_id: i32;
     caller = caller: Account;
     before = before: u64;
+    /// Returns how many of its calls have ended, if each is counted.
+    calls = every_call.calls: u64;
+    /// Returns how many of its calls were timed, if not each is.
+    timed_calls = timer.timed_calls: u64;
     last_by_core = last_by_core: u32;
     previous_by_core = previous_by_core: u32;
 }
 
 impl Nodes {
+    /// Returns the nodes of a block, which must have as many as `setup` says.
+    pub(super) fn of(block: &'static Block, setup: &Setup) -> Nodes {
+        Nodes {
+            first: block.nodes(),
+            count: setup.count,
+            account: setup.first,
+        }
+    }
+
     /// Returns a node, if there is one with this index.
-    fn get(self, index: usize) -> Option<SharedNode> {
+    pub(super) fn get(self, index: usize) -> Option<SharedNode> {
         // SAFETY: there are so many nodes.
         (index < self.count).then(|| SharedNode(unsafe { self.first.add(index) }))
     }
 
     /// Returns the node of an account, if it is one of these.
-    fn of_account(self, account: usize) -> Option<usize> {
+    pub(super) fn of_account(self, account: usize) -> Option<usize> {
         let index = account.checked_sub(self.account)? / size_of::<Node>();
         (index < self.count).then_some(index)
     }
@@ -300,7 +311,7 @@ impl SharedNode {
     }
 
     /// Returns a copy of what core counts.
-    fn instrumentation(self) -> NodeInstrumentation {
+    pub(super) fn instrumentation(self) -> NodeInstrumentation {
         // SAFETY: the node is initialised.
         unsafe { copy_words(&raw const (*self.0).instr) }
     }

@@ -13,6 +13,7 @@
 //! * `cut` is what is shown of a statement in private memory;
 //! * `memory` provides the nodes of a statement, in a block, or in private memory if there is none;
 //! * `read` copies the statements of all sessions;
+//! * `settled` tells whether a copy is of one moment;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
 //! * `compute` computes the statistics of a copy;
 //! * `wish` tells the worker that a statement may need beats.
@@ -27,6 +28,7 @@ mod header;
 pub mod memory;
 mod own;
 mod read;
+mod settled;
 mod wish;
 
 pub use block::Need;

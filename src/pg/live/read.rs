@@ -8,7 +8,9 @@
 use super::area::{self, Area};
 use super::block::{Block, Need};
 use super::cut::Cut;
+use super::glance::Nodes;
 use super::header::{Setup, State};
+use super::settled;
 use super::wish;
 use crate::pg::border::shared::load;
 use crate::pg::compat;
@@ -60,7 +62,8 @@ pub struct HotCopy {
     pub account: usize,
     /// The last clock reading before the call of the innermost node, if its wrapper does not note that.
     pub before: u64,
-    /// PostgreSQL's counters at the last charge.
+    /// PostgreSQL's counters at the last charge. If the session charges all the time, that may be later than
+    /// what the copy of the nodes has.
     pub charged: (Buffers, Wal),
     /// PostgreSQL's counters now, if they can be seen and belong to the copy.
     pub counters: Option<(Buffers, Wal)>,
@@ -236,9 +239,13 @@ fn copy(
     }
     // SAFETY: the copies are of initialised nodes, because the statement was live.
     let nodes = unsafe { initialised(nodes) };
+    let shared = Nodes::of(block, &setup);
     // If the session charged an account meanwhile, the counters do not belong to the copy.
-    let is_same = matches!((&before, &after), (Some(before), Some(after)) if before.charged == after.charged && before.account == after.account);
-    if before.is_some() && !is_same && tries + 1 < TRIES {
+    let is_same = matches!((&before, &after), (Some(before), Some(after)) if before.charged == after.charged && before.account == after.account)
+        && settled::is_core_settled(shared, &nodes);
+    let is_settled = is_same
+        && matches!((&before, &after), (Some(before), Some(after)) if settled::are_calls_settled(shared, &nodes, before, after));
+    if before.is_some() && !is_settled && tries + 1 < TRIES {
         return None;
     }
     let hot = after.map(|after| HotCopy {

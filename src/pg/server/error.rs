@@ -3,6 +3,7 @@
 use super::memory;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::border::globals::GLOBALS;
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use std::any::Any;
@@ -37,6 +38,9 @@ pub fn note_error(what: &str, error: &(dyn Any + Send)) {
         if let Some(count) = ON_ERROR.get() {
             count();
         }
+        if is_internal(error) {
+            note_fault();
+        }
         if !IS_LOGGED.get() && memory::has_headroom(0) {
             IS_LOGGED.set(true);
             log_alone(&format!("pg_rowsource could not {what}: {}", message(error)));
@@ -54,13 +58,14 @@ pub fn on_error(count: fn()) {
     ON_ERROR.set(Some(count));
 }
 
-/// What is called when a panic of the library was caught.
-static ON_PANIC: BackendLocal<Cell<Call>> = BackendLocal::new(Cell::new(None));
+/// What is called when a fault of the library was caught.
+static ON_FAULT: BackendLocal<Cell<Call>> = BackendLocal::new(Cell::new(None));
 type Call = Option<fn()>;
 
-/// Has a function called whenever a panic of the library was caught. It must not raise.
-pub fn on_panic(call: fn()) {
-    ON_PANIC.set(Some(call));
+/// Has a function called whenever a fault of the library was caught: a panic, or an error that PostgreSQL calls
+/// internal in work that no user has asked for. It must not raise.
+pub fn on_fault(call: fn()) {
+    ON_FAULT.set(Some(call));
 }
 
 /// Notes an error that was caught, if it is a panic of the library. Errors of PostgreSQL have other types.
@@ -69,9 +74,26 @@ pub fn note_panic(error: &(dyn Any + Send)) {
     let caught = error.downcast_ref::<CaughtError>();
     let is_own =
         matches!(caught, Some(CaughtError::RustPanic { .. })) || error.is::<&str>() || error.is::<String>();
-    if let Some(call) = ON_PANIC.get().filter(|_| is_own) {
+    if is_own {
+        note_fault();
+    }
+}
+
+fn note_fault() {
+    if let Some(call) = ON_FAULT.get() {
         call();
     }
+}
+
+/// Returns whether PostgreSQL calls an error internal: nobody expects it.
+fn is_internal(error: &(dyn Any + Send)) -> bool {
+    let code = match error.downcast_ref::<CaughtError>() {
+        Some(CaughtError::PostgresError(report) | CaughtError::ErrorReport(report)) => {
+            report.sql_error_code()
+        }
+        _ => return false,
+    };
+    code == PgSqlErrorCode::ERRCODE_INTERNAL_ERROR
 }
 
 /// How often interrupts are held off. An error resets this count, which is right if the error ends a

@@ -52,7 +52,7 @@ pub use callbacks::{after_leaving_memory, at_exit, at_transaction_end, before_le
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{
     HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,
-    note_panic, on_error, on_panic,
+    note_panic, on_error, on_fault,
 };
 pub use main_memory::{MainMemory, SettingUp, Zeroed, use_main_memory};
 pub use process::{
