@@ -1680,6 +1680,66 @@ CREATE FUNCTION rowsource_plans_to_store(
     OUT queryid bigint,
     OUT planid bigint,
     OUT toplevel boolean,
+    OUT query text,
+    OUT textid bigint,
+    OUT assigned_planid bigint,
+    OUT gone_indexes text[],
+    OUT calls bigint,
+    OUT failed_calls bigint,
+    OUT cancelled_calls bigint,
+    OUT unfinished_calls bigint,
+    OUT explain_calls bigint,
+    OUT caller_queryid bigint,
+    OUT total_time float8,
+    OUT min_time float8,
+    OUT max_time float8,
+    OUT mean_time float8,
+    OUT stddev_time float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT plans bigint,
+    OUT total_plan_time float8,
+    OUT min_plan_time float8,
+    OUT max_plan_time float8,
+    OUT mean_plan_time float8,
+    OUT generic_plan_calls bigint,
+    OUT custom_plan_calls bigint,
+    OUT rows bigint,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_time float8,
+    OUT last_outcome text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT sampfreq int,
+    OUT clock_source text,
+    OUT workers_planned bigint,
+    OUT workers_launched bigint,
+    OUT details jsonb,
+    OUT wait_time float8,
+    OUT client_time float8,
+    OUT response_time float8,
+    OUT max_response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8,
     OUT description bytea,
     OUT statistics bytea
 ) RETURNS SETOF record
@@ -2357,24 +2417,26 @@ BEGIN ATOMIC
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN LATERAL rowsource_ash_to_store(e.last_sample_at, s.last_sample_at) a
             ON CONFLICT DO NOTHING
     ), stored AS MATERIALIZED (
-        SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
-         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
+        -- The only one here that reads the plans: each row of a plan has what it did until the same moment.
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes, n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.description, n.statistics
+          FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE n.queryid IS NOT NULL AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
-               p.first_seen_at,
-               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
-               p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
-               p.temp_blk_write_time, n.statistics
-          FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
-               LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.toplevel = p.toplevel
-         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
-               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
+        SELECT s.snap_id, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes,
+               n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.statistics
+          FROM snapshot s CROSS JOIN stored n
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
+         WHERE n.description IS NOT NULL
             ON CONFLICT DO NOTHING
     ), unused AS (
         -- The plans of the snapshots that the previous call deleted.

@@ -2,12 +2,12 @@
 //! tables and pass the values.
 
 use super::store::snapshots_elsewhere;
-use super::{ash, display, origin};
+use super::{ash, display, origin, plans, stored};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory, query};
 use crate::pg::store;
-use crate::{guc, session};
+use crate::guc;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::model::archive::{self, ArchiveError};
 use rowsource_core::model::{Plan, PlanKey};
@@ -245,48 +245,44 @@ pub fn excluded_columns() -> Columns<(Option<u32>, Option<u32>)> {
     }
 }
 
-/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
+/// A plan as a snapshot stores it. One without nodes has no packed ones.
+pub struct ToStore {
+    row: plans::Row,
+    packed: Option<[Vec<u8>; 2]>,
+}
+
+/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds. Each is read
+/// once, so all that is stored of it is of one moment.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();
-    session::each_plan(|plan| {
-        if since.is_some_and(|since| plan.statistics.last_seen_at < since)
-            || plan.description.nodes.is_empty()
-        {
+    stored::each(|stored| {
+        let plan = &stored.plan;
+        if since.is_some_and(|since| plan.statistics.last_seen_at < since) {
             return;
         }
-        let stored = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
-        let description = stored(archive::description_bytes(&plan.description));
-        let statistics = stored(archive::statistics_bytes(&plan, since));
-        let key = plan.key;
-        columns.add(
-            rows,
-            &Stored {
-                key,
-                description,
-                statistics,
-            },
-        );
+        let bytes = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
+        let packed = (!plan.description.nodes.is_empty()).then(|| {
+            [
+                bytes(archive::description_bytes(&plan.description)),
+                bytes(archive::statistics_bytes(plan, since)),
+            ]
+        });
+        let row = plans::Row::of(stored);
+        columns.add(rows, &ToStore { row, packed });
     });
 }
 
 /// The columns of `rowsource_plans_to_store()`.
-pub fn plan_columns() -> Columns<Stored> {
-    columns! { |plan: &Stored|
-        /// The OID of the user who ran the statement
-        userid: oid = plan.key.userid;
-        /// The OID of the database in which the statement ran
-        datid: oid = plan.key.datid;
-        /// Identifies the statement
-        queryid: bigint = plan.key.queryid;
-        /// Identifies the plan
-        planid: bigint = plan.key.planid;
-        /// Whether a client sent the statement
-        toplevel: boolean = plan.key.toplevel();
+pub fn plan_columns() -> Columns<ToStore> {
+    let packed = columns! { |plan: &ToStore|
         /// Its nodes, packed
-        description: bytea = plan.description.as_slice();
+        description: bytea = plan.packed.as_ref().map(|[description, _]| description.as_slice());
         /// What its executions since that time did, packed
-        statistics: bytea = plan.statistics.as_slice();
-    }
+        statistics: bytea = plan.packed.as_ref().map(|[_, statistics]| statistics.as_slice());
+    };
+    Columns::new()
+        .with(plans::columns(), |plan: &ToStore| &plan.row)
+        .and(packed)
 }
 
 /// Returns a stored plan.
