@@ -5,8 +5,8 @@ use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
-    health, history, live, logical_io, nodes, plans, progress, report, sql, sql_trace, store, stored_report,
-    temp_usage, tempfile, trace_targets, transfer, waits,
+    health, history, intervals, live, logical_io, nodes, plans, progress, report, sql, sql_trace, store,
+    stored_report, temp_usage, tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -324,7 +324,7 @@ functions! {
     _rowsource_check_interval(
         from_time: moment, to_time: moment
     ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|_rows| history::check_interval(from_time, to_time));
+        -> lines(|_rows| intervals::check_interval(from_time, to_time));
 
     /// Prints what sessions waited for in an interval, in percent of the database time, like Oracle's "Top
     /// Timed Events", from the snapshots around it; without arguments, in the last hour

@@ -16,6 +16,7 @@ mod flips;
 mod health;
 mod history;
 mod interval_plans;
+mod intervals;
 mod live;
 mod logical_io;
 mod nodes;
