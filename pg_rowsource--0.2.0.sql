@@ -24,6 +24,20 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_0_2';
 COMMENT ON FUNCTION rowsource_display(bigint, bigint, int, text, text) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now; with a pattern, the plan that took the most time of those whose statement contains it, in any letter case. In a pattern, % stands for any text';
 
+CREATE FUNCTION rowsource_partitions(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    OUT node_id int,
+    OUT relid oid,
+    OUT object_name text,
+    OUT rows bigint,
+    OUT blocks bigint,
+    OUT total_time float8
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_partitions_0_2';
+COMMENT ON FUNCTION rowsource_partitions(bigint, bigint) IS 'The partitions that took the longest in all executions of a plan: at most eight of each node that stands for partitions, and the rest as other. One that enters the list late counts from then on. Without ids, of the plan of this session''s last measured statement';
+
 CREATE FUNCTION rowsource_explain(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,

@@ -1,8 +1,7 @@
 //! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the
 //! tables and pass the values.
 
-use super::intervals::{self, Ends};
-use super::store::snapshots_elsewhere;
+use super::intervals::{self, Ends, how_to_take};
 use super::{ash, display, origin, plans, stored};
 use crate::guc;
 use crate::pg::server::columns::{Columns, columns};
@@ -16,21 +15,6 @@ use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Says how to get snapshots, and in which database the server takes them.
-pub(super) fn how_to_take() -> String {
-    if origin::other().is_some() {
-        return "No older snapshots were imported.".to_owned();
-    }
-    if server::is_in_recovery() {
-        return "A standby takes no snapshots.".to_owned();
-    }
-    let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
-    match snapshots_elsewhere() {
-        Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
-        None => here.to_owned(),
-    }
-}
 
 /// Adds the row of `_rowsource_interval()`.
 pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
@@ -203,8 +187,8 @@ pub struct ToStore {
     packed: Option<[Vec<u8>; 2]>,
 }
 
-/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds. Each is read
-/// once, so all that is stored of it is of one moment.
+/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds. Each is
+/// read once, so all that is stored of it is of one moment.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();
     stored::each(|stored| {

@@ -1,7 +1,7 @@
 //! What a query's plans did in an interval, from the snapshots around it.
 
-use super::history::{self, how_to_take};
-use super::intervals::{self, Ends};
+use super::history;
+use super::intervals::{self, Ends, how_to_take};
 use super::samples::room_for_one;
 use super::{display, origin, wait_names};
 use crate::pg::server::{self, fail, memory, query};

@@ -1,6 +1,5 @@
 //! The intervals between snapshots of which a wanted interval consists, and what they do not have of it.
 
-use super::history::how_to_take;
 use super::store::snapshots_elsewhere;
 use super::{ash, origin};
 use crate::pg::server::{self, query};
@@ -47,6 +46,21 @@ const ENDS: &str = "
       FROM i";
 /// Selects no counters.
 const NOTHING: &str = "SELECT NULL::pg_catalog.json AS row WHERE false";
+
+/// Says how to get snapshots, and in which database the server takes them.
+pub(super) fn how_to_take() -> String {
+    if origin::other().is_some() {
+        return "No older snapshots were imported.".to_owned();
+    }
+    if server::is_in_recovery() {
+        return "A standby takes no snapshots.".to_owned();
+    }
+    let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
+    match snapshots_elsewhere() {
+        Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
+        None => here.to_owned(),
+    }
+}
 
 /// The intervals between snapshots that have a part of a wanted interval: where they begin and end.
 #[derive(Default)]
@@ -126,9 +140,9 @@ impl Ends {
     }
 }
 
-/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots, if
-/// snapshots are missing in the interval or before its end, and, if the user has said when it begins, if no
-/// snapshot is as old.
+/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots,
+/// if snapshots are missing in the interval or before its end, and, if the user has said when it begins, if
+/// no snapshot is as old.
 ///
 /// # Errors
 /// Raises an error if this is no interval.

@@ -21,6 +21,7 @@ mod live;
 mod logical_io;
 mod nodes;
 mod origin;
+mod partitions;
 mod plans;
 mod progress;
 mod report;

@@ -2,7 +2,7 @@
 
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
-use super::{ash, health, history, intervals, origin};
+use super::{ash, health, intervals, origin};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::pg::store;
@@ -129,7 +129,7 @@ fn counters(interval: (i64, i64)) -> (String, String) {
         return (
             format!(
                 "calls, mean times and temporary files: no snapshot is as old as this interval. {}",
-                history::how_to_take()
+                intervals::how_to_take()
             ),
             "not known".to_owned(),
         );

@@ -498,24 +498,28 @@ fn histories_say_where_snapshots_are_missing() {
         );
     }
 
-    // What was imported has an end.
-    let lines = texts(&mut client, "SELECT rowsource_export('30 days')");
+    imported_histories_have_an_end(&mut client, &said);
+}
+
+/// Imports the history that the server has, and asks for more than it has.
+fn imported_histories_have_an_end(client: &mut Client, said: &dyn Fn(&mut Client, &str) -> String) {
+    let lines = texts(client, "SELECT rowsource_export('30 days')");
     for line in lines.into_iter().flatten().flatten() {
         client
             .execute("SELECT rowsource_import($1)", &[&line])
             .expect("a line");
     }
     run_each(
-        &mut client,
+        client,
         "SELECT set_config('pg_rowsource.history_origin', system_identifier::text, false) FROM pg_control_system()",
     );
-    let notice = said(&mut client, "rowsource_interval_waits('3 days 30 min')");
+    let notice = said(client, "rowsource_interval_waits('3 days 30 min')");
     assert!(notice.contains("the counters end at "), "{notice}");
     assert!(
         notice.ends_with("HINT: No later snapshots were imported."),
         "{notice}"
     );
-    let notice = said(&mut client, "rowsource_interval_waits('10 min')");
+    let notice = said(client, "rowsource_interval_waits('10 min')");
     assert_eq!(
         notice,
         "no snapshot has counters of this interval HINT: The view rowsource_intervals lists those that have some."

@@ -256,7 +256,8 @@ RETURN nullif(pg_catalog.current_setting('pg_rowsource.history_origin', true), '
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND _rowsource_history_origin() IS NULL
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND _rowsource_history_origin() IS NULL";
 
-    // The first part of each of these functions has no rows. It runs first, so that an error comes also with LIMIT.
+    // The first part of each of these functions has no rows. It runs first, so that an error comes also with
+    // LIMIT.
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
     /// arguments, of the last hour
     FUNCTION rowsource_interval_tempfile_io(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
