@@ -62,8 +62,7 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>, statement: &dyn 
                 run,
                 outside,
                 nodes,
-                histograms,
-                partitions,
+                (histograms, partitions),
             ));
     if is_kept && exemplars::may_keep(plan.slot, run) {
         exemplars::keep(plan.key, plan.slot, run, outside, nodes, statement);
@@ -120,8 +119,7 @@ fn record_at_once(
     run: &Run,
     outside: Option<&Outside>,
     nodes: &[NodeStats],
-    histograms: &[&Histogram],
-    partitions: &[PartitionSum],
+    (histograms, partitions): (&[&Histogram], &[PartitionSum]),
 ) -> bool {
     let Some(store) = access::store() else {
         return false;
