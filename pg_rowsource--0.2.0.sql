@@ -24,6 +24,20 @@ LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_display_0_2';
 COMMENT ON FUNCTION rowsource_display(bigint, bigint, int, text, text) IS 'Shows a plan as a table, like DBMS_XPLAN. Without ids it shows this session''s last measured statement; with a pid, what that process runs now; with a pattern, the plan that took the most time of those whose statement contains it, in any letter case. In a pattern, % stands for any text';
 
+CREATE FUNCTION rowsource_partitions(
+    queryid bigint DEFAULT NULL,
+    planid bigint DEFAULT NULL,
+    OUT node_id int,
+    OUT relid oid,
+    OUT object_name text,
+    OUT rows bigint,
+    OUT blocks bigint,
+    OUT total_time float8
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_partitions_0_2';
+COMMENT ON FUNCTION rowsource_partitions(bigint, bigint) IS 'The partitions that took the longest in all executions of a plan: at most eight of each node that stands for partitions, and the rest as other. One that enters the list late counts from then on. Without ids, of the plan of this session''s last measured statement';
+
 CREATE FUNCTION rowsource_explain(
     queryid bigint DEFAULT NULL,
     planid bigint DEFAULT NULL,
@@ -1684,6 +1698,66 @@ CREATE FUNCTION rowsource_plans_to_store(
     OUT queryid bigint,
     OUT planid bigint,
     OUT toplevel boolean,
+    OUT query text,
+    OUT textid bigint,
+    OUT assigned_planid bigint,
+    OUT gone_indexes text[],
+    OUT calls bigint,
+    OUT failed_calls bigint,
+    OUT cancelled_calls bigint,
+    OUT unfinished_calls bigint,
+    OUT explain_calls bigint,
+    OUT caller_queryid bigint,
+    OUT total_time float8,
+    OUT min_time float8,
+    OUT max_time float8,
+    OUT mean_time float8,
+    OUT stddev_time float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT plans bigint,
+    OUT total_plan_time float8,
+    OUT min_plan_time float8,
+    OUT max_plan_time float8,
+    OUT mean_plan_time float8,
+    OUT generic_plan_calls bigint,
+    OUT custom_plan_calls bigint,
+    OUT rows bigint,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_time float8,
+    OUT last_outcome text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT sampfreq int,
+    OUT clock_source text,
+    OUT workers_planned bigint,
+    OUT workers_launched bigint,
+    OUT details jsonb,
+    OUT wait_time float8,
+    OUT client_time float8,
+    OUT response_time float8,
+    OUT max_response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8,
     OUT description bytea,
     OUT statistics bytea
 ) RETURNS SETOF record
@@ -2361,24 +2435,26 @@ BEGIN ATOMIC
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN LATERAL rowsource_ash_to_store(e.last_sample_at, s.last_sample_at) a
             ON CONFLICT DO NOTHING
     ), stored AS MATERIALIZED (
-        SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
-         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
+        -- The only one here that reads the plans: each row of a plan has what it did until the same moment.
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes, n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.description, n.statistics
+          FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE n.queryid IS NOT NULL AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
-               p.first_seen_at,
-               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
-               p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
-               p.temp_blk_write_time, n.statistics
-          FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
-               LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.toplevel = p.toplevel
-         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
-               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
+        SELECT s.snap_id, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes,
+               n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.statistics
+          FROM snapshot s CROSS JOIN stored n
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
+         WHERE n.description IS NOT NULL
             ON CONFLICT DO NOTHING
     ), unused AS (
         -- The plans of the snapshots that the previous call deleted.
@@ -2496,6 +2572,11 @@ END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO them';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
 
+CREATE FUNCTION _rowsource_history_origin() RETURNS text
+LANGUAGE SQL STABLE PARALLEL SAFE
+RETURN nullif(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text);
+COMMENT ON FUNCTION _rowsource_history_origin() IS 'Internal: the other server whose history is shown; NULL if it is this one';
+
 CREATE VIEW rowsource_intervals AS
     SELECT i.snap_id, i.from_snap_id, i.from_at, i.to_at,
            i.active_time - CASE WHEN i.active_time >= i.from_active_time THEN i.from_active_time ELSE 0::float8 END AS active_time
@@ -2506,14 +2587,14 @@ CREATE VIEW rowsource_intervals AS
                                             (SELECT pg_catalog.min(t.stats_reset) FROM pg_stat_rowsource_tempfile_io t)) END) AS from_at,
                    s.taken_at AS to_at, s.active_time, pg_catalog.lag(s.active_time) OVER w AS from_active_time
               FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k
-                     WHERE NOT pg_catalog.pg_is_in_recovery() AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                     WHERE NOT pg_catalog.pg_is_in_recovery() AND _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT 0::bigint, pg_catalog.clock_timestamp(), (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d)
-                     WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                     WHERE _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT r.snap_id, r.taken_at, r.active_time
                       FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
-                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text) s
+                     WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshots'::text) s
             WINDOW w AS (ORDER BY nullif(s.snap_id, 0::bigint))) i
      WHERE i.from_at IS NOT NULL;
 COMMENT ON VIEW rowsource_intervals IS 'The intervals between snapshots. The last one lasts until now; if there is no snapshot, it begins with the counters';
@@ -2526,11 +2607,11 @@ GRANT SELECT ON rowsource_intervals TO PUBLIC;
 
 CREATE VIEW rowsource_interval_tempfile_io AS
     WITH stored AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
     )
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_reads, d.small_read_bytes, d.small_read_time,
@@ -2590,11 +2671,11 @@ GRANT SELECT ON rowsource_interval_tempfile_io TO PUBLIC;
 
 CREATE VIEW rowsource_interval_waits AS
     WITH stored AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_waits k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_waits k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_waits'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_waits'::text
     )
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
@@ -2642,13 +2723,13 @@ CREATE VIEW rowsource_interval_plans AS
               FROM (SELECT k.snap_id, NULL::name AS usename, NULL::name AS datname,
                            k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
                            k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time, k.temp_blk_write_time
-                      FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                      FROM rowsource_snapshot_plans k WHERE _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT r.snap_id, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name,
                            r.userid, r.datid, r.queryid, r.planid, r.toplevel, r.query, r.first_seen_at, r.calls, r.total_time,
                            r.temp_blks_read, r.temp_blks_written, r.temp_blk_read_time, r.temp_blk_write_time
                       FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                     WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
                     UNION ALL
                     SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
@@ -2657,11 +2738,11 @@ CREATE VIEW rowsource_interval_plans AS
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
-                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE _rowsource_history_origin() IS NULL
                                UNION ALL
                                SELECT r.*
                                  FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-                                WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                                WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
                                      AND (m.content ->> 'queryid'::text) = p.queryid::text) b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.toplevel = p.toplevel
@@ -2672,8 +2753,8 @@ CREATE VIEW rowsource_interval_plans AS
                               OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
                               AS is_known) k
              WHERE s.from_snap_id IS NOT NULL) d
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
-           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text;
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND _rowsource_history_origin() IS NULL
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND _rowsource_history_origin() IS NULL;
 COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 COMMENT ON COLUMN rowsource_interval_plans.snap_id IS 'The number of the snapshot at the end of the interval; 0 if it lasts until now';
 COMMENT ON COLUMN rowsource_interval_plans.to_at IS 'When the interval ended';
@@ -2700,13 +2781,13 @@ CREATE FUNCTION rowsource_interval_tempfile_io(
 ) RETURNS SETOF rowsource_interval_tempfile_io
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_tempfile_io).*
+      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_tempfile_io).*
-      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time);
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
 END;
 COMMENT ON FUNCTION rowsource_interval_tempfile_io(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
 
@@ -2716,13 +2797,13 @@ CREATE FUNCTION rowsource_interval_waits(
 ) RETURNS SETOF rowsource_interval_waits
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_waits).*
+      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_waits).*
-      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time);
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
 END;
 COMMENT ON FUNCTION rowsource_interval_waits(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour';
 
@@ -2732,13 +2813,13 @@ CREATE FUNCTION rowsource_interval_plans(
 ) RETURNS SETOF rowsource_interval_plans
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_plans).*
+      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_plans).*
-      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time);
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
 END;
 COMMENT ON FUNCTION rowsource_interval_plans(text, text) IS 'The rows of the view of this name that are of an interval, between the snapshots around it; without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_interval_plans(text, text) FROM PUBLIC;
@@ -2753,25 +2834,25 @@ CREATE FUNCTION rowsource_display_snapshot(
 LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
 BEGIN ATOMIC
     WITH snapshots AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshots k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshots k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshots'::text
     ), plans AS NOT MATERIALIZED (
         SELECT k.*, u.rolname AS usename, b.datname FROM rowsource_snapshot_plans k
                LEFT JOIN pg_catalog.pg_roles u ON u.oid = k.userid LEFT JOIN pg_catalog.pg_database b ON b.oid = k.datid
-         WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+         WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
     ), descriptions AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_descriptions'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_descriptions'::text
     ), w AS (
         SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM snapshots
     )
@@ -2900,13 +2981,13 @@ BEGIN ATOMIC
         SELECT n.rel, n.snap_id, n.row || pg_catalog.jsonb_build_object('usename', u.rolname, 'datname', d.datname)
           FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
     )
+    -- It has no rows, and runs first, so that an error comes also with LIMIT.
+    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c)
+    UNION ALL
     SELECT pg_catalog.json_build_object(
                'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
-      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c
-    UNION ALL
-    -- It has no rows, and runs whatever the snapshots have.
-    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c);
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
 END;
 COMMENT ON FUNCTION rowsource_export(text, text) IS 'Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without arguments, of the last hour. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_export(text, text) FROM PUBLIC;

@@ -11,6 +11,7 @@ use crate::pg::store;
 use last::Last;
 use plans::Plans;
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::partitions::PartitionSum;
 use rowsource_core::model::{
     DatabaseSum, ExecutionStats, Fold, Late, LazyDescription, NodeStats, NodeTotals, Outcome, Outside, Plan,
     PlanKey, Run, StatementFacts, Workers,
@@ -86,7 +87,7 @@ pub fn record_counts<'h>(
             in_store,
             run,
             outside,
-            counts,
+            (counts, &[]),
             histograms,
             committed_run,
             statement,
@@ -96,6 +97,9 @@ pub fn record_counts<'h>(
             let waits = outside.is_some_and(|outside| outside.waits.is_some() || !outside.called.is_empty());
             let folded = counts.folded(fold).filter(|_| !waits);
             let histograms: SmallVec<[&Histogram; 8]> = histograms.collect();
+            let partitions = description
+                .unfolding()
+                .map(|unfolding| counts.partitions(unfolding));
             folded.is_some_and(|folded| {
                 let histograms = fold.histograms(&histograms);
                 let histograms = histograms.iter();
@@ -103,7 +107,7 @@ pub fn record_counts<'h>(
                     in_store,
                     run,
                     outside,
-                    &folded,
+                    (&folded, partitions.as_deref().unwrap_or_default()),
                     histograms,
                     committed_run,
                     statement,
@@ -137,7 +141,7 @@ pub fn record(execution: &mut Execution, nodes: &mut Vec<NodeStats>, histograms:
         add_commit(execution.last_commit_ms, false);
     }
     let session = match execution.description.fold() {
-        None => add(execution, execution.outside, nodes, histograms),
+        None => add(execution, execution.outside, nodes, histograms, &[]),
         Some(fold) => add_folded(execution, fold, nodes, histograms),
     };
     // This may run during the cleanup after an error. So it must not panic, as `borrow_mut` could.
@@ -157,6 +161,7 @@ fn add(
     outside: Option<&Outside>,
     nodes: &[NodeStats],
     histograms: &[&Histogram],
+    partitions: &[PartitionSum],
 ) -> Option<RefMut<'static, Session>> {
     let (plan, description, run) = (execution.plan, execution.description, &execution.run);
     let (explained, at) = (run.explained, run.at);
@@ -166,6 +171,7 @@ fn add(
         outside,
         nodes,
         histograms,
+        partitions,
     };
     let is_shared = if explained {
         store::record_explained(plan.for_store(description), at, nodes.len())
@@ -194,14 +200,23 @@ fn add_folded(
     nodes: &[NodeStats],
     histograms: &[&Histogram],
 ) -> Option<RefMut<'static, Session>> {
+    let partitions = execution.description.unfolding();
+    let partitions = partitions.map_or_else(Vec::new, |unfolding| unfolding.partitions(nodes));
     let all = ExecutionStats {
         run: &execution.run,
         outside: execution.outside,
         nodes,
         histograms,
+        partitions: &partitions,
     };
     fold.fold(&all, |folded| {
-        add(execution, folded.outside, folded.nodes, folded.histograms)
+        add(
+            execution,
+            folded.outside,
+            folded.nodes,
+            folded.histograms,
+            folded.partitions,
+        )
     })
 }
 

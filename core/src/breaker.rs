@@ -64,7 +64,7 @@ impl Work {
                     costs,
                 )
             }
-            Batch::Sum(plan, nodes) => {
+            Batch::Sum(plan, nodes, _) => {
                 let nodes = nodes.iter().map(|node| &node.total);
                 Self::of_nodes(nodes, plan.times.total_ms, plan.sampfreq, is_sent, costs)
             }

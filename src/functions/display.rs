@@ -1,7 +1,7 @@
 //! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
 use super::words::{EXPLAIN_FORMATS, WHERE_IDS_ARE};
-use super::{live, wait_names};
+use super::{live, partitions, wait_names};
 use crate::pg::executor::{statement, unmeasured};
 use crate::pg::live::{lacks_beats, sessions_without_beats};
 use crate::pg::server::columns::{Columns, columns};
@@ -146,6 +146,10 @@ fn header(plan: &Plan, shown: Shown) -> Header {
         search_path: server::search_path(),
         warning: None,
         waits: wait_names::shown(plan, is_one),
+        partitions: match shown {
+            Shown::Totals => partitions::named(plan),
+            _ => Vec::new(),
+        },
         waits_missing: waits::refused().map(str::to_owned),
         beats_missing: false,
         now: None,
@@ -200,6 +204,14 @@ pub(super) fn find_stored(queryid: Option<i64>, planid: Option<i64>) -> Found {
         found.plan = session::plan(&found.plan.key).unwrap_or_else(|| fail_not_kept(queryid, Some(planid)));
     }
     found
+}
+
+/// Adds the rows of `rowsource_partitions()`.
+pub fn partition_rows(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>) {
+    let columns = partitions::columns();
+    for partition in partitions::named(&find_stored(queryid, planid).plan) {
+        columns.add(rows, &partition);
+    }
 }
 
 /// Returns a plan whose statement contains a pattern, in which % stands for any text. Letter case does not

@@ -5,8 +5,8 @@ use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
-    health, history, live, logical_io, nodes, plans, progress, report, sql, sql_trace, store, stored_report,
-    temp_usage, tempfile, trace_targets, transfer, waits,
+    health, history, intervals, live, logical_io, nodes, partitions, plans, progress, report, sql, sql_trace,
+    store, stored_report, temp_usage, tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -48,6 +48,14 @@ functions! {
         pid: int = "NULL", pattern: text(MAX_FORMAT_BYTES) = "NULL", format: text(MAX_FORMAT_BYTES) = "'ALLSTATS LAST'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| display::lines(rows, queryid, planid, format.as_deref(), pid, pattern.as_deref()));
+
+    /// The partitions that took the longest in all executions of a plan: at most eight of each node that
+    /// stands for partitions, and the rest as other. One that enters the list late counts from then on.
+    /// Without ids, of the plan of this session's last measured statement
+    rowsource_partitions(
+        queryid: bigint = "NULL", planid: bigint = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(partitions::columns(), |rows| display::partition_rows(rows, queryid, planid));
 
     /// Prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does. format: text, json, yaml or xml. which: last,
     /// mean, total, slowest, failed or cancelled
@@ -324,7 +332,7 @@ functions! {
     _rowsource_check_interval(
         from_time: moment, to_time: moment
     ) TO PUBLIC "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|_rows| history::check_interval(from_time, to_time));
+        -> lines(|_rows| intervals::check_interval(from_time, to_time));
 
     /// Prints what sessions waited for in an interval, in percent of the database time, like Oracle's "Top
     /// Timed Events", from the snapshots around it; without arguments, in the last hour

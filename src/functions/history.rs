@@ -1,68 +1,24 @@
 //! The history: what a snapshot stores of plans, and what is shown of snapshots. SQL functions read the
 //! tables and pass the values.
 
-use super::store::snapshots_elsewhere;
-use super::{ash, display, origin};
+use super::intervals::{self, Ends, how_to_take};
+use super::{ash, display, origin, plans, stored};
+use crate::guc;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, fail, memory, query};
+use crate::pg::server::{self, fail, memory};
 use crate::pg::store;
-use crate::{guc, session};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::model::archive::{self, ArchiveError};
 use rowsource_core::model::{Plan, PlanKey};
 use rowsource_core::report::Shown;
 use rowsource_core::report::iostat::{self, Unreadable};
 use rowsource_core::report::timed_events;
-use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Says how to get snapshots, and in which database the server takes them.
-pub(super) fn how_to_take() -> String {
-    if origin::other().is_some() {
-        return "No older snapshots were imported.".to_owned();
-    }
-    if server::is_in_recovery() {
-        return "A standby takes no snapshots.".to_owned();
-    }
-    let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
-    match snapshots_elsewhere() {
-        Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
-        None => here.to_owned(),
-    }
-}
 
 /// Adds the row of `_rowsource_interval()`.
 pub fn interval_row(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     interval_columns().add(rows, &ash::interval(from, to));
-}
-
-/// Selects when the first interval begins, and whether there is a snapshot.
-const BEGINNING: &str = "
-    SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', pg_catalog.min(s.from_at)), pg_catalog.bool_or(s.snap_id OPERATOR(pg_catalog.>) 0))
-      FROM {}rowsource_intervals s";
-
-/// Returns no row for `_rowsource_check_interval()`. Tells the client if another database has the snapshots,
-/// and, if the user has said when the interval begins, if no snapshot is as old.
-///
-/// # Errors
-/// Raises an error if this is no interval.
-pub fn check_interval(from: Option<i64>, to: Option<i64>) {
-    let interval = ash::interval(from, to);
-    let (mut beginning, mut is_taken_here) = (None, false);
-    query::each(BEGINNING, interval, |row| {
-        beginning = row[0].as_f64().map(|_| query::time(&row[0]));
-        is_taken_here = row[1].as_bool() == Some(true);
-    });
-    let what = match (from, beginning) {
-        _ if !is_taken_here && snapshots_elsewhere().is_some() => {
-            "no snapshot is in this database".to_owned()
-        }
-        (Some(from), Some(at)) if at > from => format!("the counters begin at {}", server::shown_time(at)),
-        (Some(_), None) => "no snapshot has counters of this interval".to_owned(),
-        _ => return,
-    };
-    server::notify(&what, &how_to_take());
 }
 
 /// The columns of `_rowsource_interval()`.
@@ -75,20 +31,7 @@ pub fn interval_columns() -> Columns<(i64, i64)> {
     }
 }
 
-/// Selects what a report says of its interval: its ends, the snapshots there, and the counters.
-const COUNTERS: &str = "
-    WITH i AS (
-        SELECT * FROM {}rowsource_intervals v
-         WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}
-    ), h AS ([counters])
-    SELECT pg_catalog.json_build_object(
-               'from_snap', (SELECT i.from_snap_id FROM i ORDER BY i.from_at LIMIT 1), 'from_at', pg_catalog.min(i.from_at)::pg_catalog.text,
-               'to_snap', (SELECT i.snap_id FROM i ORDER BY i.to_at DESC LIMIT 1), 'to_at', pg_catalog.max(i.to_at)::pg_catalog.text,
-               'is_late', pg_catalog.min(i.from_at) OPERATOR(pg_catalog.>) {from},
-               'seconds', pg_catalog.date_part('epoch', pg_catalog.max(i.to_at) OPERATOR(pg_catalog.-) pg_catalog.min(i.from_at)),
-               'active_time', pg_catalog.sum(i.active_time),
-               'counters', coalesce((SELECT pg_catalog.json_agg(h.row) FROM h), '[]'::pg_catalog.json)::pg_catalog.text)
-      FROM i";
+/// Select the counters of a report from the intervals that it is of.
 const FILETYPES: &str = "
         SELECT pg_catalog.json_build_object('filetype', c.filetype,
                    'small_read', pg_catalog.json_build_object('requests', pg_catalog.sum(c.small_reads),
@@ -114,21 +57,15 @@ pub fn iostat_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
         rows,
         ("IOStat by Filetype summary", FILETYPES),
         (from, to),
-        |counted, counters| iostat::report(counted["seconds"].as_f64().unwrap_or(0.0), counters),
+        |ends| iostat::report(ends.seconds.unwrap_or(0.0), &ends.counters),
     );
 }
 
 /// Adds the rows of `rowsource_wait_report()`.
 pub fn wait_lines(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
-    report(
-        rows,
-        ("Top timed events", WAITS),
-        (from, to),
-        |counted, counters| {
-            let active_ms = counted["active_time"].as_f64().filter(|ms| *ms > 0.0);
-            timed_events::report(active_ms, counters)
-        },
-    );
+    report(rows, ("Top timed events", WAITS), (from, to), |ends| {
+        timed_events::report(ends.active_ms.filter(|ms| *ms > 0.0), &ends.counters)
+    });
 }
 
 /// Adds the lines of a report on the counters of an interval: those between the snapshots around it. Now
@@ -137,42 +74,41 @@ fn report(
     rows: &mut Rows,
     (title, counters): (&str, &str),
     (from, to): (Option<i64>, Option<i64>),
-    table: impl Fn(&Value, &str) -> Result<Vec<String>, Unreadable>,
+    table: impl Fn(&Ends) -> Result<Vec<String>, Unreadable>,
 ) {
     let (from, to) = ash::interval(from, to);
     rows.add_line(title);
     origin::begin(rows);
-    query::each(&COUNTERS.replace("[counters]", counters), (from, to), |counted| {
-        let text = |key: &str| counted[key].as_str().unwrap_or_default();
-        let Some(seconds) = counted["seconds"].as_f64() else {
-            rows.add_line("no snapshot is as old as this interval");
-            return rows.add_line(&how_to_take());
-        };
-        match counted["from_snap"].as_i64() {
-            Some(first) => rows.add_line(&format!("snapshot {first}  {}", text("from_at"))),
-            None => rows.add_line(&format!(
-                "no snapshot  {}, when the counters began",
-                text("from_at")
-            )),
-        }
-        let last = match counted["to_snap"].as_i64() {
-            Some(last) if last > 0 => format!("snapshot {last}"),
-            _ => "now".to_owned(),
-        };
-        rows.add_line(&format!("{last}  {}, {seconds:.1} s later", text("to_at")));
-        if counted["is_late"].as_bool() == Some(true) {
-            rows.add_line("nothing older is known");
-            rows.add_line(&how_to_take());
-        }
-        let lines = table(counted, text("counters")).unwrap_or_else(|error| {
-            fail(
-                PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
-                &error.to_string(),
-                "This is a bug in pg_rowsource.",
-            )
-        });
-        lines.iter().for_each(|line| rows.add_line(line));
+    let ends = intervals::ends((from, to), Some(counters));
+    let Some(seconds) = ends.seconds else {
+        rows.add_line("no snapshot is as old as this interval");
+        return rows.add_line(&how_to_take());
+    };
+    match ends.from_snap {
+        Some(first) => rows.add_line(&format!("snapshot {first}  {}", ends.from_at)),
+        None => rows.add_line(&format!("no snapshot  {}, when the counters began", ends.from_at)),
+    }
+    let last = match ends.to_snap {
+        Some(last) if last > 0 => format!("snapshot {last}"),
+        _ => "now".to_owned(),
+    };
+    rows.add_line(&format!("{last}  {}, {seconds:.1} s later", ends.to_at));
+    if ends.is_late(from) {
+        rows.add_line("nothing older is known");
+        rows.add_line(&how_to_take());
+    }
+    for (what, hint) in ends.missing(to) {
+        rows.add_line(&what);
+        rows.add_line(&hint);
+    }
+    let lines = table(&ends).unwrap_or_else(|error| {
+        fail(
+            PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+            &error.to_string(),
+            "This is a bug in pg_rowsource.",
+        )
     });
+    lines.iter().for_each(|line| rows.add_line(line));
 }
 
 /// Locks a table that `rowsource_snapshot()` writes to. Fails if it could not write there, or if something of
@@ -245,48 +181,44 @@ pub fn excluded_columns() -> Columns<(Option<u32>, Option<u32>)> {
     }
 }
 
-/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds.
+/// A plan as a snapshot stores it. One without nodes has no packed ones.
+pub struct ToStore {
+    row: plans::Row,
+    packed: Option<[Vec<u8>; 2]>,
+}
+
+/// Adds the rows of `rowsource_plans_to_store()`: the plans that ran since a time in microseconds. Each is
+/// read once, so all that is stored of it is of one moment.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();
-    session::each_plan(|plan| {
-        if since.is_some_and(|since| plan.statistics.last_seen_at < since)
-            || plan.description.nodes.is_empty()
-        {
+    stored::each(|stored| {
+        let plan = &stored.plan;
+        if since.is_some_and(|since| plan.statistics.last_seen_at < since) {
             return;
         }
-        let stored = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
-        let description = stored(archive::description_bytes(&plan.description));
-        let statistics = stored(archive::statistics_bytes(&plan, since));
-        let key = plan.key;
-        columns.add(
-            rows,
-            &Stored {
-                key,
-                description,
-                statistics,
-            },
-        );
+        let bytes = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
+        let packed = (!plan.description.nodes.is_empty()).then(|| {
+            [
+                bytes(archive::description_bytes(&plan.description)),
+                bytes(archive::statistics_bytes(plan, since)),
+            ]
+        });
+        let row = plans::Row::of(stored);
+        columns.add(rows, &ToStore { row, packed });
     });
 }
 
 /// The columns of `rowsource_plans_to_store()`.
-pub fn plan_columns() -> Columns<Stored> {
-    columns! { |plan: &Stored|
-        /// The OID of the user who ran the statement
-        userid: oid = plan.key.userid;
-        /// The OID of the database in which the statement ran
-        datid: oid = plan.key.datid;
-        /// Identifies the statement
-        queryid: bigint = plan.key.queryid;
-        /// Identifies the plan
-        planid: bigint = plan.key.planid;
-        /// Whether a client sent the statement
-        toplevel: boolean = plan.key.toplevel();
+pub fn plan_columns() -> Columns<ToStore> {
+    let packed = columns! { |plan: &ToStore|
         /// Its nodes, packed
-        description: bytea = plan.description.as_slice();
+        description: bytea = plan.packed.as_ref().map(|[description, _]| description.as_slice());
         /// What its executions since that time did, packed
-        statistics: bytea = plan.statistics.as_slice();
-    }
+        statistics: bytea = plan.packed.as_ref().map(|[_, statistics]| statistics.as_slice());
+    };
+    Columns::new()
+        .with(plans::columns(), |plan: &ToStore| &plan.row)
+        .and(packed)
 }
 
 /// Returns a stored plan.

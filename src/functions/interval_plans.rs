@@ -1,6 +1,7 @@
 //! What a query's plans did in an interval, from the snapshots around it.
 
-use super::history::{self, how_to_take};
+use super::history;
+use super::intervals::{self, Ends, how_to_take};
 use super::samples::room_for_one;
 use super::{display, origin, wait_names};
 use crate::pg::server::{self, fail, memory, query};
@@ -12,21 +13,10 @@ use rowsource_core::model::{Plan, PlanKey};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Selects the ends of an interval: those of the snapshots around it.
-const ENDS: &str = "
-    SELECT pg_catalog.json_build_array(
-               pg_catalog.min(v.from_at)::pg_catalog.text, pg_catalog.max(v.to_at)::pg_catalog.text,
-               pg_catalog.bool_or(v.snap_id OPERATOR(pg_catalog.=) 0))
-      FROM {}rowsource_intervals v
-     WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}";
-
 /// Selects what the snapshots have of the plans of a query: until the beginning of the interval, and until
 /// its end.
 const PLANS: &str = "
-    WITH i AS (
-        SELECT v.from_snap_id, v.snap_id, v.from_at, v.to_at FROM {}rowsource_intervals v
-         WHERE v.to_at OPERATOR(pg_catalog.>) {from} AND v.from_at OPERATOR(pg_catalog.<) {to}
-    ), ends (is_end, snap_id) AS (
+    WITH i AS [intervals], ends (is_end, snap_id) AS (
         (SELECT false, i.from_snap_id FROM i ORDER BY i.from_at LIMIT 1)
         UNION ALL
         (SELECT true, i.snap_id FROM i ORDER BY i.to_at DESC LIMIT 1)
@@ -84,15 +74,15 @@ struct Stored {
 /// Raises an error if the query did not run then.
 pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
     origin::must_be_this("intervals are compared");
-    let mut ends = (String::new(), String::new(), false);
-    query::each(ENDS, interval, |row| {
-        let text = |at: usize| row[at].as_str().unwrap_or_default().to_owned();
-        ends = (text(0), text(1), row[2].as_bool() == Some(true));
-    });
-    let (from_at, to_at, is_until_now) = ends;
+    let Ends {
+        from_at,
+        to_at,
+        to_snap,
+        ..
+    } = intervals::ends(interval, None);
     let mut plans: HashMap<PlanKey, Stored> = HashMap::new();
     query::each(
-        &PLANS.replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
+        &intervals::with_intervals(PLANS).replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
         interval,
         |row| {
             server::check_for_interrupts();
@@ -108,7 +98,7 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
             }
         },
     );
-    if is_until_now {
+    if to_snap == Some(0) {
         let keys = session::keys().into_iter();
         for key in keys.filter(|key| key.queryid == queryid && server::may_see(key.userid)) {
             server::check_for_interrupts();

@@ -30,7 +30,8 @@ pub struct Row {
 }
 
 impl Row {
-    fn of(stored: &Rc<Stored>) -> Row {
+    /// Returns the row of a stored plan.
+    pub fn of(stored: &Rc<Stored>) -> Row {
         let sums = stored.plan.statement_sums();
         let names_from = stored.is_visible.then_some(stored.plan.key.datid);
         Row {

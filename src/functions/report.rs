@@ -3,7 +3,7 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{ash, export, health, history, origin};
+use super::{ash, export, health, intervals, origin};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::pg::store;
@@ -27,21 +27,16 @@ const SERVER: &str = "
 const STATEMENTS: &str = "
     SELECT pg_catalog.json_build_array(v.queryid, v.calls::pg_catalog.int8, v.total_time)
       FROM (SELECT p.queryid, pg_catalog.sum(p.calls) AS calls, pg_catalog.sum(p.total_time) AS total_time
-              FROM {}rowsource_intervals s
+              FROM [intervals] s
                    JOIN {}rowsource_interval_plans p ON p.snap_id OPERATOR(pg_catalog.=) s.snap_id
-             WHERE s.to_at OPERATOR(pg_catalog.>) {from} AND s.from_at OPERATOR(pg_catalog.<) {to} AND p.calls IS NOT NULL
+             WHERE p.calls IS NOT NULL
              GROUP BY p.queryid ORDER BY 3 DESC LIMIT 100) v";
-/// Selects the ends of the counters, and how many bytes of temporary files were written and read.
-const COUNTERS: &str = "
-    SELECT pg_catalog.json_build_array(
-               (SELECT pg_catalog.min(s.from_at)::pg_catalog.text FROM {}rowsource_intervals s
-                 WHERE s.to_at OPERATOR(pg_catalog.>) {from} AND s.from_at OPERATOR(pg_catalog.<) {to}),
-               (SELECT pg_catalog.max(s.to_at)::pg_catalog.text FROM {}rowsource_intervals s
-                 WHERE s.to_at OPERATOR(pg_catalog.>) {from} AND s.from_at OPERATOR(pg_catalog.<) {to}),
-               pg_catalog.sum(f.small_write_bytes OPERATOR(pg_catalog.+) f.large_write_bytes)::pg_catalog.int8,
-               pg_catalog.sum(f.small_read_bytes OPERATOR(pg_catalog.+) f.large_read_bytes)::pg_catalog.int8)
-      FROM {}rowsource_interval_tempfile_io f
-     WHERE f.to_at OPERATOR(pg_catalog.>) {from} AND f.from_at OPERATOR(pg_catalog.<) {to}";
+/// Selects how many bytes of temporary files were written and read.
+const TEMPORARY_FILES: &str = "
+        SELECT pg_catalog.json_build_array(
+                   pg_catalog.sum(f.small_write_bytes OPERATOR(pg_catalog.+) f.large_write_bytes)::pg_catalog.int8,
+                   pg_catalog.sum(f.small_read_bytes OPERATOR(pg_catalog.+) f.large_read_bytes)::pg_catalog.int8) AS row
+          FROM i JOIN {}rowsource_interval_tempfile_io f ON f.snap_id OPERATOR(pg_catalog.=) i.snap_id";
 
 /// How the report is written.
 #[derive(Clone, Copy)]
@@ -155,7 +150,7 @@ fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
     if why_not_stored().is_some() {
         return figures;
     }
-    query::each(STATEMENTS, interval, |row| {
+    query::each(&intervals::with_intervals(STATEMENTS), interval, |row| {
         if let (Some(queryid), Some(calls), Some(ms)) = (row[0].as_i64(), row[1].as_u64(), row[2].as_f64()) {
             let mean_ms = ms / calls.max(1) as f64;
             figures.insert(queryid, Figures { calls, mean_ms });
@@ -166,26 +161,23 @@ fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
 
 /// Returns a line about the counters of an interval, and one about temporary files.
 fn counters(interval: (i64, i64)) -> (String, String) {
-    let mut said = (String::new(), String::new());
-    query::each(COUNTERS, interval, |row| {
-        let megabytes = |bytes: &Value| bytes.as_f64().unwrap_or(0.0) / 1e6;
-        said = match (row[0].as_str(), row[1].as_str()) {
-            (Some(from), Some(to)) => (
-                format!("calls, mean times and temporary files are counted from {from} to {to}"),
-                format!(
-                    "{:.1} MB written, {:.1} MB read",
-                    megabytes(&row[2]),
-                    megabytes(&row[3])
-                ),
+    let ends = intervals::ends(interval, Some(TEMPORARY_FILES));
+    if ends.seconds.is_none() {
+        return (
+            format!(
+                "calls, mean times and temporary files: no snapshot is as old as this interval. {}",
+                intervals::how_to_take()
             ),
-            _ => (
-                format!(
-                    "calls, mean times and temporary files: no snapshot is as old as this interval. {}",
-                    history::how_to_take()
-                ),
-                "not known".to_owned(),
-            ),
-        };
-    });
-    said
+            "not known".to_owned(),
+        );
+    }
+    let bytes: Value = serde_json::from_str(&ends.counters).unwrap_or_default();
+    let megabytes = |at: usize| bytes[0][at].as_f64().unwrap_or(0.0) / 1e6;
+    (
+        format!(
+            "calls, mean times and temporary files are counted from {} to {}",
+            ends.from_at, ends.to_at
+        ),
+        format!("{:.1} MB written, {:.1} MB read", megabytes(0), megabytes(1)),
+    )
 }

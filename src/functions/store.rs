@@ -49,7 +49,8 @@ pub fn info_columns() -> Columns<Shared> {
         /// Since when the plans do not contain all executions: the first of evictions and refused; NULL if
         /// they do
         incomplete_at: timestamptz = shared.store.incomplete_at;
-        /// Executions that could not be stored: plans of more than 1,000 nodes, or no memory
+        /// Executions that could not be stored: plans of more than 1,000 nodes (partitions that are read in
+        /// the same way count as one), or no memory
         refused: bigint = shared.store.refused;
         /// Plans whose text or predicates were cut
         truncated: bigint = shared.store.truncated;

@@ -5,6 +5,7 @@ use crate::guc;
 use crate::pg::server;
 use crate::pg::store::{PlanRef, PlanSlot};
 use rowsource_core::eviction::{Limits, oldest};
+use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{ExecutionStats, KeepLimit, Late, LazyDescription, NodeTotals, Plan, PlanKey};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cell::{Cell, RefCell};
@@ -77,18 +78,23 @@ impl KnownPlan {
     /// Changes the statistics in this session.
     fn change_local(&self, description: &Rc<LazyDescription>, change: impl FnOnce(&mut Plan)) {
         let mut local = self.local.borrow_mut();
-        change(
-            local.get_or_insert_with(|| {
-                Box::new(Plan::new(self.key, description.to_keep().decoded().clone()))
-            }),
-        );
+        change(local.get_or_insert_with(|| {
+            let mut plan = Plan::new(self.key, description.to_keep().decoded().clone());
+            if let Some(unfolding) = description.unfolding() {
+                plan.partitions
+                    .resize(unfolding.list_length(), ListedPartition::default());
+            }
+            Box::new(plan)
+        }));
     }
 
     /// Returns the bytes that the plan uses in this session.
     fn size(&self) -> usize {
         let local = self.local.borrow();
         let statistics = local.as_ref().map_or(0, |plan| {
-            plan.nodes.capacity() * size_of::<NodeTotals>() + plan.exemplars.size()
+            plan.nodes.capacity() * size_of::<NodeTotals>()
+                + plan.exemplars.size()
+                + size_of_val(&*plan.partitions)
         });
         size_of::<KnownPlan>() + self.description.borrow().size() + statistics
     }

@@ -1,13 +1,15 @@
 //! Shared memory or the disk has no room for what the library keeps.
 
+use postgres::Client;
 use postgres::error::SqlState;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::mounts::Mounts;
 use rowsource_tests::session::{must_fail, run_each, value};
 use rowsource_tests::store::{assert_measures, info, keeping, make_plans};
-use rowsource_tests::waiting::until_waiting;
+use rowsource_tests::waiting::{until, until_waiting};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 const MB: u64 = 1 << 20;
 
@@ -261,4 +263,62 @@ fn no_room_for_the_file_needs_mount() {
     // The files there do not delay the next start.
     server.launch();
     assert_measures(&mut server.connect(), 1);
+}
+
+/// If the disk of the history is full, snapshots fail and say why, nobody else notices, and they go on when
+/// there is room.
+#[test]
+fn no_room_for_a_snapshot_needs_mount() {
+    let mut server = keeping("faults-snapshot", &["pg_rowsource.snapshot_interval = 1s"]);
+    server.stop();
+    let folder = server.folder().join("small");
+    fs::create_dir(&folder).expect("a folder");
+    let mounts = Mounts::new(&[(&folder, 2 * MB)]);
+    server.run_inside(&mounts);
+    let space = folder.join("space");
+    let outside = mounts.outside(&space);
+    fs::create_dir(&outside).expect("a folder");
+    let owned = Command::new("chown").arg("postgres:").arg(&outside).status();
+    assert!(owned.is_ok_and(|status| status.success()));
+    server.launch();
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        &format!(
+            "CREATE TABLESPACE small LOCATION '{}'; CREATE TABLE filler (filler text) TABLESPACE small;
+             ALTER TABLE filler ALTER filler SET STORAGE PLAIN;
+             ALTER TABLE rowsource_snapshot_waits SET TABLESPACE small",
+            space.display()
+        ),
+    );
+    let number = |client: &mut Client, column: &str| -> i64 {
+        value(client, &format!("SELECT {column} FROM rowsource_info()"))
+    };
+    until(&mut client, "SELECT snapshots_taken > 0 FROM rowsource_info()");
+    for _ in 0..1_000 {
+        if client
+            .execute("INSERT INTO filler SELECT repeat('x', 7000)", &[])
+            .is_err()
+        {
+            break;
+        }
+    }
+    until(
+        &mut client,
+        "SELECT snapshots_failed > 1 AND last_snapshot_error LIKE 'the disk is full%' FROM rowsource_info()",
+    );
+    assert_measures(&mut server.connect(), 1);
+    // A snapshot is stored whole or not at all.
+    let torn: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource_snapshots s WHERE NOT EXISTS (SELECT FROM rowsource_snapshot_waits w WHERE w.snap_id = s.snap_id)",
+    );
+    assert_eq!(torn, 0);
+    let taken = number(&mut client, "snapshots_taken");
+    mounts.resize(&folder, 8 * MB);
+    until(
+        &mut client,
+        &format!("SELECT snapshots_taken > {taken} FROM rowsource_info()"),
+    );
+    assert_eq!(server.restarts(), 0);
 }

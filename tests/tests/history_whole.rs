@@ -5,7 +5,7 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::history::worker;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::waiting::{pid, until};
 
 fn lines(client: &mut Client, report: &str) -> String {
@@ -304,4 +304,36 @@ fn a_standby_shows_its_own_history() {
     );
     assert!(report.contains("\nA standby takes no snapshots."), "{report}");
     sleeper.cancel(&mut there);
+
+    // The history of another server that the primary has imported is there, too.
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    let exported = texts(&mut client, "SELECT rowsource_export('1 h')");
+    for line in exported.into_iter().flatten().flatten() {
+        client
+            .execute("SELECT rowsource_import($1)", &[&line])
+            .expect("a line");
+    }
+    let imported: i64 = value(&mut client, "SELECT count(*) FROM rowsource_imported");
+    until(
+        &mut there,
+        &format!("SELECT count(*) = {imported} FROM rowsource_imported"),
+    );
+    let origin = "SET pg_rowsource.history_origin = ";
+    let id: String = value(
+        &mut client,
+        "SELECT system_identifier::text FROM pg_control_system()",
+    );
+    run_each(&mut there, &format!("{origin}'{id}'"));
+    let report = lines(&mut there, "rowsource_wait_report()");
+    assert!(
+        report.contains(&format!("of the server {id}, imported")) && report.contains("\nsnapshot 2  "),
+        "{report}"
+    );
+    let counted: i64 = value(
+        &mut there,
+        "SELECT count(*) FROM rowsource_interval_waits WHERE snap_id = 2",
+    );
+    assert!(counted > 0);
+    let (code, message) = must_fail(&mut there, "SELECT rowsource_import('{}')");
+    assert_eq!(code.code(), "25006", "{message}");
 }

@@ -104,6 +104,7 @@ mod robust;
 mod session_memory;
 mod shared_lines;
 mod signals;
+mod slowest_partitions;
 mod snapshot_difference;
 mod snapshot_kills;
 mod snapshot_lapse;

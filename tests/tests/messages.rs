@@ -5,7 +5,7 @@ use postgres::error::SqlState;
 use postgres::{Client, NoTls};
 use rowsource_tests::Server;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
-use rowsource_tests::store::basic_server;
+use rowsource_tests::store::{basic_server, measured};
 use rowsource_tests::surface::declared;
 use rowsource_tests::waiting::until;
 use std::sync::{Arc, Mutex};
@@ -402,4 +402,126 @@ fn histories_say_what_they_lack() {
             "no snapshot is in this database HINT: The server takes its snapshots in the database \"postgres\": connect to it."
         );
     }
+}
+
+/// Whether rows are wanted or not, a wrong moment is an error.
+#[test]
+fn a_wrong_moment_is_an_error_also_with_a_limit() {
+    let server = basic_server("messages-moment", &["pg_rowsource.snapshot_interval = 0"]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    for _ in 0..2 {
+        measured(&mut client, "SELECT count(*) FROM t");
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+    }
+    for function in [
+        "rowsource_export",
+        "rowsource_interval_waits",
+        "rowsource_interval_tempfile_io",
+        "rowsource_interval_plans",
+    ] {
+        let rows = format!("SELECT * FROM {function}('1 min') LIMIT 1");
+        assert_eq!(texts(&mut client, &rows).len(), 1, "{function}");
+        let (code, message) = must_fail(&mut client, &format!("SELECT * FROM {function}('noon') LIMIT 1"));
+        assert_eq!(code.code(), "22007", "{function}: {message}");
+    }
+}
+
+/// Snapshots that are missing in the middle of an interval, and at its end, are said.
+#[test]
+fn histories_say_where_snapshots_are_missing() {
+    let server = basic_server("messages-gaps", &["pg_rowsource.snapshot_interval = 0"]);
+    let (mut client, notices) = hearing(&server, "postgres");
+    run_each(&mut client, &"SELECT rowsource_snapshot();".repeat(6));
+    let said = |client: &mut Client, call: &str| {
+        notices.lock().expect("the notices").clear();
+        run_each(client, &format!("SELECT count(*) FROM {call}"));
+        notices.lock().expect("the notices").join("; ")
+    };
+    let age = |client: &mut Client, ages: [&str; 6]| {
+        for (snapshot, age) in (1..).zip(ages) {
+            run_each(
+                client,
+                &format!(
+                    "UPDATE rowsource_snapshots SET taken_at = now() - interval '{age}' WHERE snap_id = {snapshot}"
+                ),
+            );
+        }
+        let time = |snapshot: i64| {
+            format!("(SELECT taken_at::text FROM rowsource_snapshots WHERE snap_id = {snapshot})")
+        };
+        value::<String>(client, &format!("SELECT {} || ' to ' || {}", time(3), time(4)))
+    };
+    let gap = age(
+        &mut client,
+        ["6 h", "5 h 30 min", "5 h 15 min", "1 h 15 min", "1 h", "30 min"],
+    );
+    let missing = format!("no snapshot was taken from {gap}");
+    for call in [
+        "waits('5 h 40 min')",
+        "tempfile_io('5 h 40 min')",
+        "plans('5 h', '2 h')",
+    ] {
+        let notice = said(&mut client, &format!("rowsource_interval_{call}"));
+        let hint = " HINT: The figures are of all that time.";
+        assert!(
+            notice.starts_with(&format!("{missing}{hint}")),
+            "{call}: {notice}"
+        );
+        assert_eq!(notice.matches("HINT").count(), 1, "{call}: {notice}");
+    }
+    for call in ["waits('1 h')", "waits()", "waits('5 h 50 min', '5 h 20 min')"] {
+        assert_eq!(
+            said(&mut client, &format!("rowsource_interval_{call}")),
+            "",
+            "{call}"
+        );
+    }
+    for report in ["rowsource_wait_report('5 h')", "rowsource_tempfile_report('5 h')"] {
+        let lines = texts(&mut client, &format!("SELECT {report}"));
+        let is_said = lines.iter().flatten().flatten().any(|line| *line == missing);
+        assert!(is_said, "{report}: {lines:?}");
+    }
+    // What is older has a snapshot an hour, and then one a day.
+    age(
+        &mut client,
+        ["9 days", "8 days", "3 days 2 h", "3 days 1 h", "3 days", "30 min"],
+    );
+    for call in [
+        "waits('9 days', '8 days 1 h')",
+        "waits('3 days 2 h', '3 days 1 min')",
+    ] {
+        assert_eq!(
+            said(&mut client, &format!("rowsource_interval_{call}")),
+            "",
+            "{call}"
+        );
+    }
+
+    imported_histories_have_an_end(&mut client, &said);
+}
+
+/// Imports the history that the server has, and asks for more than it has.
+fn imported_histories_have_an_end(client: &mut Client, said: &dyn Fn(&mut Client, &str) -> String) {
+    let lines = texts(client, "SELECT rowsource_export('30 days')");
+    for line in lines.into_iter().flatten().flatten() {
+        client
+            .execute("SELECT rowsource_import($1)", &[&line])
+            .expect("a line");
+    }
+    run_each(
+        client,
+        "SELECT set_config('pg_rowsource.history_origin', system_identifier::text, false) FROM pg_control_system()",
+    );
+    let notice = said(client, "rowsource_interval_waits('3 days 30 min')");
+    assert!(notice.contains("the counters end at "), "{notice}");
+    assert!(
+        notice.ends_with("HINT: No later snapshots were imported."),
+        "{notice}"
+    );
+    let notice = said(client, "rowsource_interval_waits('10 min')");
+    assert_eq!(
+        notice,
+        "no snapshot has counters of this interval HINT: The view rowsource_intervals lists those that have some."
+    );
 }

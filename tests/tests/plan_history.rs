@@ -2,6 +2,7 @@
 //! linear time.
 
 use postgres::Client;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::compiled;
 use rowsource_tests::explain::rows_handled;
 use rowsource_tests::session::{run_each, texts, value};
@@ -202,6 +203,36 @@ fn each_interval_shows_what_ran_in_it() {
         "SELECT calls FROM rowsource_interval_plans WHERE query = 'SELECT count(*) FROM t' ORDER BY snap_id",
     );
     assert_eq!(calls, [[Some("2".to_string())], [Some("3".to_string())]]);
+}
+
+/// Two sessions run new plans all the time while snapshots are taken. A plan that is recorded meanwhile is in
+/// a snapshot with all that it stores of a plan, or not at all.
+#[test]
+fn plans_that_are_recorded_during_a_snapshot_are_stored_whole() {
+    let server = basic_server("history-new-plans", &["pg_rowsource.track = 'all'"]);
+    let mut client = server.connect();
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id");
+    let new_plans = |relation: &str| {
+        format!(
+            "DO $$DECLARE c text; BEGIN FOR i IN 1..8000 LOOP
+                 SELECT 'SELECT ' || string_agg(CASE WHEN (i >> b) & 1 = 1 THEN 'id' ELSE 'id + 1' END, ',') || ' FROM {relation}'
+                   INTO c FROM generate_series(0, 12) b;
+                 EXECUTE c; END LOOP; END$$"
+        )
+    };
+    let busy = ["t", "t WHERE id > 0"].map(|relation| Busy::run(server.connect(), &new_plans(relation)));
+    run_each(&mut client, &"SELECT rowsource_snapshot();".repeat(20));
+    busy.map(|session| session.cancel(&mut client));
+    let stored: i64 = value(&mut client, "SELECT count(*) FROM rowsource_snapshot_plans");
+    let torn: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource_snapshot_plans p
+                LEFT JOIN rowsource_snapshot_descriptions d USING (userid, datid, queryid, planid, toplevel)
+          WHERE p.statistics IS NULL OR d.queryid IS NULL",
+    );
+    println!("{torn} of {stored} plans lack something");
+    assert!(stored > 100, "{stored} plans");
+    assert_eq!(torn, 0, "of {stored} plans");
 }
 
 /// A plan seldom runs, and the snapshot with its earlier executions is deleted. They did not happen in the

@@ -311,6 +311,18 @@ fn blows(name: &str, rounds: usize) {
     watched.server.assert_no_crash();
 }
 
+/// Stops a process. Returns whether it had not ended before: then a signal that kills it ends it.
+fn stops(pid: u32) -> bool {
+    process::send_signal(pid, "STOP");
+    while !process::is_stopped(pid) {
+        if process::title(pid).is_empty() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 /// Kills them without a warning: PostgreSQL restarts as a whole.
 fn kills(name: &str, rounds: usize) {
     let mut watched = Watched::start(name);
@@ -326,7 +338,7 @@ fn kills(name: &str, rounds: usize) {
             } else {
                 taking
             };
-            if process::title(victim).contains("pg_rowsource") {
+            if process::title(victim).contains("pg_rowsource") && stops(victim) {
                 watched.server.kill_process(victim);
                 break;
             }

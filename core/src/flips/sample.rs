@@ -146,7 +146,7 @@ impl Executions {
                 first_at: *at,
                 last_at: *at,
             },
-            Batch::Sum(plan, _) => Executions {
+            Batch::Sum(plan, ..) => Executions {
                 sample: Sample::of(&plan.times, &plan.durations),
                 first_at: plan.first_seen_at,
                 last_at: plan.last_seen_at,

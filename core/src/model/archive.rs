@@ -9,6 +9,7 @@ use super::format::FILE_FORMAT;
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
 use super::packed::{PackError, append, take, with_zeros, without_zeros};
+use super::partitions::{ListedPartition, MAX_LISTED};
 use super::plan::{MAX_NODES, Plan, PlanStats};
 use crate::plan::PlanNode;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,7 @@ pub fn statistics_bytes(plan: &Plan, since: Option<i64>) -> Result<Vec<u8>, Arch
         append(&mut bytes, &OneNode::from(node))?;
     }
     append(&mut bytes, &plan.exemplars.since(since))?;
+    append(&mut bytes, &plan.partitions)?;
     Ok(without_zeros(&bytes)?)
 }
 
@@ -128,7 +130,8 @@ pub fn stored_plan(key: PlanKey, description: &[u8], statistics: &[u8]) -> Resul
         rest = after;
     }
     let (exemplars, rest): (Exemplars, _) = take(rest)?;
-    if !rest.is_empty() {
+    let (partitions, rest): (Vec<ListedPartition>, _) = take(rest)?;
+    if !rest.is_empty() || partitions.len() > MAX_LISTED {
         return Err(ArchiveError::Damaged);
     }
     Ok(Plan {
@@ -136,6 +139,7 @@ pub fn stored_plan(key: PlanKey, description: &[u8], statistics: &[u8]) -> Resul
         statistics: whole.statistics,
         nodes,
         exemplars,
+        partitions,
         ..Plan::new(key, Rc::new(description))
     })
 }

@@ -3,6 +3,7 @@
 use super::execution::Late;
 use super::node::NodeTotals;
 use super::others::PlanTotals;
+use super::partitions::PartitionSum;
 use super::plan::{ExecutionStats, PlanStats};
 use super::statement_facts::StatementSums;
 
@@ -15,8 +16,9 @@ pub enum Batch<'a> {
     Explained(i64, usize),
     /// What came after the end of an execution, at its commit: when it ended, and the number of nodes.
     Late(Late<'a>, i64, usize),
-    /// Several executions that were summed up elsewhere.
-    Sum(&'a PlanStats, &'a [NodeTotals]),
+    /// Several executions that were summed up elsewhere, and what their partitions did, ordered by their
+    /// nodes.
+    Sum(&'a PlanStats, &'a [NodeTotals], &'a [PartitionSum]),
 }
 
 impl Batch<'_> {
@@ -25,7 +27,7 @@ impl Batch<'_> {
         match self {
             Batch::Execution(execution) => execution.nodes.len(),
             Batch::Explained(_, count) | Batch::Late(_, _, count) => *count,
-            Batch::Sum(_, nodes) => nodes.len(),
+            Batch::Sum(_, nodes, _) => nodes.len(),
         }
     }
 
@@ -34,7 +36,7 @@ impl Batch<'_> {
         match self {
             Batch::Execution(_) => 1,
             Batch::Explained(..) | Batch::Late(..) => 0,
-            Batch::Sum(plan, _) => plan.times.calls,
+            Batch::Sum(plan, ..) => plan.times.calls,
         }
     }
 
@@ -43,7 +45,16 @@ impl Batch<'_> {
         match self {
             Batch::Execution(execution) => execution.run.at,
             Batch::Explained(at, _) | Batch::Late(_, at, _) => *at,
-            Batch::Sum(plan, _) => plan.last_seen_at,
+            Batch::Sum(plan, ..) => plan.last_seen_at,
+        }
+    }
+
+    /// Returns what the partitions of a folded plan did, ordered by their nodes.
+    pub fn partitions(&self) -> &[PartitionSum] {
+        match self {
+            Batch::Execution(execution) => execution.partitions,
+            Batch::Explained(..) | Batch::Late(..) => &[],
+            Batch::Sum(_, _, partitions) => partitions,
         }
     }
 
@@ -72,7 +83,7 @@ impl Batch<'_> {
                 stats.add_late(*late);
                 false
             }
-            Batch::Sum(plan, _) => stats.merge(plan),
+            Batch::Sum(plan, ..) => stats.merge(plan),
         }
     }
 
@@ -86,12 +97,13 @@ impl Batch<'_> {
                     outside: None,
                     nodes: execution.nodes.get(first..).unwrap_or_default(),
                     histograms: execution.histograms.get(first..).unwrap_or_default(),
+                    partitions: &[],
                 };
                 rest.add_to_nodes(totals);
                 execution.add_called(first, totals);
             }
             Batch::Explained(..) | Batch::Late(..) => {}
-            Batch::Sum(_, nodes) => {
+            Batch::Sum(_, nodes, _) => {
                 let nodes = nodes.get(first..).unwrap_or_default();
                 for (total, node) in totals.iter_mut().zip(nodes) {
                     total.merge(node, newer);
@@ -165,6 +177,7 @@ mod tests {
                 outside: Some(&outside),
                 nodes,
                 histograms: &histograms,
+                partitions: &[],
             });
             assert_eq!(
                 (batch.node_count(), batch.executions(), batch.last_seen_at()),
@@ -175,7 +188,7 @@ mod tests {
             batch.add_to_nodes(true, 0, first);
             batch.add_to_nodes(true, 1, rest);
         }
-        let sum = Batch::Sum(&plan, &totals);
+        let sum = Batch::Sum(&plan, &totals, &[]);
         assert_eq!(
             (sum.node_count(), sum.executions(), sum.last_seen_at()),
             (3, 2, 7)

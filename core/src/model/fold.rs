@@ -225,6 +225,7 @@ impl Fold {
             outside: outside.as_ref(),
             nodes: &nodes,
             histograms: &histograms,
+            partitions: execution.partitions,
         })
     }
 

@@ -22,6 +22,7 @@ mod others;
 mod own;
 mod packed;
 pub mod parameters;
+pub mod partitions;
 mod plan;
 mod processes;
 #[cfg(test)]

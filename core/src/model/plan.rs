@@ -7,6 +7,7 @@ use super::exemplar::{Exemplars, KeepLimit};
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
 use super::parameters::Sent;
+use super::partitions::{ListedPartition, PartitionSum, merge};
 use super::statement_facts::{Outside, StatementFacts, StatementSums};
 use crate::clock::Source;
 use crate::float::at_least;
@@ -250,6 +251,8 @@ pub struct ExecutionStats<'a> {
     pub nodes: &'a [NodeStats],
     /// For each node, how long its calls took.
     pub histograms: &'a [&'a Histogram],
+    /// If the plan was folded: what its partitions did, ordered by their nodes.
+    pub partitions: &'a [PartitionSum],
 }
 
 impl ExecutionStats<'_> {
@@ -307,6 +310,8 @@ pub struct Plan {
     pub nodes: Vec<NodeTotals>,
     /// The executions that are kept whole.
     pub exemplars: Exemplars,
+    /// The partitions of its folded nodes that took the longest, and free places.
+    pub partitions: Vec<ListedPartition>,
     /// The waits of the execution that is shown as the last one, if they are known.
     pub last_waits: Option<PlanWaits>,
     /// The milliseconds before that execution, and those of its commit, if they are known.
@@ -326,6 +331,7 @@ impl Plan {
             statistics: PlanStats::default(),
             nodes: Vec::new(),
             exemplars: Exemplars::default(),
+            partitions: Vec::new(),
             last_waits: None,
             around_ms: None,
         }
@@ -361,6 +367,7 @@ impl Plan {
             node.add(stats, histogram);
         }
         execution.add_called(0, &mut self.nodes);
+        merge(&mut self.partitions, execution.partitions);
     }
 
     /// Keeps an execution whole, if it is the slowest one, failed or was cancelled. Returns whether it is

@@ -67,6 +67,7 @@ pub fn plan(nodes: usize) -> Plan {
         outside: None,
         nodes: &nodes,
         histograms: &vec![&histogram; nodes.len()],
+        partitions: &[],
     };
     plan.add(&execution);
     let mut limit = KeepLimit::UNUSED;

@@ -3,7 +3,10 @@
 
 use super::description::PlanDescription;
 use super::fold::Fold;
+use super::node::NodeStats;
+use super::partitions::{PartitionSum, list_length};
 use crate::plan::{Attribute, PlanNode};
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 /// A node of the plan that the folded description does not have by itself.
@@ -47,6 +50,35 @@ pub struct Unfolding {
 pub type NameOf = fn(u32) -> Option<String>;
 
 impl Unfolding {
+    /// Returns what each partition did in an execution, ordered by the nodes of the folded plan. Those that
+    /// did not run, or for which there is no memory, are left out.
+    pub fn partitions(&self, nodes: &[NodeStats]) -> Vec<PartitionSum> {
+        let mut partitions = Vec::new();
+        for (i, stats) in nodes.iter().enumerate() {
+            let relid = self.partition(i).filter(|_| stats.starts.get_or_zero() > 0);
+            if let Some(relid) = relid.filter(|_| partitions.try_reserve(1).is_ok()) {
+                partitions.push(PartitionSum::new(self.fold.of(i) as u32, relid, stats));
+            }
+        }
+        partitions.sort_unstable_by_key(|partition| partition.node);
+        partitions
+    }
+
+    /// Returns the length of the list of the partitions that took the longest.
+    pub fn list_length(&self) -> usize {
+        let is_scan = |node: &usize| self.partition(*node).is_some();
+        let scans = (0..self.nodes.len()).filter(is_scan);
+        let folded: FxHashSet<usize> = scans.map(|node| self.fold.of(node)).collect();
+        list_length(folded.len())
+    }
+
+    /// Returns the OID of the partition that a node scans, or of its index if that is all; `None` if it scans
+    /// no partition.
+    pub fn partition(&self, node: usize) -> Option<u32> {
+        let node = self.nodes.get(node).filter(|node| node.object != 0)?;
+        Some(if node.table == 0 { node.object } else { node.table })
+    }
+
     /// Returns the description of all nodes of the plan.
     pub fn unfold(&self, folded: &PlanDescription, name_of: NameOf) -> PlanDescription {
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(self.nodes.len());

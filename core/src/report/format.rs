@@ -35,6 +35,8 @@ pub(super) enum Part {
     /// The keys of sorts, groups and caches.
     Keys,
     Aliases,
+    /// The partitions that took the longest.
+    Partitions,
     Notes,
 }
 
@@ -117,7 +119,7 @@ const fn statistics(name: &'static str, parts: &[Part], more: &[Part]) -> Word {
 use Part::{
     Actual, Aliases, Buffers, Bytes, Cancelled, Compact, Cost, Failed, Io, Keys, Last, Memory, Notes,
 };
-use Part::{Predicates, Rows, Slowest, Time, Waits, Wal};
+use Part::{Partitions, Predicates, Rows, Slowest, Time, Waits, Wal};
 
 /// The parts of which a format has one at most.
 const ONE_EXECUTION: Parts = Parts::of(&[Last, Slowest, Failed, Cancelled]);
@@ -125,7 +127,7 @@ const ONE_EXECUTION: Parts = Parts::of(&[Last, Slowest, Failed, Cancelled]);
 const TYPICAL: [Part; 5] = [Rows, Bytes, Cost, Predicates, Notes];
 
 /// The words that a display format may contain.
-static WORDS: [Word; 24] = [
+static WORDS: [Word; 25] = [
     word("BASIC", Kind::Level, &[]),
     word("TYPICAL", Kind::Level, &TYPICAL),
     word(
@@ -157,6 +159,7 @@ static WORDS: [Word; 24] = [
     single("PREDICATE", Predicates),
     single("KEYS", Keys),
     single("ALIAS", Aliases),
+    single("PARTITIONS", Partitions),
     single("NOTE", Notes),
 ];
 
@@ -372,7 +375,7 @@ mod tests {
         assert_eq!(
             "-Foo".parse::<Format>().map_err(|error| error.to_string()),
             Err("unknown word \"-Foo\" in display format, known words are BASIC, TYPICAL, ALL, ADVANCED, ALLSTATS, \
-                 IOSTATS, MEMSTATS, ROWSTATS, LAST, SLOWEST, FAILED, CANCELLED, COMPACT, ROWS, BYTES, COST, TIME, BUFFERS, WAL, WAITS, PREDICATE, KEYS, ALIAS, NOTE"
+                 IOSTATS, MEMSTATS, ROWSTATS, LAST, SLOWEST, FAILED, CANCELLED, COMPACT, ROWS, BYTES, COST, TIME, BUFFERS, WAL, WAITS, PREDICATE, KEYS, ALIAS, PARTITIONS, NOTE"
                 .to_owned())
         );
     }

@@ -4,6 +4,7 @@ use super::format::Shown;
 use super::numbers::{decimals, time};
 use super::text::{filled, wrapped};
 use crate::model::NamedWaits;
+use crate::model::partitions::PartitionSum;
 use crate::model::{Exemplar, Outcome};
 
 /// The lines of the statement's text that are shown.
@@ -70,6 +71,8 @@ pub struct Header {
     pub warning: Option<String>,
     /// The waits of the displayed executions, sorted by operation.
     pub waits: Vec<NamedWaits>,
+    /// The partitions of folded nodes that took the longest in all executions, sorted by operation.
+    pub partitions: Vec<NamedPartition>,
     /// Why waits are not counted, if they are not.
     pub waits_missing: Option<String>,
     /// Long calls without I/O may be missed, because there are sessions that no beats reach now.
@@ -77,6 +80,15 @@ pub struct Header {
     /// What the session does, if the statement still runs. Then the outcome and the number of executions are
     /// not shown.
     pub now: Option<Now>,
+}
+
+/// What a partition of a folded node did, or all that are not listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamedPartition {
+    /// The partition's name.
+    pub name: String,
+    /// What it did.
+    pub sum: PartitionSum,
 }
 
 /// What a session does whose statement is displayed while it runs.

@@ -18,7 +18,7 @@ mod text;
 pub mod timed_events;
 
 pub use format::{Format, FormatError, Shown, format_words};
-pub use header::{Header, Now};
+pub use header::{Header, NamedPartition, Now};
 
 use crate::model::NodeStats;
 use crate::plan::PlanNode;
@@ -55,6 +55,9 @@ pub fn display(header: &Header, nodes: &[PlanNode], stats: &[NodeStats], format:
     }
     if format.has(Part::Predicates) {
         lines.extend(sections::predicates(nodes, header.older_literals, limit));
+    }
+    if format.has(Part::Partitions) {
+        lines.extend(sections::partitions(&header.partitions, limit));
     }
     if format.has(Part::Waits) {
         let missing = header.waits_missing.as_deref();

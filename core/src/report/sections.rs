@@ -1,8 +1,10 @@
 //! The sections below the table, about single operations.
 
+use super::header::NamedPartition;
 use super::text::{on_one_line, shortened, wrapped};
 use super::{columns, numbers};
 use crate::model::NamedWaits;
+use crate::model::partitions::PartitionSum;
 use crate::plan::PlanNode;
 use unicode_width::UnicodeWidthStr;
 
@@ -98,6 +100,26 @@ pub(super) fn waits(waits: &[NamedWaits], missing: Option<&str>, width: usize) -
         lines.extend(hanging("     - ", &on_one_line(&text), width));
     }
     lines
+}
+
+/// Returns the partitions of each operation that took the longest.
+pub(super) fn partitions(partitions: &[NamedPartition], width: usize) -> Vec<String> {
+    let text = |partition: &NamedPartition| {
+        let PartitionSum { rows, blocks, ms, .. } = partition.sum;
+        let count = |number: f64| numbers::count(number);
+        format!(
+            "{}: {} rows, {} blocks, {ms:.3} ms",
+            partition.name,
+            count(rows as f64),
+            count(blocks as f64)
+        )
+    };
+    let operations = partitions.chunk_by(|one, next| one.sum.node == next.sum.node);
+    section(
+        "Partitions that took the longest (identified by operation id):",
+        operations.map(|all| (all[0].sum.node as usize, all.iter().map(text).collect())),
+        width,
+    )
 }
 
 /// Returns what is said about the waits of an operation for an event.

@@ -17,7 +17,8 @@ use super::sample::Nodes;
 use super::shape::{MAX_NODES, Shape};
 use crate::float::at_most;
 use crate::model::facts::{PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED, SimpleFacts};
-use crate::model::{Buffers, EstimateSum, Fold, NodeStats, NodeTotals, Time, Wal};
+use crate::model::partitions::PartitionSum;
+use crate::model::{Buffers, EstimateSum, Fold, NodeStats, NodeTotals, Time, Unfolding, Wal};
 use crate::reconcile::{Edge, Item, reconcile};
 use crate::sampler::Estimate;
 use smallvec::SmallVec;
@@ -116,6 +117,30 @@ impl Counts {
             sums[PARTITIONS_RUN] += ran;
         });
         Some(folded)
+    }
+
+    /// Returns what each partition of a folded plan did, ordered by its nodes. Those that did not run are
+    /// left out.
+    pub fn partitions(&self, unfolding: &Unfolding) -> SmallVec<[PartitionSum; MAX_NODES]> {
+        let mut partitions = SmallVec::new();
+        for (i, node) in self
+            .nodes()
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.starts > 0)
+        {
+            if let Some(relid) = unfolding.partition(i) {
+                partitions.push(PartitionSum {
+                    node: unfolding.fold.of(i) as u32,
+                    relid,
+                    rows: node.rows,
+                    blocks: node.shared_hit,
+                    ms: node.ticks.max(0.0) * self.shape.tick_ms,
+                });
+            }
+        }
+        partitions.sort_unstable_by_key(|partition: &PartitionSum| partition.node);
+        partitions
     }
 
     /// Computes the statistics of the execution. Returns false if there is no memory.

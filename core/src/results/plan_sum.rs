@@ -3,6 +3,7 @@
 use super::counts::{CountSums, Counts};
 use super::shape::MAX_NODES;
 use crate::histogram::Histogram;
+use crate::model::partitions::{PartitionSum, PendingPartitions};
 use crate::model::{Batch, ExecutionStats, Late, NodeTotals, Outside, PlanStats, Run};
 
 /// The sum of the executions of a plan of at most [`PlanSum::MAX_NODES`] nodes. Zero bytes are none.
@@ -13,6 +14,8 @@ pub struct PlanSum {
     counts: CountSums,
     /// The histograms and estimates of all executions, and the statistics of those that are not in `counts`.
     nodes: [NodeTotals; MAX_NODES],
+    /// What partitions did, if the plan was folded.
+    partitions: PendingPartitions,
 }
 
 impl PlanSum {
@@ -25,15 +28,27 @@ impl PlanSum {
     pub fn clear(&mut self, nodes: usize) {
         self.plan = PlanStats::default();
         self.counts.clear();
+        self.partitions.clear();
         self.nodes.iter_mut().take(nodes).for_each(NodeTotals::clear);
     }
 
-    /// Adds an execution.
+    /// Adds an execution. Returns false, and adds nothing, if there is no room for its partitions.
     #[inline(always)]
-    pub fn add(&mut self, execution: &ExecutionStats<'_>) {
+    pub fn add(&mut self, execution: &ExecutionStats<'_>) -> bool {
+        if !self.add_partitions(execution.partitions) {
+            return false;
+        }
         self.counts.note_other();
         execution.add_to_plan(&mut self.plan);
         execution.add_to_nodes(&mut self.nodes);
+        true
+    }
+
+    /// Adds what the partitions of an execution did. Returns false, and adds nothing, if there is no room for
+    /// all: then the execution must not be added.
+    #[inline(always)]
+    pub fn add_partitions(&mut self, partitions: &[PartitionSum]) -> bool {
+        partitions.is_empty() || self.partitions.add(partitions)
     }
 
     /// Adds an execution whose statistics are not computed yet.
@@ -78,12 +93,15 @@ impl PlanSum {
     pub fn with_batch<R>(&self, nodes: usize, sink: impl FnOnce(&Batch<'_>) -> R) -> R {
         let sums = self.nodes.get(..nodes).unwrap_or_default();
         if !self.counts.has_any() {
-            return sink(&Batch::Sum(&self.plan, sums));
+            return self
+                .partitions
+                .with_sorted(|partitions| sink(&Batch::Sum(&self.plan, sums, partitions)));
         }
         let mut computed = [NodeTotals::default(); MAX_NODES];
         let computed = &mut computed[..sums.len()];
         computed.copy_from_slice(sums);
         self.counts.add_to(computed);
-        sink(&Batch::Sum(&self.plan, computed))
+        self.partitions
+            .with_sorted(|partitions| sink(&Batch::Sum(&self.plan, computed, partitions)))
     }
 }

@@ -96,13 +96,13 @@ BEGIN ATOMIC
         SELECT n.rel, n.snap_id, n.row || pg_catalog.jsonb_build_object('usename', u.rolname, 'datname', d.datname)
           FROM named n LEFT JOIN pg_catalog.pg_roles u ON u.oid = n.userid LEFT JOIN pg_catalog.pg_database d ON d.oid = n.datid
     )
+    -- It has no rows, and runs first, so that an error comes also with LIMIT.
+    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c)
+    UNION ALL
     SELECT pg_catalog.json_build_object(
                'rowsource_export', 1, 'line', pg_catalog.row_number() OVER (), 'origin', c.system_identifier::text, 'table', r.rel,
                'snap_id', r.snap_id, 'row', r.row)::text
-      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c
-    UNION ALL
-    -- It has no rows, and runs whatever the snapshots have.
-    SELECT c.c FROM _rowsource_check_interval(rowsource_export.from_time, rowsource_export.to_time) c(c);
+      FROM rows r CROSS JOIN pg_catalog.pg_control_system() c;
 END";
 
     /// Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is

@@ -3,6 +3,11 @@
 use crate::functions::surface::objects;
 
 objects! {
+    // PostgreSQL puts its expression in the place of a call.
+    /// Internal: the other server whose history is shown; NULL if it is this one
+    FUNCTION _rowsource_history_origin() TO PUBLIC "STABLE PARALLEL SAFE" -> "text" {} "
+RETURN nullif(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text)";
+
     // Now counts as one more snapshot, unless the snapshots are those of another server. These are in a
     // standby's own tables, or were imported: of whose, pg_rowsource.history_origin says.
     /// The intervals between snapshots. The last one lasts until now; if there is no snapshot, it begins with
@@ -28,14 +33,14 @@ objects! {
                                             (SELECT pg_catalog.min(t.stats_reset) FROM pg_stat_rowsource_tempfile_io t)) END) AS from_at,
                    s.taken_at AS to_at, s.active_time, pg_catalog.lag(s.active_time) OVER w AS from_active_time
               FROM (SELECT k.snap_id, k.taken_at, k.active_time FROM rowsource_snapshots k
-                     WHERE NOT pg_catalog.pg_is_in_recovery() AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                     WHERE NOT pg_catalog.pg_is_in_recovery() AND _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT 0::bigint, pg_catalog.clock_timestamp(), (SELECT pg_catalog.sum(d.active_time) FROM pg_catalog.pg_stat_database d)
-                     WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                     WHERE _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT r.snap_id, r.taken_at, r.active_time
                       FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
-                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text) s
+                     WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshots'::text) s
             WINDOW w AS (ORDER BY nullif(s.snap_id, 0::bigint))) i
      WHERE i.from_at IS NOT NULL";
 
@@ -92,11 +97,11 @@ objects! {
         source: text;
     } "
     WITH stored AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_tempfile_io k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_tempfile_io'::text
     )
     SELECT d.snap_id, d.from_at, d.to_at, d.datid, d.datname, d.filetype,
            d.small_reads, d.small_read_bytes, d.small_read_time,
@@ -153,11 +158,11 @@ objects! {
         mean_time: float8;
     } "
     WITH stored AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_waits k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_waits k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_waits, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_waits'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_waits'::text
     )
     SELECT d.snap_id, d.from_at, d.to_at, d.backend_type, d.wait_event_type, d.wait_event, d.waits, d.wait_time,
            d.wait_time / nullif(d.waits, 0::bigint)::float8 AS mean_time
@@ -218,13 +223,13 @@ objects! {
               FROM (SELECT k.snap_id, NULL::name AS usename, NULL::name AS datname,
                            k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.first_seen_at, k.calls, k.total_time,
                            k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time, k.temp_blk_write_time
-                      FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                      FROM rowsource_snapshot_plans k WHERE _rowsource_history_origin() IS NULL
                     UNION ALL
                     SELECT r.snap_id, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name,
                            r.userid, r.datid, r.queryid, r.planid, r.toplevel, r.query, r.first_seen_at, r.calls, r.total_time,
                            r.temp_blks_read, r.temp_blks_written, r.temp_blk_read_time, r.temp_blk_write_time
                       FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-                     WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                     WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
                     UNION ALL
                     SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
@@ -233,11 +238,11 @@ objects! {
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
                        SELECT b.*, b.first_seen_at = p.first_seen_at AND b.calls <= p.calls AS goes_on
-                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+                         FROM (SELECT k.* FROM rowsource_snapshot_plans k WHERE _rowsource_history_origin() IS NULL
                                UNION ALL
                                SELECT r.*
                                  FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-                                WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+                                WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
                                      AND (m.content ->> 'queryid'::text) = p.queryid::text) b
                         WHERE b.userid = p.userid AND b.datid = p.datid AND b.queryid = p.queryid
                               AND b.planid = p.planid AND b.toplevel = p.toplevel
@@ -248,22 +253,23 @@ objects! {
                               OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
                               AS is_known) k
              WHERE s.from_snap_id IS NOT NULL) d
-           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
-           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text";
+           LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND _rowsource_history_origin() IS NULL
+           LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND _rowsource_history_origin() IS NULL";
 
-    // Whatever the snapshots have, the second part of each of these functions runs, and has no rows.
+    // The first part of each of these functions has no rows. It runs first, so that an error comes also with
+    // LIMIT.
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
     /// arguments, of the last hour
     FUNCTION rowsource_interval_tempfile_io(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_tempfile_io" {} "
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_tempfile_io).*
+      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_tempfile_io).*
-      FROM _rowsource_check_interval(rowsource_interval_tempfile_io.from_time, rowsource_interval_tempfile_io.to_time);
+           JOIN rowsource_interval_tempfile_io v ON v.snap_id = s.snap_id;
 END";
 
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
@@ -271,13 +277,13 @@ END";
     FUNCTION rowsource_interval_waits(from_time: text = "NULL", to_time: text = "NULL") TO PUBLIC
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_waits" {} "
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_waits).*
+      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_waits).*
-      FROM _rowsource_check_interval(rowsource_interval_waits.from_time, rowsource_interval_waits.to_time);
+           JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
 END";
 
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
@@ -285,13 +291,13 @@ END";
     FUNCTION rowsource_interval_plans(from_time: text = "NULL", to_time: text = "NULL") TO pg_read_all_stats
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_plans" {} "
 BEGIN ATOMIC
+    SELECT (NULL::rowsource_interval_plans).*
+      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time)
+    UNION ALL
     SELECT v.*
       FROM _rowsource_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time) i
            JOIN rowsource_intervals s ON s.to_at > i.from_at AND s.from_at < i.to_at
-           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id
-    UNION ALL
-    SELECT (NULL::rowsource_interval_plans).*
-      FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time);
+           JOIN rowsource_interval_plans v ON v.snap_id = s.snap_id;
 END";
 
     // Shows a plan as it was when a snapshot was taken. Of several plans it prefers those of this database,
@@ -301,25 +307,25 @@ END";
         "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
 BEGIN ATOMIC
     WITH snapshots AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshots k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshots k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshots'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshots'::text
     ), plans AS NOT MATERIALIZED (
         SELECT k.*, u.rolname AS usename, b.datname FROM rowsource_snapshot_plans k
                LEFT JOIN pg_catalog.pg_roles u ON u.oid = k.userid LEFT JOIN pg_catalog.pg_database b ON b.oid = k.datid
-         WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+         WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*, (m.content ->> 'usename'::text)::name, (m.content ->> 'datname'::text)::name
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_plans'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_plans'::text
     ), descriptions AS NOT MATERIALIZED (
-        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE coalesce(pg_catalog.current_setting('pg_rowsource.history_origin', true), ''::text) = ''::text
+        SELECT k.* FROM rowsource_snapshot_descriptions k WHERE _rowsource_history_origin() IS NULL
         UNION ALL
         SELECT r.*
           FROM rowsource_imported m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, m.content) r
-         WHERE m.origin = pg_catalog.current_setting('pg_rowsource.history_origin', true) AND m.table_name = 'rowsource_snapshot_descriptions'::text
+         WHERE m.origin = _rowsource_history_origin() AND m.table_name = 'rowsource_snapshot_descriptions'::text
     ), w AS (
         SELECT coalesce(rowsource_display_snapshot.snap_id, pg_catalog.max(snap_id)) AS snap_id FROM snapshots
     )

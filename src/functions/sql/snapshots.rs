@@ -280,24 +280,26 @@ BEGIN ATOMIC
           FROM snapshot s CROSS JOIN earlier e CROSS JOIN LATERAL rowsource_ash_to_store(e.last_sample_at, s.last_sample_at) a
             ON CONFLICT DO NOTHING
     ), stored AS MATERIALIZED (
-        SELECT n.* FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
-         WHERE NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
+        -- The only one here that reads the plans: each row of a plan has what it did until the same moment.
+        SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes, n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.description, n.statistics
+          FROM earlier e CROSS JOIN LATERAL rowsource_plans_to_store(e.taken_at) n
+         WHERE n.queryid IS NOT NULL AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = n.userid OR x.datid = n.datid)
     ), plans AS (
         INSERT INTO rowsource_snapshot_plans
-        SELECT s.snap_id, p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.query, p.textid, p.gone_indexes,
-               p.first_seen_at,
-               p.calls, p.failed_calls, p.cancelled_calls, p.total_time, p.rows, p.shared_blks_hit,
-               p.shared_blks_read, p.temp_blks_read, p.temp_blks_written, p.temp_blk_read_time,
-               p.temp_blk_write_time, n.statistics
-          FROM snapshot s CROSS JOIN earlier e CROSS JOIN pg_stat_rowsource_plans() p
-               LEFT JOIN stored n ON n.userid = p.userid AND n.datid = p.datid AND n.queryid = p.queryid
-                   AND n.planid = p.planid AND n.toplevel = p.toplevel
-         WHERE p.queryid IS NOT NULL AND (e.taken_at IS NULL OR p.last_seen_at >= e.taken_at)
-               AND NOT EXISTS (SELECT FROM _rowsource_excluded() x WHERE x.userid = p.userid OR x.datid = p.datid)
+        SELECT s.snap_id, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.textid, n.gone_indexes,
+               n.first_seen_at,
+               n.calls, n.failed_calls, n.cancelled_calls, n.total_time, n.rows, n.shared_blks_hit,
+               n.shared_blks_read, n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time,
+               n.temp_blk_write_time, n.statistics
+          FROM snapshot s CROSS JOIN stored n
     ), descriptions AS (
         INSERT INTO rowsource_snapshot_descriptions
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel, s.snap_id, n.description
           FROM snapshot s CROSS JOIN stored n
+         WHERE n.description IS NOT NULL
             ON CONFLICT DO NOTHING
     ), unused AS (
         -- The plans of the snapshots that the previous call deleted.

@@ -9,6 +9,7 @@ use crate::pg::border::unguarded;
 use crate::pg::server::contained::{self, Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::model::NodeTotals;
+use rowsource_core::model::partitions::ListedPartition;
 
 /// The largest object that PostgreSQL's allocator takes from a pool.
 const BLOCK: usize = 8192;
@@ -32,6 +33,8 @@ pub(super) trait Stored: Copy {
 }
 
 impl Stored for NodeTotals {}
+
+impl Stored for ListedPartition {}
 
 impl Stored for u8 {}
 

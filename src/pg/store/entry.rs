@@ -16,6 +16,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::eviction::{self, Candidate};
 use rowsource_core::flips::Executions;
+use rowsource_core::model::partitions::{self, ListedPartition, MAX_LISTED};
 use rowsource_core::model::{
     Batch, Exemplars, LazyDescription, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanKey, PlanStats,
     PlanTotals, StatementSums,
@@ -91,11 +92,14 @@ struct Memory {
     description: pg_sys::dsa_pointer,
     /// A chain of bytes: the [`Exemplars`], or 0.
     exemplars: pg_sys::dsa_pointer,
-    /// Their [`Exemplars::slowest_ms`].
+    /// A chain of [`ListedPartition`], or 0 if the plan was not folded.
+    partitions: pg_sys::dsa_pointer,
+    /// The [`Exemplars::slowest_ms`] of the kept executions.
     slowest_ms: f64,
     node_count: u32,
     description_size: u32,
     exemplars_size: u32,
+    partition_count: u32,
     /// Its text or its predicates were cut.
     truncated: bool,
 }
@@ -112,6 +116,7 @@ impl Memory {
             + self.node_count as usize * NODE_SIZE
             + self.description_size as usize
             + self.exemplars_size as usize
+            + self.partition_count as usize * size_of::<ListedPartition>()
     }
 
     /// No memory.
@@ -119,33 +124,34 @@ impl Memory {
         nodes: 0,
         description: 0,
         exemplars: 0,
+        partitions: 0,
         slowest_ms: MIN_SLOWEST_MS,
         node_count: 0,
         description_size: 0,
         exemplars_size: 0,
+        partition_count: 0,
         truncated: false,
     };
 
     /// Allocates the memory of a plan.
-    fn make(
-        store: &Store,
-        unlocked: &mut Unlocked,
-        nodes: &[NodeTotals],
-        description: &[u8],
-        truncated: bool,
-    ) -> Result<Memory, NoMemory> {
-        let chain = blocks::make(store, unlocked, nodes)?;
-        let text = blocks::make(store, unlocked, description).inspect_err(|_| {
-            // SAFETY: only this function knows the chain, because it has just made it.
-            unsafe { blocks::free(store, unlocked, chain) }
-        })?;
-        Ok(Memory {
-            nodes: chain,
-            description: text,
-            node_count: nodes.len() as u32,
-            description_size: description.len() as u32,
-            truncated,
+    fn make(store: &Store, unlocked: &mut Unlocked, new: &NewPlan) -> Result<Memory, NoMemory> {
+        let mut memory = Memory {
+            node_count: new.nodes.len() as u32,
+            description_size: new.description.len() as u32,
+            partition_count: new.partitions.len() as u32,
+            truncated: new.truncated,
             ..Memory::EMPTY
+        };
+        let mut fill = || {
+            memory.nodes = blocks::make(store, unlocked, &new.nodes)?;
+            memory.description = blocks::make(store, unlocked, &new.description)?;
+            memory.partitions = blocks::make(store, unlocked, &new.partitions)?;
+            Ok(())
+        };
+        let filled = fill();
+        filled.map(|()| memory).inspect_err(|_| {
+            // SAFETY: only this function knows the chains, because it has just made them.
+            unsafe { memory.free(store, unlocked) }
         })
     }
 
@@ -158,6 +164,7 @@ impl Memory {
         unsafe {
             blocks::free(store, unlocked, self.nodes);
             blocks::free(store, unlocked, self.description);
+            blocks::free(store, unlocked, self.partitions);
         }
     }
 }
@@ -182,6 +189,9 @@ pub(super) fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64>
         let slowest_ms = memory.slowest_ms;
         if memory.node_count as usize == batch.node_count() {
             blocks::map::<NodeTotals>(store.plans(), memory.nodes);
+            if memory.partitions != 0 {
+                blocks::map::<ListedPartition>(store.plans(), memory.partitions);
+            }
             let flips = &store.control().flips;
             locked(&raw mut (*entry).lock, true, || {
                 let (before, last_seen_at) = ((*entry).stats.times, (*entry).stats.last_seen_at);
@@ -195,6 +205,11 @@ pub(super) fn update(store: &Store, key: &PlanKey, batch: &Batch) -> Option<f64>
                 blocks::each(store.plans(), memory.nodes, |first, totals| {
                     batch.add_to_nodes(newer, first, totals);
                 });
+                if memory.partitions != 0 {
+                    blocks::each(store.plans(), memory.partitions, |_, list| {
+                        partitions::merge(list, batch.partitions());
+                    });
+                }
                 if !matches!(batch, Batch::Late(..)) {
                     (*entry).worth.update(&(*entry).stats, batch.last_seen_at());
                 }
@@ -217,6 +232,8 @@ pub(super) struct NewPlan {
     /// The description's stored form.
     description: Vec<u8>,
     truncated: bool,
+    /// The partitions that took the longest, if the plan was folded, and free places.
+    partitions: Vec<ListedPartition>,
 }
 
 impl NewPlan {
@@ -228,6 +245,13 @@ impl NewPlan {
             return None;
         }
         let truncated = description.is_truncated();
+        let length = description
+            .unfolding()
+            .map_or(0, |unfolding| unfolding.list_length());
+        let mut list: Vec<ListedPartition> = Vec::new();
+        list.try_reserve_exact(length).ok()?;
+        list.resize(length, ListedPartition::default());
+        partitions::merge(&mut list, batch.partitions());
         let description = description.stored()?;
         let mut nodes: Vec<NodeTotals> = Vec::new();
         nodes.try_reserve_exact(count).ok()?;
@@ -240,7 +264,14 @@ impl NewPlan {
             nodes,
             description,
             truncated,
+            partitions: list,
         })
+    }
+
+    /// Takes the partitions of a plan that was saved.
+    pub(super) fn with_partitions(self, mut partitions: Vec<ListedPartition>) -> Self {
+        partitions.truncate(MAX_LISTED);
+        NewPlan { partitions, ..self }
     }
 }
 
@@ -262,8 +293,7 @@ pub(super) fn insert_or_update(
     new: &NewPlan,
     batch: &Batch,
 ) -> Result<bool, NoRoom> {
-    let memory =
-        Memory::make(store, unlocked, &new.nodes, &new.description, new.truncated).map_err(NoRoom::Plan)?;
+    let memory = Memory::make(store, unlocked, new).map_err(NoRoom::Plan)?;
     let mut taken = false;
     let kept = contained(unlocked, |unlocked| {
         locked_by_control(store, unlocked, |lock| {
@@ -324,7 +354,7 @@ pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
                 return None;
             }
             let executions = locked(&raw mut (*entry).lock, false, || {
-                Executions::of(&Batch::Sum(&(*entry).stats, &[]))
+                Executions::of(&Batch::Sum(&(*entry).stats, &[], &[]))
             });
             (*entry).observed.store(true, Relaxed);
             unguarded::dshash_release_lock(store.table(), entry.cast());
@@ -408,6 +438,7 @@ unsafe fn free_memory(store: &Store, entry: *mut Entry) {
         blocks::free_raising(store.plans(), memory.nodes);
         blocks::free_raising(store.plans(), memory.description);
         blocks::free_raising(store.plans(), memory.exemplars);
+        blocks::free_raising(store.plans(), memory.partitions);
     }
 }
 
@@ -468,8 +499,10 @@ pub(super) fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
         let mut nodes: Vec<NodeTotals> = memory::with_room(memory.node_count as usize);
         let mut description: Vec<u8> = memory::with_room(memory.description_size as usize);
         let mut exemplars: Vec<u8> = memory::with_room(memory.exemplars_size as usize);
+        let mut partitions: Vec<ListedPartition> = memory::with_room(memory.partition_count as usize);
         let stats = pg_guard_ffi_boundary(|| {
             blocks::map::<NodeTotals>(store.plans(), memory.nodes);
+            blocks::map::<ListedPartition>(store.plans(), memory.partitions);
             for (chain, copy) in [
                 (memory.description, &mut description),
                 (memory.exemplars, &mut exemplars),
@@ -482,6 +515,13 @@ pub(super) fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
                 blocks::each(store.plans(), memory.nodes, |_, totals: &mut [NodeTotals]| {
                     nodes.extend_from_slice(totals);
                 });
+                blocks::each(
+                    store.plans(),
+                    memory.partitions,
+                    |_, list: &mut [ListedPartition]| {
+                        partitions.extend_from_slice(list);
+                    },
+                );
                 (*entry).stats
             })
         });
@@ -496,6 +536,7 @@ pub(super) fn copy(store: &Store, key: &PlanKey) -> Option<Plan> {
             statistics: stats,
             nodes,
             exemplars: Exemplars::from_bytes(&exemplars).unwrap_or_default(),
+            partitions,
             folded: None,
             last_waits: None,
             around_ms: None,

@@ -12,6 +12,7 @@ use crate::guc;
 use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::{self, memory, statfile};
 use rowsource_core::flips::SavedFlips;
+use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
 use rowsource_core::planids;
 use rowsource_core::waits::Event;
@@ -45,6 +46,7 @@ struct PlanOut<'a> {
     description: &'a Bytes,
     nodes: &'a [NodeTotals],
     exemplars: &'a Exemplars,
+    partitions: &'a [ListedPartition],
 }
 
 /// The record of a plan that was read. It has the same fields as [`PlanOut`].
@@ -55,6 +57,7 @@ struct PlanIn {
     description: ByteBuf,
     nodes: Vec<NodeTotals>,
     exemplars: Exemplars,
+    partitions: Vec<ListedPartition>,
 }
 
 /// Removes the file of an earlier run, so that no later run loads it.
@@ -82,6 +85,7 @@ pub(super) fn write(head: &Head, plans: impl Iterator<Item = Plan>) -> io::Resul
             description: Bytes::new(&description),
             nodes: &plan.nodes,
             exemplars: &plan.exemplars,
+            partitions: &plan.partitions,
         })?;
     }
     file.finish()
@@ -130,14 +134,14 @@ pub(super) fn load(store: &Store, unlocked: &mut Unlocked) {
     let mut room = guc::max_plans();
     while memory::can_map(MAX_RECORD_MEMORY) {
         let Some(plan) = file.next::<PlanIn>() else { break };
-        let batch = Batch::Sum(&plan.statistics, &plan.nodes);
+        let batch = Batch::Sum(&plan.statistics, &plan.nodes, &[]);
         store.apply_limit();
         let mut by_oids = 0;
         let kept = room > 0
             && LazyDescription::from_stored(plan.description.into_vec())
                 .and_then(|description| {
                     by_oids = description.ids().by_oids;
-                    NewPlan::of(&description, &batch)
+                    Some(NewPlan::of(&description, &batch)?.with_partitions(plan.partitions))
                 })
                 .is_some_and(|new| {
                     matches!(

@@ -20,6 +20,7 @@ use crate::pg::server::contained::{self, Unlocked, contained};
 use pgrx::pg_sys;
 use rowsource_core::eviction::Candidate;
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::partitions::{PartitionSum, PendingPartitions};
 use rowsource_core::model::{
     Batch, ExecutionStats, Late, LazyDescription, MIN_SLOWEST_MS, Outside, PlanKey, Run,
 };
@@ -193,18 +194,18 @@ pub(super) fn add(plan: PlanRef<'_>, execution: ExecutionStats<'_>) -> bool {
         return false;
     };
     let nodes = execution.nodes.len();
-    if nodes > PlanSum::MAX_NODES {
+    if nodes > PlanSum::MAX_NODES || execution.partitions.len() > PendingPartitions::MAX {
         return false;
     }
     let key = BorrowedSlotKey {
         plan: plan.key,
         nodes,
     };
-    let Some(mut slot) = Held::hold(own, plan.slot.at.get(), &key, execution.run.at) else {
+    let at = plan.slot.at.get();
+    let Some(mut slot) = Held::hold(own, at, &key, execution.run.at) else {
         return false;
     };
-    slot.sum(nodes).add(&execution);
-    true
+    slot.sum(nodes).add(&execution) || refuse(own, at)
 }
 
 /// Adds an execution to the slot of its plan, as [`add`] does, if its statistics are not computed yet, and
@@ -214,7 +215,7 @@ pub(super) fn add_counts<'h>(
     plan: PlanRef<'_>,
     run: &Run,
     outside: Option<&Outside<'_>>,
-    counts: &Counts,
+    (counts, partitions): (&Counts, &[PartitionSum]),
     histograms: impl Iterator<Item = &'h Histogram>,
     committed: Option<&Run>,
 ) -> bool {
@@ -226,15 +227,29 @@ pub(super) fn add_counts<'h>(
         plan: plan.key,
         nodes: counts.count(),
     };
-    let Some(mut slot) = Held::hold(own, plan.slot.at.get(), &key, run.at) else {
+    let at = plan.slot.at.get();
+    let Some(mut slot) = Held::hold(own, at, &key, run.at) else {
         return false;
     };
     let sum = slot.sum(counts.count());
+    if !sum.add_partitions(partitions) {
+        return refuse(own, at);
+    }
     sum.add_counts(run, outside, counts, histograms);
     if let Some(committed) = committed {
         sum.add_late(Late::Commit(committed));
     }
     true
+}
+
+/// Notes that a slot has no room for more partitions, and must be flushed. Returns false.
+#[cold]
+#[inline(never)]
+fn refuse(own: &OwnBuffer, at: usize) -> bool {
+    if let Some(slot) = own.slots().get(at) {
+        slot.invalidate(|_| true);
+    }
+    false
 }
 
 /// A slot of this session that it holds, to add to its sum.

@@ -12,6 +12,7 @@ use crate::pg::server::contained::{Unlocked, contained};
 use crate::pg::server::{self, memory};
 use rowsource_core::eviction;
 use rowsource_core::histogram::Histogram;
+use rowsource_core::model::partitions::PartitionSum;
 use rowsource_core::model::{
     Batch, ExecutionStats, Late, LazyDescription, MIN_SLOWEST_MS, NodeStats, Outside, PlanKey, Run,
 };
@@ -51,7 +52,7 @@ pub fn tell(key: &PlanKey, execution: ExecutionStats<'_>) {
 #[inline(always)]
 pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>, statement: &dyn LiveStatement) -> bool {
     let (run, outside) = (execution.run, execution.outside);
-    let (nodes, histograms) = (execution.nodes, execution.histograms);
+    let (nodes, histograms, partitions) = (execution.nodes, execution.histograms, execution.partitions);
     let is_kept = access::is_attached()
         && (pending::add(plan, execution)
             || record_at_once(
@@ -61,7 +62,7 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>, statement: &dyn 
                 run,
                 outside,
                 nodes,
-                histograms,
+                (histograms, partitions),
             ));
     if is_kept && exemplars::may_keep(plan.slot, run) {
         exemplars::keep(plan.key, plan.slot, run, outside, nodes, statement);
@@ -69,19 +70,21 @@ pub fn record(plan: PlanRef<'_>, execution: ExecutionStats<'_>, statement: &dyn 
     is_kept
 }
 
-/// Adds an execution whose statistics are not computed yet to the session's buffer, and the commit of the
-/// execution before, if it is given. Raises nothing: returns false if the statistics must be computed first.
+/// Adds an execution whose statistics are not computed yet to the session's buffer, with what its partitions
+/// did, and the commit of the execution before, if it is given. Raises nothing: returns false if the
+/// statistics must be computed first.
 #[inline(always)]
 pub fn record_counts<'h>(
     plan: PlanRef<'_>,
     run: &Run,
     outside: Option<&Outside<'_>>,
-    counts: &Counts,
+    (counts, partitions): (&Counts, &[PartitionSum]),
     histograms: impl Iterator<Item = &'h Histogram>,
     committed: Option<&Run>,
     statement: &dyn LiveStatement,
 ) -> bool {
-    if !access::is_attached() || !pending::add_counts(plan, run, outside, counts, histograms, committed) {
+    let counted = (counts, partitions);
+    if !access::is_attached() || !pending::add_counts(plan, run, outside, counted, histograms, committed) {
         return false;
     }
     if exemplars::may_keep(plan.slot, run) {
@@ -116,7 +119,7 @@ fn record_at_once(
     run: &Run,
     outside: Option<&Outside>,
     nodes: &[NodeStats],
-    histograms: &[&Histogram],
+    (histograms, partitions): (&[&Histogram], &[PartitionSum]),
 ) -> bool {
     let Some(store) = access::store() else {
         return false;
@@ -131,6 +134,7 @@ fn record_at_once(
         outside,
         nodes,
         histograms,
+        partitions,
     };
     // SAFETY: executions are recorded where the session holds no lock, and is outside of any boundary.
     let unlocked = &mut unsafe { Unlocked::promised() };

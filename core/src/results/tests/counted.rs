@@ -388,13 +388,14 @@ fn a_plan_sum_has_all_executions() {
                 outside: None,
                 nodes: &stats,
                 histograms: &histograms,
+                partitions: &[],
             });
             for (total, stats) in expected.iter_mut().zip(&stats) {
                 total.add(stats, &histogram);
             }
         }
         sum.with_batch(3, |batch| {
-            let Batch::Sum(plan, nodes) = batch else {
+            let Batch::Sum(plan, nodes, _) = batch else {
                 panic!("no sum")
             };
             assert_eq!(plan.times.calls, 4 + round);
