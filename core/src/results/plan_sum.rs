@@ -50,7 +50,7 @@ impl PlanSum {
         }
         self.plan.add(run);
         if let Some(outside) = outside {
-            self.plan.add_outside(outside);
+            self.plan.add_outside(run, outside);
         }
         self.counts.add(counts, &mut self.nodes);
         for (node, histogram) in self.nodes.iter_mut().zip(histograms) {
@@ -77,13 +77,14 @@ impl PlanSum {
     /// Passes the statistics of the first `nodes` nodes on.
     pub fn with_batch<R>(&self, nodes: usize, sink: impl FnOnce(&Batch<'_>) -> R) -> R {
         let sums = self.nodes.get(..nodes).unwrap_or_default();
+        let plan = self.plan.for_store();
         if !self.counts.has_any() {
-            return sink(&Batch::Sum(&self.plan, sums));
+            return sink(&Batch::Sum(&plan, sums));
         }
         let mut computed = [NodeTotals::default(); MAX_NODES];
         let computed = &mut computed[..sums.len()];
         computed.copy_from_slice(sums);
         self.counts.add_to(computed);
-        sink(&Batch::Sum(&self.plan, computed))
+        sink(&Batch::Sum(&plan, computed))
     }
 }
