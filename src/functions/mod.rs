@@ -22,6 +22,7 @@ mod nodes;
 mod origin;
 mod plans;
 mod progress;
+mod regressions;
 mod report;
 mod samples;
 mod sql;
