@@ -799,16 +799,98 @@ COMMENT ON COLUMN rowsource_plan_flips.to_planid IS 'The plan that took over';
 COMMENT ON COLUMN rowsource_plan_flips.calls_before IS 'Executions of the plan before, since it took over itself';
 COMMENT ON COLUMN rowsource_plan_flips.mean_time_before IS 'Milliseconds of these executions on average';
 COMMENT ON COLUMN rowsource_plan_flips.stderr_before IS 'The standard error of that mean, in milliseconds';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself: the geometric mean, which few very long executions hardly change';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_before IS 'Milliseconds of a typical execution of the plan before, since it took over itself, without waits for locks, LWLocks, clients and timeouts: the geometric mean, which few very long executions hardly change';
 COMMENT ON COLUMN rowsource_plan_flips.calls_after IS 'Executions of the new plan, until another one took over';
 COMMENT ON COLUMN rowsource_plan_flips.mean_time_after IS 'Milliseconds of these executions on average';
 COMMENT ON COLUMN rowsource_plan_flips.stderr_after IS 'The standard error of that mean, in milliseconds';
-COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'Milliseconds of a typical execution of the new plan, until another one took over';
+COMMENT ON COLUMN rowsource_plan_flips.typical_time_after IS 'Milliseconds of a typical execution of the new plan, until another one took over, without these waits';
 COMMENT ON COLUMN rowsource_plan_flips.extra_time IS 'Milliseconds that the executions of the new plan took longer in all than they would have taken before; negative if they took less. It is the difference of the mean times if that is more than chance, else that of the typical times. NULL if the query went back to an earlier plan that takes less';
-COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other queries meanwhile; slower or faster on average: only the mean is; or no difference that can be told. Tests at 95 % that need two executions of each plan';
+COMMENT ON COLUMN rowsource_plan_flips.verdict IS 'slower: a regression, by the rules of rowsource_regressions(); faster: the same, with the plans exchanged; or no difference that can be told';
 COMMENT ON COLUMN rowsource_plan_flips.query IS 'The text of the statement; NULL if neither plan is stored any more';
 COMMENT ON COLUMN rowsource_plan_flips.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when the new plan was first seen; NULL if none, or if the new plan is not stored any more';
 GRANT SELECT ON rowsource_plan_flips TO PUBLIC;
+
+CREATE FUNCTION rowsource_regressions(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
+    OUT id bigint,
+    OUT state text,
+    OUT changed_at timestamptz,
+    OUT opened_at timestamptz,
+    OUT closed_at timestamptz,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT toplevel boolean,
+    OUT from_planid bigint,
+    OUT to_planid bigint,
+    OUT ratio float8,
+    OUT extra_time float8,
+    OUT calls_before bigint,
+    OUT mean_time_before float8,
+    OUT mean_busy_time_before float8,
+    OUT calls_after bigint,
+    OUT mean_time_after float8,
+    OUT mean_busy_time_after float8,
+    OUT basis text,
+    OUT chance float8,
+    OUT cause text,
+    OUT command text,
+    OUT dismissal_ends_at timestamptz,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_regressions_0_2';
+COMMENT ON FUNCTION rowsource_regressions(text, text) IS 'The statements that became slower and were so in an interval, because another plan took over or with the same plan; without arguments, all that are known. The background worker looks each minute';
+
+CREATE FUNCTION rowsource_regressions(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    OUT id bigint,
+    OUT state text,
+    OUT changed_at timestamptz,
+    OUT opened_at timestamptz,
+    OUT closed_at timestamptz,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT toplevel boolean,
+    OUT from_planid bigint,
+    OUT to_planid bigint,
+    OUT ratio float8,
+    OUT extra_time float8,
+    OUT calls_before bigint,
+    OUT mean_time_before float8,
+    OUT mean_busy_time_before float8,
+    OUT calls_after bigint,
+    OUT mean_time_after float8,
+    OUT mean_busy_time_after float8,
+    OUT basis text,
+    OUT chance float8,
+    OUT cause text,
+    OUT command text,
+    OUT dismissal_ends_at timestamptz,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_regressions_between_0_2';
+COMMENT ON FUNCTION rowsource_regressions(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_dismiss(
+    id bigint,
+    until timestamptz DEFAULT NULL
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_dismiss_0_2';
+COMMENT ON FUNCTION rowsource_dismiss(bigint, timestamptz) IS 'Lets the report leave out a regression until a moment; without one, for good';
+
+CREATE FUNCTION rowsource_judge(
+    at timestamptz DEFAULT NULL
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_judge_0_2';
+COMMENT ON FUNCTION rowsource_judge(timestamptz) IS 'Internal: lets the background worker look for regressions now, as if it were this moment, and from then on only when this is called';
+REVOKE ALL ON FUNCTION rowsource_judge(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_info(
     OUT plans bigint,

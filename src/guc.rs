@@ -17,7 +17,8 @@ use std::ops::RangeInclusive;
 
 pub use kept::{executions_size, keep_parameters};
 pub use snapshots::{
-    history_exclude, history_origin, snapshot_database, snapshot_interval_us, snapshot_max_mb,
+    history_exclude, history_origin, log_regressions, snapshot_database, snapshot_interval_us,
+    snapshot_max_mb,
 };
 
 /// Which statements are measured.

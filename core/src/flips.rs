@@ -23,9 +23,10 @@ mod query;
 mod sample;
 
 pub use pace::Pace;
-pub use sample::{Executions, Sample, Verdict, extra_ms, verdict};
+pub use sample::{Executions, Sample, Verdict, extra_ms, verdicts};
 
 use crate::model::PlanKey;
+use crate::regressions::Sums;
 use crate::room::crowded;
 use query::{Place, Query, RUNS, Run};
 use rustc_hash::FxBuildHasher;
@@ -70,6 +71,28 @@ impl Event {
     fn weight(&self) -> f64 {
         extra_ms(&self.before, &self.after).map_or(0.0, f64::abs)
     }
+
+    /// Returns the change from an earlier plan to the same plan: `from`, with these executions until `at`.
+    /// Nothing if that is this event, or if the query went back to that plan.
+    pub fn from_before(&self, from: &PlanKey, before: &Sums, at: i64) -> Option<Event> {
+        let is_other = self.from != *from && self.to() != *from;
+        is_other.then(|| Event {
+            from: *from,
+            before: Sample::of(*before),
+            at,
+            ..*self
+        })
+    }
+
+    /// Returns whether it came after another event.
+    pub fn is_after(&self, other: &Event) -> bool {
+        self.serial > other.serial
+    }
+
+    /// Returns whether another event is of the same query.
+    pub fn is_of_query(&self, other: &Event) -> bool {
+        self.from.is_same_query(&other.from)
+    }
 }
 
 /// The first plan of a query. Zero bytes are a free place.
@@ -103,7 +126,7 @@ pub struct Flips {
     first_plans: [[FirstPlan; WAYS]; SETS],
 }
 
-const _: () = assert!(size_of::<Flips>() <= 64 << 10);
+const _: () = assert!(size_of::<Flips>() <= 96 << 10);
 
 /// The events and queries in a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -184,7 +207,7 @@ impl Flips {
 
     /// Observes a query from now on. `key` is its current plan, and `done` its executions so far.
     pub fn observe_query(&mut self, key: &PlanKey, done: &Executions) {
-        if key.queryid == 0 || done.sample.calls == 0 || self.find(key).is_some() {
+        if key.queryid == 0 || done.sample.calls() == 0 || self.find(key).is_some() {
             return;
         }
         let at = self.room_for_query(key.userid);
@@ -245,7 +268,7 @@ impl Flips {
 
     /// Adds executions of a plan whose query has several plans.
     pub fn add(&mut self, key: &PlanKey, done: &Executions) {
-        if done.sample.calls == 0 {
+        if done.sample.calls() == 0 {
             return;
         }
         let Some(at) = self.find(key) else {

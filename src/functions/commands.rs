@@ -6,7 +6,7 @@ use crate::pg::live::each_running;
 use crate::pg::server;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::{self, Rows};
-use crate::pg::store;
+use crate::pg::store::{self, Judged};
 use rowsource_core::flips::extra_ms;
 use rowsource_core::model::{Exemplar, PlanKey};
 
@@ -97,7 +97,7 @@ pub(super) fn prefix() -> String {
 /// Returns the two plans of the change that cost the most, of those that the user may see and that are kept.
 fn worst_change() -> Option<[PlanKey; 2]> {
     let mut worst: Option<(f64, [PlanKey; 2])> = None;
-    for event in store::flips()? {
+    for Judged { event, .. } in store::flips()? {
         let plans = [event.from, event.to()];
         let cost = extra_ms(&event.before, &event.after).unwrap_or(0.0);
         if cost > worst.map_or(0.0, |(worst, _)| worst)

@@ -3,7 +3,7 @@
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
 use super::words::choose;
-use super::{ash, blockers, display, interval_plans};
+use super::{ash, blockers, display, interval_plans, wait_names};
 use crate::pg::executor::statement;
 use crate::pg::server::moment::moment;
 use crate::pg::server::srf::Rows;
@@ -208,12 +208,29 @@ fn plans(queryid: i64) -> (i64, Option<i64>) {
         (from.userid, from.datid, from.queryid) == (now.userid, now.datid, queryid)
             && from.toplevel() == now.toplevel()
     };
-    let last = events.iter().filter(of_query).max_by_key(|event| event.at);
+    let last = events.iter().map(|judged| &judged.event).filter(of_query);
+    let last = last.max_by_key(|event| event.at);
     let before = last
         .filter(|event| event.to().planid == now.planid)
         .map(|event| event.from);
     let before = before.filter(|before| session::plan(before).is_some());
     (now.planid, before.map(|before| before.planid))
+}
+
+/// Returns why the mean execution of a plan takes longer than that of another one, if both are kept.
+pub(super) fn cause(from: &PlanKey, to: &PlanKey) -> Option<String> {
+    let [first, second] = [from, to].map(|key| {
+        let plan = store::plan(key)?;
+        memory::ensure_headroom(plan.description.nodes.len());
+        Some(Side::of(&plan, &wait_names::shown(&plan, false)))
+    });
+    let (first, second) = (first?, second?);
+    let comparison = Comparison {
+        first: &first,
+        second: &second,
+        difference: &difference(&first, &second),
+    };
+    comparison.cause()
 }
 
 /// Returns executions as a side.

@@ -5,8 +5,8 @@ use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
     again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
-    health, history, intervals, live, logical_io, nodes, partitions, plans, progress, report, sql, sql_trace,
-    store, stored_report, temp_usage, tempfile, trace_targets, transfer, waits,
+    health, history, intervals, live, logical_io, nodes, partitions, plans, progress, regressions, report,
+    sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -256,6 +256,30 @@ functions! {
     rowsource_plan_flips() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(flips::columns(), |rows| flips::rows(rows)),
         view: View { comment: "A row for each time that another plan of a query took over; those that cost the most come first", adds: Adds::Sorted(RAN, "s.extra_time DESC NULLS LAST, s.changed_at DESC") };
+
+    /// The statements that became slower and were so in an interval, because another plan took over or with
+    /// the same plan; without arguments, all that are known. The background worker looks each minute
+    rowsource_regressions(
+        from_time: moment = "NULL", to_time: moment = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(regressions::columns(), |rows| regressions::rows(rows, from_time, to_time));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_regressions[rowsource_regressions_between](
+        from_time: moment_value, to_time: moment_value = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(regressions::columns(), |rows| regressions::rows(rows, from_time, to_time));
+
+    /// Lets the report leave out a regression until a moment; without one, for good
+    rowsource_dismiss(
+        id: bigint, until: timestamptz = "NULL"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(regressions::dismiss(id, until));
+
+    /// Internal: lets the background worker look for regressions now, as if it were this moment, and from
+    /// then on only when this is called
+    rowsource_judge(at: timestamptz = "NULL") TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void(regressions::judge(at));
 
     /// Describes the shared memory of the plans, and what was not measured, stored or kept
     rowsource_info() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"

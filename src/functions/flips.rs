@@ -5,12 +5,15 @@ use crate::pg::server;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::store;
-use rowsource_core::flips::{Event, Sample, extra_ms, verdict};
+use crate::pg::store::Judged;
+use rowsource_core::flips::{Event, Sample, Verdict, extra_ms};
 use rowsource_core::model::Plan;
+use rowsource_core::regressions::Sums;
 
 /// A change of a plan.
 pub struct Flip {
     event: Event,
+    verdict: Verdict,
     is_visible: bool,
     /// One of its plans, if the user may see it and it is stored.
     plan: Option<Plan>,
@@ -44,9 +47,9 @@ impl Flip {
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     let events = store::flips().unwrap_or_default();
-    for event in events.iter().copied() {
+    for Judged { event, verdict } in events.iter().copied() {
         server::check_for_interrupts();
-        let returns = |earlier: &Event| earlier.at < event.at && earlier.from == event.to();
+        let returns = |earlier: &Judged| earlier.event.at < event.at && earlier.event.from == event.to();
         let is_recovery = extra_ms(&event.before, &event.after) < Some(0.0) && events.iter().any(returns);
         let is_visible = server::may_see(event.from.userid);
         // The later plan is more likely to be stored still.
@@ -56,6 +59,7 @@ pub fn rows(rows: &mut Rows) {
             rows,
             &Flip {
                 event,
+                verdict,
                 is_visible,
                 plan,
                 is_recovery,
@@ -65,8 +69,8 @@ pub fn rows(rows: &mut Rows) {
 }
 
 /// Returns a time of executions, if there are any.
-fn time(sample: &Sample, of: fn(&Sample) -> f64) -> Option<f64> {
-    (sample.calls > 0).then(|| of(sample))
+fn time(sample: &Sample, of: fn(&Sums) -> f64) -> Option<f64> {
+    (sample.calls() > 0).then(|| of(&sample.sums))
 }
 
 /// The columns of `rowsource_plan_flips()`.
@@ -87,31 +91,32 @@ pub fn columns() -> Columns<Flip> {
         /// The plan that took over
         to_planid: bigint = flip.seen(flip.event.to().planid);
         /// Executions of the plan before, since it took over itself
-        calls_before: bigint = flip.event.before.calls;
+        calls_before: bigint = flip.event.before.calls();
         /// Milliseconds of these executions on average
-        mean_time_before: float8 = time(&flip.event.before, |sample| sample.mean_ms);
+        mean_time_before: float8 = time(&flip.event.before, Sums::mean_wall_ms);
         /// The standard error of that mean, in milliseconds
-        stderr_before: float8 = flip.event.before.error_ms();
-        /// Milliseconds of a typical execution of the plan before, since it took over itself: the geometric
-        /// mean, which few very long executions hardly change
-        typical_time_before: float8 = time(&flip.event.before, Sample::typical_ms);
+        stderr_before: float8 = flip.event.before.sums.error_ms();
+        /// Milliseconds of a typical execution of the plan before, since it took over itself, without waits
+        /// for locks, LWLocks, clients and timeouts: the geometric mean, which few very long executions
+        /// hardly change
+        typical_time_before: float8 = time(&flip.event.before, Sums::typical_ms);
         /// Executions of the new plan, until another one took over
-        calls_after: bigint = flip.event.after.calls;
+        calls_after: bigint = flip.event.after.calls();
         /// Milliseconds of these executions on average
-        mean_time_after: float8 = time(&flip.event.after, |sample| sample.mean_ms);
+        mean_time_after: float8 = time(&flip.event.after, Sums::mean_wall_ms);
         /// The standard error of that mean, in milliseconds
-        stderr_after: float8 = flip.event.after.error_ms();
-        /// Milliseconds of a typical execution of the new plan, until another one took over
-        typical_time_after: float8 = time(&flip.event.after, Sample::typical_ms);
+        stderr_after: float8 = flip.event.after.sums.error_ms();
+        /// Milliseconds of a typical execution of the new plan, until another one took over, without these
+        /// waits
+        typical_time_after: float8 = time(&flip.event.after, Sums::typical_ms);
         /// Milliseconds that the executions of the new plan took longer in all than they would have taken
         /// before; negative if they took less. It is the difference of the mean times if that is more than
         /// chance, else that of the typical times. NULL if the query went back to an earlier plan that takes
         /// less
         extra_time: float8 = extra_ms(&flip.event.before, &flip.event.after).filter(|_| !flip.is_recovery);
-        /// slower or faster: a typical execution is, by a factor of 1.5 and by more than the plans of other
-        /// queries meanwhile; slower or faster on average: only the mean is; or no difference that can be
-        /// told. Tests at 95 % that need two executions of each plan
-        verdict: text = verdict(&flip.event.before, &flip.event.after).name();
+        /// slower: a regression, by the rules of rowsource_regressions(); faster: the same, with the plans
+        /// exchanged; or no difference that can be told
+        verdict: text = flip.verdict.name();
         /// The text of the statement; NULL if neither plan is stored any more
         query: text = flip.query();
         /// The indexes that the query's plan before used and that were gone when the new plan was first seen;

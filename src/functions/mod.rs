@@ -24,6 +24,7 @@ mod origin;
 mod partitions;
 mod plans;
 mod progress;
+mod regressions;
 mod report;
 mod samples;
 mod sql;

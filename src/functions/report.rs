@@ -3,19 +3,17 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{ash, export, health, intervals, origin};
+use super::{ash, export, health, intervals, origin, regressions};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
-use crate::pg::store;
 use crate::session;
 use rowsource_core::export::Syntax;
-use rowsource_core::flips::{Event, Verdict, extra_ms, verdict};
 use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How many changes of plans the report shows.
-const CHANGES: usize = 5;
+/// How many statements that became slower the report shows.
+const REGRESSIONS: usize = 5;
 
 /// Selects the name of this server, if it has one, its port and its version.
 const SERVER: &str = "
@@ -76,7 +74,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, format: Option<
         prefix: &prefix,
         findings: match is_other {
             true => Vec::new(),
-            false => changes_of_plans(&prefix, from, to, queryid),
+            false => slower_statements(&prefix, (from, to), queryid),
         },
         missing: match is_other {
             true => Vec::new(),
@@ -107,40 +105,19 @@ fn this_server() -> String {
     said
 }
 
-/// Returns the changes of plans in an interval after which statements took longer, the most expensive first.
-fn changes_of_plans(prefix: &str, from: i64, to: i64, queryid: Option<i64>) -> Vec<Finding> {
-    let cost = |event: &Event| extra_ms(&event.before, &event.after).unwrap_or(0.0);
-    let mut events: Vec<Event> = store::flips().unwrap_or_default();
-    events.retain(|event| {
-        (from..=to).contains(&event.at)
-            && matches!(
-                verdict(&event.before, &event.after),
-                Verdict::Slower | Verdict::SlowerOnAverage
-            )
-            && server::may_see(event.from.userid)
-            && queryid.is_none_or(|queryid| queryid == event.from.queryid)
+/// Returns the statements that became slower and are so in an interval, the most expensive first.
+fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
+    let mut all = regressions::seen(interval);
+    all.retain(|known| {
+        let is_asked = queryid.is_none_or(|queryid| queryid == known.known.from.queryid);
+        known.is_visible && known.is_shown() && is_asked
     });
-    events.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
-    let finding = |event: &Event| {
-        let (before, after) = (event.before.mean_ms, event.after.mean_ms);
-        let plan = store::plan(&event.to()).or_else(|| store::plan(&event.from));
-        let text = plan.map_or_else(String::new, |plan| plan.description.text.clone());
-        let queryid = event.from.queryid;
-        Finding {
-            text: format!(
-                "another plan since {}: {before:.3} ms -> {after:.3} ms ({:.1}x, {} executions): {text}",
-                server::shown_time(event.at),
-                after / before.max(1e-6),
-                event.after.calls
-            ),
-            command: format!(
-                "SELECT * FROM {prefix}rowsource_compare({queryid}, '{}', '{}')",
-                event.from.planid,
-                event.to().planid
-            ),
-        }
+    all.sort_by(|one, other| other.known.extra_ms.total_cmp(&one.known.extra_ms));
+    let finding = |known: &regressions::Seen| Finding {
+        text: known.sentence(),
+        command: known.command(prefix),
     };
-    events.iter().take(CHANGES).map(finding).collect()
+    all.iter().take(REGRESSIONS).map(finding).collect()
 }
 
 /// Returns what the statements with the most time did between the snapshots around an interval.

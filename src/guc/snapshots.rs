@@ -1,4 +1,4 @@
-//! The settings of the snapshots.
+//! The settings of the snapshots, and of what the background worker finds.
 
 use crate::pg::server::setting::{self, About, Origin, Refusal, value};
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
@@ -11,6 +11,7 @@ static EXCLUDE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new
 static ORIGIN: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 /// The unit is a minute. Only the SQL of `rowsource_snapshot()` reads it.
 static RETENTION: GucSetting<i32> = GucSetting::<i32>::new(14 * 24 * 60);
+static LOG_REGRESSIONS: GucSetting<bool> = GucSetting::<bool>::new(false);
 /// The unit is a megabyte.
 static MAX_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 
@@ -73,6 +74,19 @@ pub(super) fn define() {
         GucContext::Sighup,
         GucFlags::UNIT_MB,
     );
+    GucRegistry::define_bool_guc(
+        c"pg_rowsource.log_regressions",
+        c"Logs a line when a regression opens, is confirmed, or is over. Set it with ALTER SYSTEM.",
+        c"rowsource_regressions() shows them in any case.",
+        &LOG_REGRESSIONS,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+}
+
+/// Returns whether a line is logged for each change of a regression.
+pub fn log_regressions() -> bool {
+    value(&LOG_REGRESSIONS)
 }
 
 /// Returns how often the server takes a snapshot, in microseconds; `None` if it takes none.

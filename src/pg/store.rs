@@ -10,7 +10,7 @@
 //! The modules; each uses only those after it:
 //! - [`startup`]: requests main shared memory, in the postmaster;
 //! - [`worker`]: what the background worker does for the store;
-//! - [`read`]: lists, copies and resets plans;
+//! - [`read`]: lists, copies and resets plans; [`judging`]: looks for regressions;
 //! - [`attach`]: makes the store, or attaches to it;
 //! - [`saving`]: saves the plans when the server stops;
 //! - [`live`]: the memory in which sessions measure their statements;
@@ -32,7 +32,7 @@
 //! 3. a partition lock of the table (dshash): shared to find a plan, exclusive to insert or delete one;
 //! 4. a plan's own lock: exclusive to add to it, shared to copy it;
 //! 5. the lock of the changes of plans, exclusive: to add executions of a query with several plans, and to
-//!    read the changes;
+//!    read the changes and the regressions;
 //! 6. the lock of the trace's targets, alone: shared to see which mean a session, exclusive to change them;
 //! 7. the lock of the ring of executions, alone.
 //!
@@ -53,6 +53,7 @@ mod executions;
 mod exemplars;
 mod file;
 mod flips;
+mod judging;
 mod listing;
 mod live;
 mod observe;
@@ -72,14 +73,15 @@ pub use attach::{attach, attach_for_file};
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use executions::each_execution;
 pub use exemplars::{Gone, LiveStatement};
+pub use judging::{Judged, dismiss, flips, judge, regressions};
 pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,
     shared_targets, shared_trace,
 };
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{
-    Info, current_plan, description, description_or_before, flips, info, keys, note_planid, others, plan,
-    planid, reset,
+    Info, current_plan, description, description_or_before, info, keys, note_planid, others, plan, planid,
+    reset,
 };
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,

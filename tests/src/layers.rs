@@ -223,12 +223,12 @@ const CORE: &[Layer] = &[
         &["model", "room", "waits"],
         "samples of the running sessions, in a ring",
     ),
-    layer("flips", &["model", "room"], "changes of plans"),
     layer(
         "regressions",
         &["model", "processor_time", "room"],
         "what has become slower, and is no chance",
     ),
+    layer("flips", &["model", "regressions", "room"], "changes of plans"),
     layer(
         "results",
         &["float", "histogram", "model", "reconcile", "sampler", "waits"],
@@ -241,7 +241,7 @@ const CORE: &[Layer] = &[
     ),
     layer(
         "compare",
-        &["model", "plan"],
+        &["model", "plan", "regressions"],
         "why a plan is slower than another one",
     ),
     layer(

@@ -13,6 +13,7 @@ mod attack_texts;
 mod auto_snapshots;
 mod baselines;
 mod beats_shared;
+mod became_slower;
 mod blockers;
 mod breaker;
 mod call_trace;

@@ -29,14 +29,15 @@ const SYNONYMS: [(&str, &str); 19] = [
     ("iostat", "tempfile"),
 ];
 
-/// PostgreSQL's own words for moments.
-const MOMENTS: [&str; 6] = [
+/// PostgreSQL's own words for moments (`until` as in VALID UNTIL).
+const MOMENTS: [&str; 7] = [
     "stats_reset",
     "backend_start",
     "query_start",
     "xact_start",
     "waitstart",
     "sample_time",
+    "until",
 ];
 
 /// The order of arguments: what, from when, until when, and how it is shown.

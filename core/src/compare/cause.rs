@@ -5,10 +5,6 @@ use serde::Serialize;
 /// The part of the difference that the cause must explain. Unmeasured.
 pub const LEAST_SHARE: f64 = 0.4;
 
-/// The factor by which the mean time must have changed, so that there is a difference to explain. The load of
-/// the machine explains less. Unmeasured.
-pub const LEAST_RATIO: f64 = 1.25;
-
 /// How many standard errors the difference must have. The executions of a side differ, so the means of two
 /// halves of the same executions do. Unmeasured.
 pub const LEAST_ERRORS: f64 = 3.0;
@@ -23,7 +19,7 @@ pub const LEAST_EXECUTIONS: u64 = 10;
 pub enum Verdict {
     /// They do.
     Differs,
-    /// The mean time changed by less than [`LEAST_RATIO`].
+    /// The mean time changed by less than [`LEAST_RATIO`](super::LEAST_RATIO).
     Alike,
     /// The difference has less than [`LEAST_ERRORS`] of its standard error, which chance explains.
     Chance,

@@ -11,7 +11,8 @@ mod matching;
 mod parts;
 mod side;
 
-pub use cause::{Cause, LEAST_ERRORS, LEAST_RATIO, LEAST_SHARE, Verdict};
+pub use crate::regressions::LEAST_RATIO;
+pub use cause::{Cause, LEAST_ERRORS, LEAST_SHARE, Verdict};
 pub use matching::{Pairs, do_the_same, pairs};
 pub use parts::{Difference, MISESTIMATE, NodeParts, difference};
 pub use side::{Blocker, Node, Side, SideError};

@@ -29,9 +29,10 @@
 //!   estimate, and so are more calls of any node.
 //! - What is left of the statement's time is outside of the nodes. Its waits are exact.
 
-use super::cause::{Cause, LEAST_ERRORS, LEAST_EXECUTIONS, LEAST_RATIO, LEAST_SHARE, Verdict};
+use super::cause::{Cause, LEAST_ERRORS, LEAST_EXECUTIONS, LEAST_SHARE, Verdict};
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
+use crate::regressions::LEAST_RATIO;
 
 /// By how many times an estimate must be wrong to be a cause. Unmeasured.
 pub const MISESTIMATE: f64 = 10.0;

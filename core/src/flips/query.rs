@@ -45,7 +45,7 @@ impl Run {
 
     /// Returns whether there are executions.
     pub fn exists(&self) -> bool {
-        self.sample.calls > 0
+        self.sample.calls() > 0
     }
 
     /// Adds executions of the same plan.
@@ -57,8 +57,8 @@ impl Run {
 
     /// Returns whether it is long enough for an event, if `needed` executions are.
     pub fn is_long(&self, needed: u64) -> bool {
-        let calls = self.sample.calls;
-        calls >= needed || calls as f64 * self.sample.mean_ms >= needed as f64 * LONG_RUN_MS
+        let calls = self.sample.calls();
+        calls >= needed || calls as f64 * self.sample.sums.mean_wall_ms() >= needed as f64 * LONG_RUN_MS
     }
 }
 

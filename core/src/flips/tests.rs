@@ -20,12 +20,13 @@ fn flips() -> Box<Flips> {
 
 /// Returns a batch of executions that take about `ms` each.
 fn batch(calls: u64, ms: f64, first_at: i64, last_at: i64) -> Executions {
-    let mut sample = Sample::default();
+    let mut sums = Sums::default();
     for i in 0..calls {
-        sample.merge(&Sample::single(ms * if i % 2 == 0 { 0.99 } else { 1.01 }));
+        let ms = ms * if i % 2 == 0 { 0.99 } else { 1.01 };
+        sums.add(ms, ms, false);
     }
     Executions {
-        sample,
+        sample: Sample::of(sums),
         first_at,
         last_at,
     }
@@ -49,8 +50,8 @@ fn found(flips: &mut Flips) -> Vec<(i64, i64, u64, u64)> {
             (
                 event.from.planid,
                 event.to().planid,
-                event.before.calls,
-                event.after.calls,
+                event.before.calls(),
+                event.after.calls(),
             )
         })
         .collect()
@@ -63,8 +64,10 @@ fn a_plan_that_takes_over_is_an_event_and_so_is_the_way_back() {
     assert_eq!(found(&mut flips), [(A, B, 10, 5)]);
     let event = *flips.events().next().expect("an event");
     assert_eq!((event.at, event.to()), (200, key(7, B)));
-    assert!((event.before.mean_ms - 1.0).abs() < 0.01 && (event.after.mean_ms - 4.0).abs() < 0.02);
-    assert_eq!(verdict(&event.before, &event.after), Verdict::Slower);
+    let [before, after] = [event.before, event.after].map(|sample| sample.sums.mean_wall_ms());
+    assert!((before - 1.0).abs() < 0.01 && (after - 4.0).abs() < 0.02);
+    let verdicts = verdicts(&[(event.before, event.after, 0.0)], || {}).expect("memory");
+    assert_eq!(verdicts[0].name(), "slower");
     // What follows belongs to the new plan until another one takes over.
     flips.add(&key(7, B), &batch(20, 4.0, 310, 400));
     assert_eq!(found(&mut flips), [(A, B, 10, 25)]);

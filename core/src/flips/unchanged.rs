@@ -1,7 +1,8 @@
 //! How often plans of the same speed get a verdict on a busy machine.
 
-use super::{Pace, Sample, Verdict, verdict};
+use super::{Pace, Sample, Verdict, verdicts};
 use crate::model::Times;
+use crate::regressions::Sums;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -67,8 +68,10 @@ impl Machine {
                 self.next_second();
             }
             let others = self.pace.level((self.second + 1) * SECOND_US);
-            let execution = Sample::single(self.execution());
-            sample.merge(&execution.among(if is_alone { 0.0 } else { others }));
+            let ms = self.execution();
+            let mut sums = Sums::default();
+            sums.add(ms, ms, false);
+            sample.merge(&Sample::of(sums).among(if is_alone { 0.0 } else { others }));
         }
         sample
     }
@@ -76,13 +79,14 @@ impl Machine {
 
 /// Returns in how many of the trials two times of the same plan differ more than by chance, and in how many
 /// they get a verdict.
-fn verdicts(calls: usize, is_alone: bool) -> [usize; 2] {
+fn judged(calls: usize, is_alone: bool) -> [usize; 2] {
     let mut counts = [0; 2];
     for seed in 0..TRIALS {
         let mut machine = Machine::new(seed as u64);
         let [before, after] = [(); 2].map(|()| machine.run(calls, is_alone));
-        counts[0] += usize::from(before.differs(&after));
-        counts[1] += usize::from(verdict(&before, &after) != Verdict::Unknown);
+        counts[0] += usize::from(before.sums.differs(&after.sums));
+        let verdicts = verdicts(&[(before, after, 0.0)], || {}).expect("memory");
+        counts[1] += usize::from(verdicts[0] != Verdict::Unknown);
     }
     counts
 }
@@ -90,7 +94,7 @@ fn verdicts(calls: usize, is_alone: bool) -> [usize; 2] {
 #[test]
 fn an_unchanged_speed_seldom_gets_a_verdict() {
     for (calls, is_alone) in [(30, true), (200, true), (30, false), (200, false)] {
-        let [differ, judged] = verdicts(calls, is_alone);
+        let [differ, judged] = judged(calls, is_alone);
         println!(
             "{calls} + {calls} executions, alone: {is_alone}: {differ} of {TRIALS} differ, {judged} have a verdict"
         );

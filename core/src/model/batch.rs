@@ -16,8 +16,8 @@ pub enum Batch<'a> {
     Explained(i64, usize),
     /// What came after the end of an execution, at its commit: when it ended, and the number of nodes.
     Late(Late<'a>, i64, usize),
-    /// Several executions that were summed up elsewhere, and what their partitions did, ordered by their
-    /// nodes.
+    /// Several executions that were summed up elsewhere ([`PlanStats::for_store`]), and what their partitions
+    /// did, ordered by their nodes.
     Sum(&'a PlanStats, &'a [NodeTotals], &'a [PartitionSum]),
 }
 
@@ -73,6 +73,7 @@ impl Batch<'_> {
         match self {
             Batch::Execution(execution) => {
                 execution.add_to_plan(stats);
+                stats.busy.add_squares_of(execution.run);
                 true
             }
             Batch::Explained(at, _) => {
@@ -116,26 +117,16 @@ impl Batch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Source;
     use crate::histogram::Histogram;
-    use crate::model::{NodeStats, Outcome, Outside, PlanOrigin, Planning, Run};
+    use crate::model::{NodeStats, Outside, Run, sample};
     use crate::waits::plan::{EventWaits, PlanWaits, RunWaits};
 
     fn run(at: i64, elapsed_ms: f64) -> Run {
         Run {
-            outcome: Outcome::Completed,
-            sampfreq: 1,
-            clock: Some(Source::Tsc),
             elapsed_ms,
             before_ms: 3.0,
-            commit_ms: 0.0,
-            planning: Planning::default(),
-            origin: PlanOrigin::Other,
             at,
-            unfinished: false,
-            explained: false,
-            caller: 0,
-            changed_rows: 0,
+            ..sample::run()
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod archive;
 mod batch;
+mod busy;
 mod description;
 mod durations;
 mod estimates;
@@ -32,6 +33,7 @@ mod unfolding;
 mod workers;
 
 pub use batch::Batch;
+pub use busy::Busy;
 pub use description::{PlanDescription, PlanIds};
 pub use durations::Durations;
 pub use estimates::{Estimate, Estimates};

@@ -1,5 +1,6 @@
 //! A plan, and the statistics of its executions.
 
+use super::busy::Busy;
 use super::description::PlanDescription;
 use super::durations::Durations;
 use super::execution::{Late, Outcome, PlanOrigin, Planning, Run, Times};
@@ -68,6 +69,8 @@ pub struct PlanStats {
     pub outside: StatementSums,
     /// The waits of the executions, in their nodes and outside of them.
     pub waits: PlanWaits,
+    /// What is known of their busy time.
+    pub busy: Busy,
 }
 
 impl PlanStats {
@@ -107,15 +110,28 @@ impl PlanStats {
         self.failed_calls += u64::from(run.outcome == Outcome::Failed);
         self.cancelled_calls += u64::from(run.outcome == Outcome::Cancelled);
         self.unfinished_calls += u64::from(run.unfinished);
+        if run.outcome != Outcome::Completed {
+            self.busy.failed_ms += run.elapsed_ms;
+        }
     }
 
-    /// Adds what an execution did outside of its nodes, and its waits. Most executions have neither.
+    /// Adds what an execution, which was just added, did outside of its nodes, and its waits. Most executions
+    /// have neither.
     #[cold]
     #[inline(never)]
-    pub fn add_outside(&mut self, outside: &Outside<'_>) {
+    pub fn add_outside(&mut self, run: &Run, outside: &Outside<'_>) {
         self.outside += &outside.sums;
         if let Some(waits) = outside.waits {
             self.waits.merge(waits);
+            self.busy.add_waits(run, waits, &self.times);
+        }
+    }
+
+    /// Returns executions of a session as they pass to the store.
+    pub fn for_store(&self) -> PlanStats {
+        PlanStats {
+            busy: self.busy.with_squares(&self.times, &self.durations),
+            ..*self
         }
     }
 
@@ -188,6 +204,7 @@ impl PlanStats {
             durations,
             outside,
             waits,
+            busy,
         } = other;
         let first = self.times.calls == 0;
         let newer = first || *last_seen_at >= self.last_seen_at;
@@ -219,6 +236,7 @@ impl PlanStats {
         self.durations.merge(durations);
         self.outside += outside;
         self.waits.merge(waits);
+        self.busy.merge(busy);
         newer
     }
 }
@@ -261,7 +279,7 @@ impl ExecutionStats<'_> {
     pub fn add_to_plan(&self, stats: &mut PlanStats) {
         stats.add(self.run);
         if let Some(outside) = self.outside {
-            stats.add_outside(outside);
+            stats.add_outside(self.run, outside);
         }
     }
 

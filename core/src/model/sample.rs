@@ -8,6 +8,25 @@ use crate::clock::Source;
 use crate::plan::parse_explain_json;
 use std::rc::Rc;
 
+/// Returns an execution that completed at once.
+pub fn run() -> Run {
+    Run {
+        outcome: Outcome::Completed,
+        sampfreq: 1,
+        clock: Some(Source::Tsc),
+        elapsed_ms: 0.0,
+        before_ms: 0.0,
+        commit_ms: 0.0,
+        planning: Planning::default(),
+        origin: PlanOrigin::Other,
+        at: 0,
+        unfinished: false,
+        explained: false,
+        caller: 0,
+        changed_rows: 0,
+    }
+}
+
 /// Returns a plan that ran once: an Append over scans, with this number of nodes in total.
 pub fn plan(nodes: usize) -> Plan {
     let key = PlanKey::new(10, 5, 4711, 815, true);
@@ -19,17 +38,10 @@ pub fn plan(nodes: usize) -> Plan {
     let run = Run {
         outcome: Outcome::Cancelled,
         sampfreq: 128,
-        clock: Some(Source::Tsc),
         elapsed_ms: 1.5,
-        before_ms: 0.0,
-        commit_ms: 0.0,
-        planning: Planning::default(),
-        origin: PlanOrigin::Other,
         at: 7,
         unfinished: true,
-        explained: false,
-        caller: 0,
-        changed_rows: 0,
+        ..self::run()
     };
     let stats = NodeStats {
         starts: 2.into(),

@@ -44,6 +44,11 @@ impl Moments {
         }
     }
 
+    /// Returns one standard error of the mean. One value has none.
+    pub fn error(&self) -> Option<f64> {
+        (self.count >= 2.0).then(|| (self.variance / self.count).sqrt())
+    }
+
     /// Returns how probable one more such value is to be as large as `value`. With fewer than two it is 1.
     pub fn chance_of_one(&self, value: f64) -> f64 {
         if self.count < 2.0 {

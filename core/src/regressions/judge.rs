@@ -17,7 +17,8 @@ pub const SPEND_MS: f64 = 10_000.0;
 pub const SPEND_SHARE: f64 = 0.01;
 /// The executions that each side must have. Unmeasured.
 pub const MIN_EXECUTIONS: u64 = 5;
-/// Chance must not explain that the times are more than this many times as long. Executions of a busy time
+/// Chance must not explain that the times are more than this many times as long, and a comparison of two
+/// plans explains no smaller difference. Executions of a busy time
 /// have something in common, so those of two times differ by more than chance. Measured by the simulation: of
 /// 1,000 unchanged plans, 3 were called slower by the test against 1, and none of the same ones by this.
 pub const LEAST_RATIO: f64 = 1.25;

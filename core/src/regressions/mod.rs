@@ -33,23 +33,27 @@
 //! unmeasured.
 //!
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
-//! later, or three periods of a statement that comes seldom; and over when it does not hold any more
-//! ([`Regressions`]).
+//! later, or three periods of a statement that comes less than once in five minutes. It is over when it does
+//! not hold any more ([`Regressions`]).
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 
 mod chance;
+mod database;
 mod judge;
+mod steady;
 mod sums;
 mod table;
 
+pub use database::DatabaseTime;
 pub use judge::{
     Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval,
     LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, References, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE,
     WALL_BUSY, WALL_SIZE, judge, median_ratio,
 };
+pub use steady::{Known, Steady};
 pub use sums::Sums;
-pub use table::{Look, Regression, Regressions, State};
+pub use table::{Look, Regression, Regressions, SavedRegressions, State};
 
 #[cfg(test)]
 mod simulation;

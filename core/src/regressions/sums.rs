@@ -2,6 +2,7 @@
 //! counters of two moments subtracted.
 
 use super::chance::Moments;
+use crate::model::PlanStats;
 use serde::{Deserialize, Serialize};
 
 /// Shorter times count as this many milliseconds in logarithms: a nanosecond.
@@ -27,7 +28,7 @@ pub struct Sums {
     pub logs: f64,
     /// The sum of the squares of these logarithms.
     pub log_squares: f64,
-    /// The longest busy time, in milliseconds.
+    /// The busy time of the longest execution, in milliseconds.
     pub max_ms: f64,
 }
 
@@ -51,6 +52,22 @@ impl Sums {
             log_squares: log * log,
             max_ms: busy_ms,
         });
+    }
+
+    /// Returns those of the executions of a plan in the store.
+    pub fn of(plan: &PlanStats) -> Sums {
+        let PlanStats { times, busy, .. } = plan;
+        Sums {
+            executions: times.calls,
+            failed: plan.failed_calls + plan.cancelled_calls,
+            failed_ms: busy.failed_ms,
+            busy_ms: (times.total_ms - busy.waited_ms).max(0.0),
+            wall_ms: times.total_ms,
+            wall_squares: times.squares(),
+            logs: times.mean_log2() * times.calls as f64 + busy.log_change,
+            log_squares: busy.log_squares,
+            max_ms: busy.longest_ms(times.max_ms),
+        }
     }
 
     /// Adds executions that were counted separately.
@@ -93,6 +110,24 @@ impl Sums {
     /// Returns the mean time, in milliseconds; 0 if there are no executions.
     pub fn mean_wall_ms(&self) -> f64 {
         self.wall_ms / self.executions.max(1) as f64
+    }
+
+    /// Returns the geometric mean of the busy times, in milliseconds: few very long executions hardly change
+    /// it.
+    pub fn typical_ms(&self) -> f64 {
+        self.log_moments().mean.exp2()
+    }
+
+    /// Returns one standard error of the mean time, in milliseconds. One execution has none.
+    pub fn error_ms(&self) -> Option<f64> {
+        self.wall_moments().error()
+    }
+
+    /// Returns whether the mean times differ by more than chance, at 95 %.
+    pub fn differs(&self, later: &Sums) -> bool {
+        const ONE_SIDE: f64 = 0.025;
+        let (ours, theirs) = (self.wall_moments(), later.wall_moments());
+        ours.chance_of_larger(&theirs).min(theirs.chance_of_larger(&ours)) <= ONE_SIDE
     }
 
     /// Returns the moments of the logarithms of busy times.

@@ -1,6 +1,7 @@
 //! The regressions that are known, in a table of fixed size: they open, are confirmed, and are over.
 
 use super::judge::{Basis, Finding};
+use super::sums::Sums;
 use crate::model::PlanKey;
 use crate::room::crowded;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ const REGRESSIONS: usize = 128;
 const CONFIRM_US: i64 = 300_000_000;
 /// It is confirmed if it still holds after this many more executions. Unmeasured.
 const CONFIRM_EXECUTIONS: u64 = 10;
-/// Of a statement that comes seldom, after this many of its periods, with as many executions. Unmeasured.
+/// Of a statement that comes less than once in [`CONFIRM_US`], after this many of its periods, with as many
+/// executions. Unmeasured.
 const CONFIRM_PERIODS: u32 = 3;
 
 /// How certain a regression is.
@@ -48,6 +50,8 @@ pub struct Regression {
     pub from: PlanKey,
     /// The new plan's number: that of the plan before if the plan did not change.
     pub to: i64,
+    /// When the statement became slower.
+    pub since: i64,
     /// When it was found, the last time that it was.
     pub opened_at: i64,
     /// When it was over.
@@ -66,6 +70,10 @@ pub struct Regression {
     pub extra_ms: f64,
     /// The probability that this is chance; less than 0 if there are too few executions for a test.
     chance: f64,
+    /// The executions before.
+    pub before: Sums,
+    /// The mean busy time and the mean time of those since, in milliseconds.
+    pub after_ms: [f64; 2],
     /// How certain it is.
     pub state: State,
 }
@@ -77,12 +85,25 @@ pub struct Look {
     pub from: PlanKey,
     /// The new plan's number: that of the plan before if the plan did not change.
     pub to: i64,
-    /// The executions since the change, or those of the plan in all.
+    /// When the statement became slower.
+    pub since: i64,
+    /// The executions before, and those since.
+    pub before: Sums,
+    /// See `before`.
+    pub after: Sums,
+    /// How many executions there are: those of `after`, or those of the plan in all.
     pub executions: u64,
     /// The mean time between executions, in microseconds; 0 if that is not known.
     pub period_us: i64,
     /// What was found. Nothing if another plan is the current one meanwhile.
     pub finding: Option<Finding>,
+}
+
+/// The regressions in a file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SavedRegressions {
+    last_id: u64,
+    all: Vec<Regression>,
 }
 
 /// All regressions. Zero bytes are an empty table.
@@ -120,6 +141,8 @@ impl Regression {
 
     fn set(&mut self, look: &Look, finding: &Finding) {
         self.executions = look.executions;
+        (self.since, self.before) = (look.since, look.before);
+        self.after_ms = [look.after.mean_busy_ms(), look.after.mean_wall_ms()];
         self.ratio = finding.ratio;
         self.extra_ms = finding.extra_ms;
         self.chance = match finding.basis {
@@ -133,18 +156,21 @@ impl Regression {
         let since = now.saturating_sub(self.opened_at);
         let executions = look.executions.saturating_sub(self.opened_executions);
         let periods = look.period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
+        let is_seldom = look.period_us > CONFIRM_US;
         since >= CONFIRM_US
             && (executions >= CONFIRM_EXECUTIONS
-                || look.period_us > 0 && since >= periods && executions >= u64::from(CONFIRM_PERIODS))
+                || is_seldom && since >= periods && executions >= u64::from(CONFIRM_PERIODS))
     }
 }
 
 impl Regressions {
     /// Takes over what was found at a moment. All statements must be among `looks`: what is not does not hold
-    /// any more. Calls `changed` for each regression whose state has changed.
+    /// any more. Those without a change of plan may be missing if `knows_unchanged` is false. Calls `changed`
+    /// for each regression whose state has changed.
     pub fn update(
         &mut self,
         looks: impl Iterator<Item = Look>,
+        knows_unchanged: bool,
         now: i64,
         mut changed: impl FnMut(&Regression),
     ) {
@@ -170,7 +196,8 @@ impl Regressions {
             }
         }
         for known in &mut self.all {
-            if known.is_active() && known.looked_at != now {
+            let is_looked_at = knows_unchanged || known.to != known.from.planid;
+            if known.is_active() && known.looked_at != now && is_looked_at {
                 (known.state, known.closed_at) = (State::Over, now);
                 changed(known);
             }
@@ -212,6 +239,26 @@ impl Regressions {
         self.all.iter().filter(|known| known.id != 0)
     }
 
+    /// Returns what a file keeps. Returns `None` if there is no memory.
+    pub fn saved(&self) -> Option<SavedRegressions> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(REGRESSIONS).ok()?;
+        all.extend(self.all());
+        Some(SavedRegressions {
+            last_id: self.last_id,
+            all,
+        })
+    }
+
+    /// Takes over what a file kept. A table that is in use stays as it is.
+    pub fn restore(&mut self, saved: &SavedRegressions) {
+        if self.last_id == 0 {
+            self.last_id = saved.last_id;
+            let places = self.all.iter_mut().zip(&saved.all);
+            places.for_each(|(place, kept)| *place = *kept);
+        }
+    }
+
     /// The largest number of regressions.
     pub const MAX: usize = REGRESSIONS;
 
@@ -248,6 +295,9 @@ mod tests {
         Look {
             from: PlanKey::new(userid, 5, query, 1, true),
             to: 2,
+            since: 100 * MINUTE,
+            before: Sums::default(),
+            after: Sums::default(),
             executions,
             period_us: 0,
             finding: (extra_ms > 0.0).then_some(Finding {
@@ -262,7 +312,12 @@ mod tests {
     fn update(table: &mut Regressions, looks: &[Look], minute: i64) -> Vec<(u64, &'static str)> {
         let mut changes = Vec::new();
         let changed = |known: &Regression| changes.push((known.id, known.state.name()));
-        table.update(looks.iter().copied(), 100 * MINUTE + minute * MINUTE, changed);
+        table.update(
+            looks.iter().copied(),
+            true,
+            100 * MINUTE + minute * MINUTE,
+            changed,
+        );
         changes
     }
 
@@ -332,6 +387,10 @@ mod tests {
             (first.to().planid, first.chance(), first.ratio),
             (2, Some(0.001), 3.0)
         );
+        let saved = table.saved().expect("memory");
+        let mut restored = self::table();
+        restored.restore(&saved);
+        assert!(restored.all().eq(table.all()));
         table.clear(10, 0, 0);
         assert_eq!(table.all().map(|known| known.id).collect::<Vec<_>>(), [2]);
         table.clear(0, 0, 0);

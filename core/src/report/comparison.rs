@@ -12,6 +12,8 @@ use serde::Serialize;
 const WIDTH: usize = 120;
 /// What the sentence shows of the statement of another session, in columns.
 const STATEMENT: usize = 60;
+/// Stands for a cause that is not known.
+pub const NOT_KNOWN: &str = "not known";
 /// The column of the operations has at least this many columns.
 const LEAST_NAME: usize = 20;
 
@@ -145,6 +147,20 @@ struct JsonRow {
 }
 
 impl Comparison<'_> {
+    /// Returns the cause, if the sides differ: what stands behind "because" in the sentence, or
+    /// [`NOT_KNOWN`].
+    pub fn cause(&self) -> Option<String> {
+        if self.difference.verdict != Verdict::Differs {
+            return None;
+        }
+        let found = self.difference.cause();
+        let largest = self.difference.largest_node(found.map(|(cause, _)| cause));
+        Some(match found {
+            Some((cause, _)) => on_one_line(&self.reason(cause, largest)),
+            None => NOT_KNOWN.to_owned(),
+        })
+    }
+
     /// Returns the sentence: `4.1 s -> 38.2 s (9.3x, 12 executions): Seq Scan on orders (id 4) +33.7 s,
     /// because index orders_customer_idx is gone`.
     pub fn sentence(&self) -> String {

@@ -65,7 +65,7 @@ impl PlanSum {
         }
         self.plan.add(run);
         if let Some(outside) = outside {
-            self.plan.add_outside(outside);
+            self.plan.add_outside(run, outside);
         }
         self.counts.add(counts, &mut self.nodes);
         for (node, histogram) in self.nodes.iter_mut().zip(histograms) {
@@ -92,16 +92,17 @@ impl PlanSum {
     /// Passes the statistics of the first `nodes` nodes on.
     pub fn with_batch<R>(&self, nodes: usize, sink: impl FnOnce(&Batch<'_>) -> R) -> R {
         let sums = self.nodes.get(..nodes).unwrap_or_default();
+        let plan = self.plan.for_store();
         if !self.counts.has_any() {
             return self
                 .partitions
-                .with_sorted(|partitions| sink(&Batch::Sum(&self.plan, sums, partitions)));
+                .with_sorted(|partitions| sink(&Batch::Sum(&plan, sums, partitions)));
         }
         let mut computed = [NodeTotals::default(); MAX_NODES];
         let computed = &mut computed[..sums.len()];
         computed.copy_from_slice(sums);
         self.counts.add_to(computed);
         self.partitions
-            .with_sorted(|partitions| sink(&Batch::Sum(&self.plan, computed, partitions)))
+            .with_sorted(|partitions| sink(&Batch::Sum(&plan, computed, partitions)))
     }
 }

@@ -19,6 +19,7 @@ mod blockers;
 mod excluded;
 mod file;
 mod heart;
+pub mod judge;
 pub mod memory;
 mod process;
 pub mod registration;

@@ -8,6 +8,7 @@
 use super::excluded::Excluded;
 use super::file;
 use super::heart::Heart;
+use super::judge::Judge;
 use super::memory;
 use super::process::background_worker;
 use super::sampler::Sampler;
@@ -174,6 +175,7 @@ fn run() -> End {
     history.number.store(server::process_number(), Relaxed);
     let mut heart = Heart::new(history);
     let mut snapshots = Schedule::new();
+    let mut judge = Judge::new(history, now());
     let mut excluded = Excluded::default();
     let mut random = Xoroshiro128PlusPlus::seed_from_u64(monotonic());
     // The frequency, the moments, and the next of these.
@@ -194,7 +196,9 @@ fn run() -> End {
         let beat_at = Some(heart.beat(now(), &mut random)).filter(|_| switch::is_on());
         let sample_at = plan.map(|(.., next)| next);
         let snapshot_at = snapshots.tick(now());
-        if !wait_until(beat_at.into_iter().chain(sample_at).chain(snapshot_at).min()) {
+        let judge_at = Some(judge.tick(now())).filter(|_| switch::is_on());
+        let next = [beat_at, sample_at, snapshot_at, judge_at];
+        if !wait_until(next.into_iter().flatten().min()) {
             sampler.pause(&mut random);
             return End::Told;
         }

@@ -47,10 +47,10 @@ pub(super) fn attach_now() {
     attach_as(false);
 }
 
-/// Attaches the background worker, so that it can save the plans. Does nothing if no session has made the
-/// store.
+/// Attaches the background worker, so that it can judge the plans, and save them. Does nothing if no session
+/// has made the store.
 pub(super) fn attach_worker(control: &Control) {
-    if control.made.load(Acquire) {
+    if control.made.load(Acquire) && !access::is_attached() {
         attach_as(true);
     }
 }

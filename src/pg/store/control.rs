@@ -97,6 +97,10 @@ pub struct SharedHistory {
     pub number: AtomicU32,
     /// How many snapshots were deleted because of their size.
     pub snapshots_removed: AtomicU64,
+    /// A test asks the worker to look for regressions as if it were this moment; 0 if none does.
+    pub judge_at: AtomicI64,
+    /// How often the worker has looked for regressions.
+    pub judged: AtomicU64,
 }
 
 /// What processes know of the snapshots that the server takes. Zero bytes are that of a server that has taken

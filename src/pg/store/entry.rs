@@ -21,6 +21,7 @@ use rowsource_core::model::{
     Batch, Exemplars, LazyDescription, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanKey, PlanStats,
     PlanTotals, StatementSums,
 };
+use rowsource_core::regressions::Sums;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -470,12 +471,32 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
 /// Lists all plans and what each is worth. Lists only as many plans as the vector has room for. Raises if
 /// memory cannot be mapped.
 pub(super) fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
+    list_as(store, plans, false, |candidate, _| candidate);
+}
+
+/// Lists all plans and the sums of their executions, as [`list`] does.
+pub(super) fn list_sums(store: &Store, plans: &mut Vec<(PlanKey, Sums)>) {
+    list_as(store, plans, true, |candidate, sums| (candidate.key, sums));
+}
+
+/// Lists what is made of each plan, and of the sums of its executions if they are needed.
+fn list_as<T>(
+    store: &Store,
+    items: &mut Vec<T>,
+    needs_sums: bool,
+    item: impl Fn(Candidate<PlanKey>, Sums) -> T,
+) {
     // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which
-    // never changes, and atomics.
+    // never changes, and atomics, and the statistics under the entry's own lock.
     unsafe {
         each(store, false, |entry| {
-            if plans.len() < plans.capacity() {
-                plans.push((*entry).worth.candidate((*entry).key));
+            if items.len() < items.capacity() {
+                let stats = || Sums::of(&(*entry).stats);
+                let sums = match needs_sums {
+                    true => pg_guard_ffi_boundary(|| locked(&raw mut (*entry).lock, false, stats)),
+                    false => Sums::default(),
+                };
+                items.push(item((*entry).worth.candidate((*entry).key), sums));
             }
             false
         });

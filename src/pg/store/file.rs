@@ -7,6 +7,7 @@ use super::access::{Store, locked_by_control};
 use super::control;
 use super::entry::{self, NewPlan};
 use super::evicted::Saved;
+use super::flips::Tables;
 use super::{exemplars, observe};
 use crate::guc;
 use crate::pg::server::contained::{self, Unlocked};
@@ -15,6 +16,7 @@ use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
 use rowsource_core::planids;
+use rowsource_core::regressions::SavedRegressions;
 use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
@@ -31,10 +33,22 @@ pub(super) struct Head {
     pub reset_at: i64,
     pub evicted: Saved,
     pub flips: Option<SavedFlips>,
+    pub regressions: Option<SavedRegressions>,
     /// The names of events of extensions.
     pub events: Vec<(Event, String)>,
     /// The OID of the database that has registered for snapshots; 0 if none has.
     pub snapshot_database: u32,
+}
+
+impl Head {
+    /// Puts the changes of plans and the regressions back.
+    fn restore_changes(&self, all: &mut Tables) {
+        self.flips.iter().for_each(|saved| all.flips.restore(saved));
+        let regressions = &mut all.regressions;
+        self.regressions
+            .iter()
+            .for_each(|saved| regressions.restore(saved));
+    }
 }
 
 /// The record of a plan, to be written.
@@ -120,11 +134,9 @@ pub(super) fn load(store: &Store, unlocked: &mut Unlocked) {
     contained::attempt(unlocked, "load sums", |unlocked| {
         locked_by_control(store, unlocked, |lock| control.evicted.load(lock, &head.evicted));
     });
-    if let Some(saved) = &head.flips {
-        contained::attempt(unlocked, "load changes of plans", |_| {
-            control.flips.with_table(|table| table.restore(saved));
-        });
-    }
+    contained::attempt(unlocked, "load changes of plans", |_| {
+        control.flips.with_all(|all| head.restore_changes(all));
+    });
     for (event, name) in &head.events {
         control.event_names.learn(*event, name);
     }

@@ -1,4 +1,5 @@
-//! The table of plan changes in the control block. `rowsource_core::flips` detects them.
+//! The table of plan changes in the control block, which `rowsource_core::flips` detects, and beside it what
+//! the background worker finds out about them.
 //!
 //! Its lock is taken last, and only for a query that has several plans: when executions are added to the
 //! store, not for each execution.
@@ -8,13 +9,22 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use rowsource_core::flips::{Executions, Flips, Pace};
 use rowsource_core::model::{Batch, PlanKey};
+use rowsource_core::regressions::{DatabaseTime, Regressions};
 use std::cell::UnsafeCell;
 
-/// The table and its lock. Zero bytes are an empty table, apart from the lock.
+/// What the lock guards. Zero bytes are empty tables.
+#[repr(C)]
+pub(super) struct Tables {
+    pub flips: Flips,
+    pub regressions: Regressions,
+    pub database: DatabaseTime,
+}
+
+/// The tables and their lock. Zero bytes are empty tables, apart from the lock.
 #[repr(C)]
 pub(super) struct SharedFlips {
     lock: UnsafeCell<pg_sys::LWLock>,
-    table: UnsafeCell<Flips>,
+    tables: UnsafeCell<Tables>,
     /// How fast the plans of other queries are, which no lock guards.
     pub(super) pace: Pace,
 }
@@ -36,7 +46,7 @@ impl SharedFlips {
     pub(super) unsafe fn add(&self, key: &PlanKey, batch: &Batch) {
         let done = self.executions(batch);
         // SAFETY: the caller is inside a boundary and does not hold the lock. The body does not raise.
-        unsafe { self.locked(|table| table.add(key, &done)) }
+        unsafe { self.locked(|all| all.flips.add(key, &done)) }
     }
 
     /// Returns the executions of a batch, which has just ended.
@@ -46,8 +56,13 @@ impl SharedFlips {
         Executions { sample, ..done }
     }
 
-    /// Runs a body with the table, under its lock. The body must not raise.
+    /// Runs a body with the changes of plans, under the lock. The body must not raise.
     pub(super) fn with_table<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
+        self.with_all(|all| body(&mut all.flips))
+    }
+
+    /// Runs a body with all tables, under the lock. The body must not raise.
+    pub(super) fn with_all<T>(&self, body: impl FnOnce(&mut Tables) -> T) -> T {
         // SAFETY: this is inside a boundary. The lock is taken last, so this process does not hold it.
         unsafe { pg_guard_ffi_boundary(|| self.locked(body)) }
     }
@@ -61,11 +76,11 @@ impl SharedFlips {
         ffi_unwind_calls,
         reason = "the caller is inside of a boundary, and the frames up to it are plain"
     )]
-    unsafe fn locked<T>(&self, body: impl FnOnce(&mut Flips) -> T) -> T {
-        // SAFETY: the exclusive lock ensures that this is the only reference to the table, in all processes.
+    unsafe fn locked<T>(&self, body: impl FnOnce(&mut Tables) -> T) -> T {
+        // SAFETY: the exclusive lock ensures that this is the only reference to the tables, in all processes.
         unsafe {
             unguarded::LWLockAcquire(self.lock.get(), pg_sys::LWLockMode::LW_EXCLUSIVE);
-            let result = body(&mut *self.table.get());
+            let result = body(&mut *self.tables.get());
             unguarded::LWLockRelease(self.lock.get());
             result
         }

@@ -467,6 +467,11 @@ pub(super) fn flush_plan(store: &Store, unlocked: &mut Unlocked, plan: &PlanKey)
     flush(store, unlocked, Some(plan), SlotWait::of_reader());
 }
 
+/// Flushes the slots of all sessions, as [`flush_all`] does, without a long wait for those that others hold.
+pub(super) fn flush_soon(store: &Store, unlocked: &mut Unlocked) {
+    flush(store, unlocked, None, SlotWait::at_exit());
+}
+
 /// Flushes the slots that nobody holds now. Raises nothing.
 pub(super) fn flush_free(store: &Store, unlocked: &mut Unlocked) {
     contained::attempt(unlocked, "flush buffers", |unlocked| {

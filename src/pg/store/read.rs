@@ -1,13 +1,13 @@
 //! Lists, copies and resets the plans of the store. Only SQL functions call this module. They hold no lock,
-//! are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`].
+//! are outside of any FFI boundary, and may raise errors. Statements that are set up call [`description`],
+//! and the background worker judges the plans (`judging`).
 
 use super::access::{Store, locked_by_control};
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, executions, file, listing, pending, room};
+use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
-use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
-use rowsource_core::flips::{Event, Flips};
 use rowsource_core::model::{DatabaseSum, LazyDescription, Plan, PlanKey};
 use rowsource_core::planids;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,14 +33,14 @@ pub struct Info {
 
 /// The store that this session has attached to, for an SQL function. It holds no lock, and is outside of any
 /// boundary.
-struct Reading {
-    store: Store,
-    unlocked: Unlocked,
+pub(super) struct Reading {
+    pub store: Store,
+    pub unlocked: Unlocked,
 }
 
 /// Returns the store, if this session has attached to it.
-fn reading() -> Option<Reading> {
-    // SAFETY: only SQL functions call this, and statements that are set up: see above.
+pub(super) fn reading() -> Option<Reading> {
+    // SAFETY: only SQL functions call this, statements that are set up, and the worker: see above.
     access::store().map(|store| unsafe {
         let unlocked = Unlocked::promised();
         Reading { store, unlocked }
@@ -49,7 +49,7 @@ fn reading() -> Option<Reading> {
 
 /// Attaches, waits until the statistics file is loaded, and returns the store. Returns `None` if there is no
 /// shared store.
-fn loaded() -> Option<Reading> {
+pub(super) fn loaded() -> Option<Reading> {
     attach_and_wait_for_load();
     reading()
 }
@@ -73,21 +73,6 @@ pub fn keys() -> Option<Vec<PlanKey>> {
 pub fn others() -> Option<Vec<DatabaseSum>> {
     let Reading { store, mut unlocked } = loaded()?;
     Some(listing::others(&store, &mut unlocked))
-}
-
-/// Returns the changes of plans. Returns `None` if there is no shared store.
-///
-/// # Errors
-/// Raises "out of memory".
-pub fn flips() -> Option<Vec<Event>> {
-    let Reading { store, mut unlocked } = loaded()?;
-    let mut events = memory::with_room(Flips::MAX_EVENTS);
-    pending::flush_all(&store, &mut unlocked);
-    store.control().flips.with_table(|table| {
-        table.settle();
-        events.extend(table.events());
-    });
-    Some(events)
 }
 
 /// Returns the planid of the plan that sessions know by this key, if this session is attached, and some
@@ -154,9 +139,10 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     pending::discard(&store, is_unwanted);
     let has_deleted = entry::delete(&store, is_unwanted);
     executions::remove(&mut unlocked, is_unwanted);
-    control
-        .flips
-        .with_table(|table| table.clear(userid, datid, queryid));
+    control.flips.with_all(|all| {
+        all.flips.clear(userid, datid, queryid);
+        all.regressions.clear(userid, datid, queryid);
+    });
     if (userid, queryid) == (0, 0) {
         locked_by_control(&store, &mut unlocked, |lock| control.evicted.clear(lock, datid));
     }

@@ -173,6 +173,7 @@ fn write(control: &Control, unlocked: &mut Unlocked) -> io::Result<()> {
         reset_at: control.reset_at.load(Relaxed),
         evicted: control.evicted.saved(listing::others(&store, unlocked)),
         flips: control.flips.with_table(|table| table.saved()),
+        regressions: control.flips.with_all(|all| all.regressions.saved()),
         events: control.event_names.all(),
         snapshot_database: control.snapshots.database.load(Relaxed),
     };

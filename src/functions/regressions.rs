@@ -1,0 +1,212 @@
+//! `rowsource_regressions()`: the statements that became slower. The background worker looks for them.
+
+use super::commands::prefix;
+use super::compare;
+use super::words::MASKED;
+use crate::pg::ash::judge::judge_now;
+use crate::pg::server::columns::{Columns, columns};
+use crate::pg::server::srf::Rows;
+use crate::pg::server::{self, fail};
+use crate::pg::store;
+use pgrx::PgSqlErrorCode;
+use rowsource_core::model::Plan;
+use rowsource_core::regressions::{Regression, State};
+use rowsource_core::report::comparison::NOT_KNOWN;
+
+/// Without a change of plan, the time before that is compared begins this many microseconds earlier.
+const BEFORE_US: i64 = 3_600_000_000;
+
+/// A regression, as a user sees it.
+pub struct Seen {
+    pub known: Regression,
+    /// Whether he may see the statement.
+    pub is_visible: bool,
+    /// One of its plans, if he may, and it is stored.
+    plan: Option<Plan>,
+}
+
+impl Seen {
+    /// Returns what only those see who may see the statement.
+    fn seen<T>(&self, value: T) -> Option<T> {
+        self.is_visible.then_some(value)
+    }
+
+    /// Returns whether it is not over, and nobody has dismissed it.
+    pub fn is_shown(&self) -> bool {
+        self.known.state != State::Over && !self.known.is_dismissed(server::now())
+    }
+
+    fn has_changed_plan(&self) -> bool {
+        self.known.to != self.known.from.planid
+    }
+
+    fn query(&self) -> Option<&str> {
+        match self.is_visible {
+            true => self.plan.as_ref().map(|plan| plan.description.text.as_str()),
+            false => Some(MASKED),
+        }
+    }
+
+    /// Returns the cause, if the plan has changed and both plans are stored.
+    fn cause(&self) -> Option<String> {
+        (self.is_visible && self.has_changed_plan())
+            .then(|| compare::cause(&self.known.from, &self.known.to()))
+            .flatten()
+    }
+
+    /// Returns the command that shows more.
+    pub fn command(&self, prefix: &str) -> String {
+        let Regression { from, to, since, .. } = &self.known;
+        let [a, b] = match self.has_changed_plan() {
+            true => [from.planid.to_string(), to.to_string()],
+            false => {
+                let moments = [*since - BEFORE_US, *since].map(server::shown_time);
+                [
+                    format!("{}..{}", moments[0], moments[1]),
+                    format!("{}..", moments[1]),
+                ]
+            }
+        };
+        format!(
+            "SELECT * FROM {prefix}rowsource_compare({}, '{a}', '{b}')",
+            from.queryid
+        )
+    }
+
+    /// Returns a sentence for the report.
+    pub fn sentence(&self) -> String {
+        let known = &self.known;
+        let [before, after] = [known.before.mean_wall_ms(), known.after_ms[1]];
+        let plan = match self.has_changed_plan() {
+            true => "another plan",
+            false => "slower with the same plan",
+        };
+        let cause = match self.cause() {
+            Some(cause) if cause == NOT_KNOWN => ", the cause is not known".to_owned(),
+            Some(cause) => format!(", because {cause}"),
+            None => String::new(),
+        };
+        format!(
+            "{plan} since {}, {}: {before:.3} ms -> {after:.3} ms ({:.1}x, {} executions){cause}: {}",
+            server::shown_time(known.since),
+            known.state.name(),
+            known.ratio,
+            known.executions,
+            self.query().unwrap_or_default()
+        )
+    }
+}
+
+/// Returns the regressions that were not over before an interval, and had begun until its end.
+pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
+    let mut all = store::regressions().unwrap_or_default();
+    all.retain(|known| known.since <= to && (known.state != State::Over || known.closed_at >= from));
+    let seen = |known: Regression| {
+        server::check_for_interrupts();
+        let is_visible = server::may_see(known.from.userid);
+        // The later plan is more likely to be stored still.
+        let stored = || store::plan(&known.to()).or_else(|| store::plan(&known.from));
+        Seen {
+            known,
+            is_visible,
+            plan: is_visible.then(stored).flatten(),
+        }
+    };
+    all.into_iter().map(seen).collect()
+}
+
+/// Adds the rows of `rowsource_regressions()`.
+pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let columns = columns();
+    for known in seen((from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX))) {
+        columns.add(rows, &known);
+    }
+}
+
+/// Lets the report leave out a regression until a moment, or for good.
+///
+/// # Errors
+/// Raises an error if the user knows no such regression.
+pub fn dismiss(id: Option<i64>, until: Option<i64>) {
+    let is_allowed = |known: &Regression| server::may_see(known.from.userid);
+    let id = id.and_then(|id| u64::try_from(id).ok()).unwrap_or_default();
+    if !store::dismiss(id, until.unwrap_or(i64::MAX), is_allowed) {
+        fail(
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            &format!("there is no regression {id} of a statement that you may see"),
+            "rowsource_regressions() lists them.",
+        )
+    }
+}
+
+/// Looks for regressions now, as if it were a moment.
+pub fn judge(at: Option<i64>) {
+    if !judge_now(at.unwrap_or_else(server::now)) {
+        fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "the background worker of pg_rowsource does not run",
+            "Preload the library, or start the worker with rowsource_ash_start().",
+        )
+    }
+}
+
+/// The columns of `rowsource_regressions()`.
+pub fn columns() -> Columns<Seen> {
+    columns! { |seen: &Seen|
+        /// Its number
+        id: bigint = seen.known.id;
+        /// open: it has been found. confirmed: it still held five minutes and ten executions later, or after
+        /// three periods of a statement that comes seldom. over: it does not hold any more
+        state: text = seen.known.state.name();
+        /// When the statement became slower: when the first execution of the new plan ended, or when the
+        /// first slow interval began
+        changed_at: timestamptz = seen.known.since;
+        /// When it was found
+        opened_at: timestamptz = seen.known.opened_at;
+        /// When it was over; NULL if it is not
+        closed_at: timestamptz = Some(seen.known.closed_at).filter(|_| seen.known.state == State::Over);
+        /// The OID of the user who ran the statement
+        userid: oid = seen.known.from.userid;
+        /// The OID of the database in which the statement ran
+        datid: oid = seen.known.from.datid;
+        /// Identifies the statement, as in pg_stat_statements and pg_stat_activity
+        queryid: bigint = seen.seen(seen.known.from.queryid);
+        /// Whether a client sent the statement; false if another statement ran it
+        toplevel: boolean = seen.known.from.toplevel();
+        /// The plan before
+        from_planid: bigint = seen.seen(seen.known.from.planid);
+        /// The plan since then; the same one if the plan did not change
+        to_planid: bigint = seen.seen(seen.known.to);
+        /// How many times as long an execution takes, beyond what all plans take longer
+        ratio: float8 = seen.known.ratio;
+        /// Milliseconds that the executions since then took longer in all than they would have taken before
+        extra_time: float8 = seen.known.extra_ms;
+        /// Executions before
+        calls_before: bigint = seen.known.before.executions;
+        /// Milliseconds of these executions on average
+        mean_time_before: float8 = seen.known.before.mean_wall_ms();
+        /// Milliseconds of these executions on average, without waits for locks, LWLocks, clients and
+        /// timeouts
+        mean_busy_time_before: float8 = seen.known.before.mean_busy_ms();
+        /// Executions since then; those of the plan in all if the plan did not change
+        calls_after: bigint = seen.known.executions;
+        /// Milliseconds of the executions since then on average
+        mean_time_after: float8 = seen.known.after_ms[1];
+        /// Milliseconds of these executions on average, without these waits
+        mean_busy_time_after: float8 = seen.known.after_ms[0];
+        /// tested: chance does not explain the difference. few executions: nothing is tested; the longest one
+        /// takes four times as long as all before, and a second more
+        basis: text = if seen.known.chance().is_some() { "tested" } else { "few executions" };
+        /// The probability that the difference is chance; NULL if nothing is tested
+        chance: float8 = seen.known.chance();
+        /// Why it takes longer, as rowsource_compare() says it, from all executions of both plans; not known
+        /// if no part is large enough; NULL if the plan did not change, or if one is not stored any more
+        cause: text = seen.cause();
+        /// The command that shows more
+        command: text = seen.seen(seen.command(&prefix()));
+        /// Until when the report leaves it out; NULL if nobody has dismissed it
+        dismissal_ends_at: timestamptz = Some(seen.known.dismissed_until).filter(|until| *until != 0);
+        /// The text of the statement; NULL if neither plan is stored any more
+        query: text = seen.query();
+    }
+}

@@ -1,0 +1,99 @@
+//! Looks for regressions each minute.
+
+use crate::guc;
+use crate::pg::server::{self, switch};
+use crate::pg::store::{self, SharedHistory};
+use rowsource_core::regressions::{Regression, State, Steady};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How often it looks, in microseconds.
+const EACH_US: i64 = 60_000_000;
+
+/// When it looks next, and what it knows of plans that do not change.
+pub struct Judge {
+    history: &'static SharedHistory,
+    next: i64,
+    steady: Steady,
+    /// A test has moved the time, and says when to look.
+    is_moved: bool,
+}
+
+impl Judge {
+    pub fn new(history: &'static SharedHistory, now: i64) -> Judge {
+        Judge {
+            history,
+            next: now + EACH_US,
+            steady: Steady::default(),
+            is_moved: false,
+        }
+    }
+
+    /// Looks if it is time. Returns when it is. Times are microseconds of a clock that never steps back.
+    pub fn tick(&mut self, now: i64) -> i64 {
+        let asked = self.history.judge_at.swap(0, Acquire);
+        self.is_moved |= asked != 0;
+        let is_due = now >= self.next && !self.is_moved && switch::is_on();
+        if asked != 0 {
+            self.look(asked);
+        } else if is_due {
+            self.look(server::now());
+        }
+        if now >= self.next {
+            self.next = now + EACH_US;
+        }
+        self.next
+    }
+
+    /// Looks, as if it were this moment in microseconds since 2000-01-01 UTC.
+    fn look(&mut self, at: i64) {
+        let changed = store::judge(&mut self.steady, at);
+        if guc::log_regressions() {
+            changed.iter().for_each(|known| server::log_alone(&line(known)));
+        }
+        self.history.judged.fetch_add(1, Release);
+    }
+}
+
+/// Returns the line of the log.
+fn line(known: &Regression) -> String {
+    let plan = match known.to == known.from.planid {
+        true => format!("planid {}", known.to),
+        false => format!("planid {} -> {}", known.from.planid, known.to),
+    };
+    let what = match known.state {
+        State::Over => "it is over".to_owned(),
+        state => format!(
+            "it is {}: {:.1} times as long, {:.0} ms more in {} executions",
+            state.name(),
+            known.ratio,
+            known.extra_ms,
+            known.executions
+        ),
+    };
+    format!(
+        "pg_rowsource: regression {} of the statement with queryid {}, {plan}, of user {} in database {}: {what}",
+        known.id, known.from.queryid, known.from.userid, known.from.datid
+    )
+}
+
+/// Lets the worker look for regressions as if it were a moment, and waits until it has. Returns false if
+/// there is no worker.
+pub fn judge_now(at: i64) -> bool {
+    let Some(history) = store::shared_history() else {
+        return false;
+    };
+    let runs = || history.worker.pid() != 0 && server::is_alive(history.worker.pid());
+    if !runs() {
+        return false;
+    }
+    let before = history.judged.load(Relaxed);
+    history.judge_at.store(at, Release);
+    while history.judged.load(Acquire) == before || history.judge_at.load(Relaxed) != 0 {
+        server::check_for_interrupts();
+        if !runs() {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    true
+}

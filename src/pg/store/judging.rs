@@ -1,0 +1,221 @@
+//! Looks for regressions: the background worker judges all changes of plans, and all plans without one. What
+//! it finds lies in shared memory, beside the changes of plans.
+
+use super::access::Store;
+use super::read::{Reading, loaded, reading};
+use super::{attach, control, entry, listing, pending};
+use crate::pg::server::contained::{self, Unlocked};
+use crate::pg::server::memory;
+use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
+use rowsource_core::model::PlanKey;
+use rowsource_core::regressions::{Known, Look, Regression, Regressions, State, Steady, Sums};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A change of a plan, and how the new plan compares with the one before.
+#[derive(Clone, Copy)]
+pub struct Judged {
+    pub event: Event,
+    pub verdict: Verdict,
+}
+
+/// Judges all at a moment, and keeps what was found. `steady` is what the worker knows of plans without a
+/// change. Returns the regressions whose state has changed. Only the background worker may call this.
+pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
+    // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
+    if let Some(control) = control::known().filter(|control| memory::can_map(control.mapped_bytes())) {
+        attach::attach_worker(control);
+    }
+    let Some(Reading { store, mut unlocked }) = reading() else {
+        return Vec::new();
+    };
+    contained::attempt(&mut unlocked, "look for regressions", |unlocked| {
+        pending::flush_soon(&store, unlocked);
+        let plans = plans(&store, unlocked, now);
+        let active = known(&store, |known| known.state != State::Over);
+        let judged = judged(&store, &active);
+        if steady.is_due(now) {
+            mark(steady, &store, now, &plans, &active, &judged);
+        }
+        let mut looks: Vec<Look> = memory::with_room(judged.len());
+        let is_current = |one: &&Judged| is_latest(&one.event, &judged) && !is_of_longer(one, &judged);
+        looks.extend(judged.iter().filter(is_current).map(|one| look(one, now)));
+        let unchanged = steady.looks();
+        let mut found: Vec<Regression> = memory::with_room(2 * Regressions::MAX);
+        store.control().flips.with_all(|all| {
+            let looks = looks.iter().chain(unchanged.unwrap_or_default()).copied();
+            all.regressions.update(looks, unchanged.is_some(), now, |known| {
+                if found.len() < found.capacity() {
+                    found.push(*known);
+                }
+            });
+        });
+        found
+    })
+    .unwrap_or_default()
+}
+
+/// Returns the sums of all plans, and notes the time of all statements until now.
+fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<(PlanKey, Sums)> {
+    let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
+    entry::list_sums(store, &mut plans);
+    let others = listing::others(store, unlocked);
+    let others = others
+        .iter()
+        .map(|sum| (sum.toplevel, sum.totals.plan.times.total_ms));
+    let stored = plans.iter().map(|(key, sums)| (key.toplevel(), sums.wall_ms));
+    // What runs inside of others is a part of their time.
+    let total_ms = stored
+        .chain(others)
+        .filter(|(toplevel, _)| *toplevel)
+        .map(|(_, ms)| ms)
+        .sum();
+    store
+        .control()
+        .flips
+        .with_all(|all| all.database.note(now, total_ms));
+    plans
+}
+
+/// Marks the end of an interval of the plans without a change, and judges them.
+fn mark(
+    steady: &mut Steady,
+    store: &Store,
+    now: i64,
+    plans: &[(PlanKey, Sums)],
+    active: &[Regression],
+    judged: &[Judged],
+) {
+    let marked = steady.mark(
+        &Known {
+            now,
+            plans,
+            reference: &|key| {
+                let is_of = |known: &&Regression| known.from == *key && known.to == key.planid;
+                let known = active.iter().find(is_of)?;
+                Some((known.before, known.since))
+            },
+            has_changed: &|key, since| {
+                let mut events = judged.iter().map(|one| &one.event);
+                events.any(|event| event.at >= since && event.from.is_same_query(key))
+            },
+            database_ms: &|since| store.control().flips.with_all(|all| all.database.since(since)),
+        },
+        || {},
+    );
+    if marked.is_err() {
+        memory::out_of_memory();
+    }
+}
+
+/// Returns the regressions that are wanted.
+fn known(store: &Store, is_wanted: impl Fn(&Regression) -> bool) -> Vec<Regression> {
+    let mut all: Vec<Regression> = memory::with_room(Regressions::MAX);
+    store
+        .control()
+        .flips
+        .with_all(|known| all.extend(known.regressions.all().filter(|known| is_wanted(known))));
+    all
+}
+
+/// Returns the changes of plans, with verdicts. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn flips() -> Option<Vec<Judged>> {
+    let Reading { store, mut unlocked } = loaded()?;
+    pending::flush_all(&store, &mut unlocked);
+    Some(judged(&store, &[]))
+}
+
+/// Returns all changes of plans with their verdicts. A plan that took over from one that is a regression
+/// (`active`) is also compared with the plan before both.
+///
+/// # Errors
+/// Raises "out of memory".
+fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
+    let most = Flips::MAX_EVENTS + active.len();
+    let mut events: Vec<Event> = memory::with_room(most);
+    let mut changes: Vec<(Sample, Sample, f64)> = memory::with_room(most);
+    store.control().flips.with_all(|all| {
+        all.flips.settle();
+        events.extend(all.flips.events());
+        for known in active.iter().filter(|known| known.to != known.from.planid) {
+            let of_query = all
+                .flips
+                .events()
+                .filter(|event| event.from.is_same_query(&known.from));
+            let latest = of_query.reduce(|one, other| if other.is_after(one) { other } else { one });
+            events.extend(
+                latest.and_then(|latest| latest.from_before(&known.from, &known.before, known.since)),
+            );
+        }
+        let since = |event: &Event| all.database.since(event.at);
+        changes.extend(
+            events
+                .iter()
+                .map(|event| (event.before, event.after, since(event))),
+        );
+    });
+    let Ok(verdicts) = verdicts(&changes, || {}) else {
+        memory::out_of_memory()
+    };
+    let mut judged = memory::with_room(events.len());
+    let pairs = events.into_iter().zip(verdicts);
+    judged.extend(pairs.map(|(event, verdict)| Judged { event, verdict }));
+    judged
+}
+
+/// Returns whether a change leads to the current plan of its query.
+fn is_latest(event: &Event, all: &[Judged]) -> bool {
+    let is_later = |other: &Judged| other.event.is_of_query(event) && other.event.is_after(event);
+    !all.iter().any(is_later)
+}
+
+/// Returns whether the same plan is also slower than one from before.
+fn is_of_longer(one: &Judged, all: &[Judged]) -> bool {
+    all.iter().any(|other| {
+        matches!(other.verdict, Verdict::Slower(_))
+            && other.event.at < one.event.at
+            && other.event.is_of_query(&one.event)
+            && is_latest(&other.event, all)
+    })
+}
+
+fn look(judged: &Judged, now: i64) -> Look {
+    let event = &judged.event;
+    let executions = event.after.calls();
+    Look {
+        from: event.from,
+        to: event.to().planid,
+        since: event.at,
+        before: event.before.sums,
+        after: event.after.sums,
+        executions,
+        period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
+        finding: match judged.verdict {
+            Verdict::Slower(finding) => Some(finding),
+            Verdict::Faster | Verdict::Unknown => None,
+        },
+    }
+}
+
+/// Returns the regressions that are known. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn regressions() -> Option<Vec<Regression>> {
+    Some(known(&loaded()?.store, |_| true))
+}
+
+/// Hides a regression until a moment. Returns `false` if it is not known, or if `is_allowed` says so.
+pub fn dismiss(id: u64, until: i64, is_allowed: impl Fn(&Regression) -> bool) -> bool {
+    let known = regressions().unwrap_or_default();
+    let is_known = known.iter().any(|known| known.id == id && is_allowed(known));
+    let Some(Reading { store, .. }) = reading().filter(|_| is_known) else {
+        return false;
+    };
+    store
+        .control()
+        .flips
+        .with_all(|all| all.regressions.dismiss(id, until))
+}

@@ -1,0 +1,386 @@
+//! rowsource_regressions(): statements that became slower. The tests move the time of the worker that looks.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{must_fail, run_each, texts, value};
+use rowsource_tests::store::{basic_server, measuring};
+
+const TABLE: &str =
+    "CREATE TABLE orders AS SELECT i AS id, i % 5000 AS customer, repeat('x', 50) AS note FROM generate_series(1, 60000) i;
+     CREATE INDEX orders_customer_idx ON orders (customer); VACUUM (FREEZE, ANALYZE) orders";
+const QUERY: &str = "SELECT count(note) FROM orders WHERE customer = 42";
+const NO_INDEX: &str = "SET enable_indexscan = off; SET enable_bitmapscan = off";
+
+/// Burns processor time: busy time, which a sleep would not be.
+const BURN: &str = "CREATE FUNCTION burn(ms float8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS
+     'DECLARE until timestamptz := clock_timestamp() + ms * interval ''1 ms'';
+      BEGIN WHILE clock_timestamp() < until LOOP END LOOP; RETURN true; END'";
+
+fn server(name: &str, settings: &[&str]) -> (Server, Client) {
+    let server = basic_server(name, settings);
+    run_each(&mut server.connect(), TABLE);
+    let client = measuring(&server);
+    (server, client)
+}
+
+fn run(client: &mut Client, sql: &str, times: usize) {
+    (0..times).for_each(|_| run_each(client, sql));
+}
+
+/// Lets the worker look as if it were so many minutes later.
+fn judge(client: &mut Client, minutes: i32) {
+    let sql = format!("SELECT rowsource_judge(now() + {minutes} * interval '1 min')");
+    run_each(client, &sql);
+}
+
+/// Returns columns of all regressions, in the order of their numbers.
+fn found(client: &mut Client, columns: &str) -> Vec<Vec<Option<String>>> {
+    let columns = columns.split(", ").map(|column| format!("({column})::text"));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    texts(
+        client,
+        &format!("SELECT {columns} FROM rowsource_regressions() ORDER BY id"),
+    )
+}
+
+fn states(client: &mut Client) -> Vec<String> {
+    let rows = found(client, "state");
+    rows.into_iter().flatten().flatten().collect()
+}
+
+fn report(client: &mut Client) -> String {
+    let rows = texts(
+        client,
+        "SELECT * FROM rowsource_report(now() - interval '5 min', now() + interval '1 day')",
+    );
+    rows.into_iter()
+        .flatten()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Runs the statement 20 times, and as often after its index was dropped.
+fn drop_index(client: &mut Client) {
+    run(client, QUERY, 20);
+    judge(client, 0);
+    assert_eq!(states(client), [] as [&str; 0]);
+    run_each(client, "DROP INDEX orders_customer_idx");
+    run(client, QUERY, 20);
+    judge(client, 1);
+}
+
+#[test]
+fn a_regression_names_the_index_that_is_gone() {
+    let (server, mut client) = server("became-slower", &[]);
+    drop_index(&mut client);
+    let row = found(
+        &mut client,
+        "state, calls_before, calls_after, basis, cause, ratio >= 2, extra_time > 0, mean_busy_time_after > mean_busy_time_before, closed_at, dismissal_ends_at",
+    );
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        row,
+        [[
+            some("open"),
+            some("20"),
+            some("20"),
+            some("tested"),
+            some("index orders_customer_idx is gone"),
+            some("true"),
+            some("true"),
+            some("true"),
+            None,
+            None
+        ]]
+    );
+    let command: String = value(&mut client, "SELECT command FROM rowsource_regressions()");
+    let compared = texts(&mut client, &command);
+    assert!(
+        compared[0][0]
+            .as_deref()
+            .is_some_and(|line| line.contains("is gone")),
+        "{compared:?}"
+    );
+    let shown = report(&mut client);
+    assert!(
+        shown.contains("another plan since") && shown.contains("executions), because index"),
+        "{shown}"
+    );
+    let verdict: String = value(&mut client, "SELECT verdict FROM rowsource_plan_flips()");
+    assert_eq!(verdict, "slower");
+    server.assert_no_crash();
+}
+
+#[test]
+fn a_regression_is_confirmed_and_over_when_the_index_is_back() {
+    let (mut server, mut client) = server("slower-states", &["pg_rowsource.log_regressions = on"]);
+    drop_index(&mut client);
+    assert_eq!(states(&mut client), ["open"]);
+    // Five minutes later it has not run ten times more.
+    run(&mut client, QUERY, 5);
+    judge(&mut client, 7);
+    assert_eq!(states(&mut client), ["open"]);
+    run(&mut client, QUERY, 5);
+    judge(&mut client, 8);
+    assert_eq!(states(&mut client), ["confirmed"]);
+    // It survives a restart.
+    drop(client);
+    server.stop();
+    server.launch();
+    let mut client = measuring(&server);
+    assert_eq!(states(&mut client), ["confirmed"]);
+    judge(&mut client, 9);
+    assert_eq!(states(&mut client), ["confirmed"]);
+
+    run_each(
+        &mut client,
+        "CREATE INDEX orders_customer_idx ON orders (customer)",
+    );
+    run(&mut client, QUERY, 20);
+    judge(&mut client, 10);
+    assert_eq!(states(&mut client), ["over"]);
+    let shown = report(&mut client);
+    assert!(!shown.contains("another plan since"), "{shown}");
+    let lines = server.log();
+    for state in ["it is open: ", "it is confirmed: ", "it is over"] {
+        let count = lines.matches(state).count();
+        assert_eq!(count, 1, "{state}\n{lines}");
+    }
+    // What was over is not shown for a later time.
+    let later: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM rowsource_regressions(now() + interval '1 hour')",
+    );
+    let now: i64 = value(&mut client, "SELECT count(*) FROM rowsource_regressions('1 min')");
+    assert_eq!((later, now), (0, 1));
+    run_each(&mut client, "SELECT rowsource_reset()");
+    assert_eq!(states(&mut client), [] as [&str; 0]);
+    server.assert_no_crash();
+}
+
+/// Other plans that take as long, or less long.
+#[test]
+fn what_takes_no_longer_is_no_regression() {
+    let (server, mut client) = server("not-slower", &[]);
+    run_each(&mut client, NO_INDEX);
+    run(&mut client, QUERY, 20);
+    run_each(&mut client, "RESET enable_indexscan; RESET enable_bitmapscan");
+    run(&mut client, QUERY, 20);
+    // The same scan below another aggregate.
+    let grouped = "SELECT id % 10, count(*) FROM orders GROUP BY 1";
+    run(&mut client, grouped, 20);
+    run_each(&mut client, "SET enable_hashagg = off; SET work_mem = '64MB'");
+    run(&mut client, grouped, 20);
+    for minutes in 0..8 {
+        run(&mut client, QUERY, 5);
+        judge(&mut client, minutes);
+        let verdicts: i64 = value(
+            &mut client,
+            "SELECT count(*) FROM rowsource_plan_flips() WHERE verdict = 'slower'",
+        );
+        assert_eq!(states(&mut client).len() as i64, verdicts);
+    }
+    let faster = texts(
+        &mut client,
+        "SELECT verdict FROM rowsource_plan_flips WHERE query LIKE 'SELECT count(note)%'",
+    );
+    assert_eq!(faster, [[Some("faster".to_owned())]]);
+    let slower = texts(
+        &mut client,
+        "SELECT query FROM rowsource_plan_flips WHERE query LIKE 'SELECT count(note)%' AND verdict = 'slower'",
+    );
+    assert!(slower.is_empty(), "{slower:?}");
+    server.assert_no_crash();
+}
+
+/// One execution of the new plan burns 1.5 s: its filter is evaluated for each row, before the other
+/// condition. What the index scan finds has other numbers, so that burns nothing.
+#[test]
+fn a_single_very_long_execution_is_a_regression_that_is_not_tested() {
+    let (server, mut client) = server("few", &[]);
+    client.batch_execute(BURN).expect("the function");
+    client
+        .batch_execute(
+            "CREATE FUNCTION burns(id int) RETURNS boolean COST 0.0001 LANGUAGE plpgsql AS
+             'BEGIN RETURN id <> 1 OR burn(1500); END'",
+        )
+        .expect("the function");
+    let sql = "SELECT note FROM orders WHERE customer = 42 AND burns(id)";
+    run(&mut client, sql, 10);
+    run_each(&mut client, NO_INDEX);
+    run(&mut client, sql, 1);
+    judge(&mut client, 0);
+    let row = found(
+        &mut client,
+        "state, calls_after, basis, chance, extra_time > 1000",
+    );
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        row,
+        [[
+            some("open"),
+            some("1"),
+            some("few executions"),
+            None,
+            some("true")
+        ]]
+    );
+    server.assert_no_crash();
+}
+
+/// A third plan is as slow as the second one: the statement is still slower than with the first.
+#[test]
+fn a_plan_that_is_no_better_is_compared_with_the_plan_before_both() {
+    let (server, mut client) = server("slower-third", &[]);
+    let sql = "SELECT note FROM orders WHERE customer = 42 ORDER BY id";
+    run(&mut client, sql, 20);
+    run_each(&mut client, "DROP INDEX orders_customer_idx");
+    run(&mut client, sql, 20);
+    judge(&mut client, 0);
+    assert_eq!(states(&mut client), ["open"]);
+    run_each(
+        &mut client,
+        "CREATE INDEX orders_id ON orders (id); SET enable_seqscan = off; SET enable_bitmapscan = off",
+    );
+    run(&mut client, sql, 20);
+    for minutes in 1..4 {
+        judge(&mut client, minutes);
+        assert_eq!(states(&mut client), ["over", "open"], "{minutes}");
+    }
+    let plans: bool = value(
+        &mut client,
+        "SELECT count(DISTINCT from_planid) = 1 AND count(DISTINCT to_planid) = 2 FROM rowsource_regressions()",
+    );
+    assert!(plans);
+    run_each(
+        &mut client,
+        "RESET enable_seqscan; RESET enable_bitmapscan; CREATE INDEX ON orders (customer); ANALYZE orders",
+    );
+    run(&mut client, sql, 30);
+    judge(&mut client, 4);
+    assert_eq!(states(&mut client), ["over", "over"]);
+    server.assert_no_crash();
+}
+
+#[test]
+fn others_see_that_something_became_slower_but_not_what() {
+    let (server, mut client) = server("slower-masked", &[]);
+    run_each(&mut client, "CREATE ROLE regress_slower LOGIN");
+    run(&mut client, QUERY, 10);
+    run_each(&mut client, "DROP INDEX orders_customer_idx");
+    run(&mut client, QUERY, 10);
+    judge(&mut client, 0);
+    assert_eq!(states(&mut client), ["open"]);
+    let mut other = server.try_connect("regress_slower").expect("a session");
+    let row = found(
+        &mut other,
+        "state, query, queryid, from_planid, to_planid, cause, command, calls_after",
+    );
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        row,
+        [[
+            some("open"),
+            some("<insufficient privilege>"),
+            None,
+            None,
+            None,
+            None,
+            None,
+            some("10")
+        ]]
+    );
+    assert!(!report(&mut other).contains("another plan"));
+    for sql in ["SELECT rowsource_dismiss(1)", "SELECT rowsource_judge()"] {
+        must_fail(&mut other, sql);
+    }
+    server.assert_no_crash();
+}
+
+#[test]
+fn the_report_leaves_out_what_was_dismissed() {
+    let (server, mut client) = server("slower-dismissed", &[]);
+    run(&mut client, QUERY, 10);
+    run_each(&mut client, "DROP INDEX orders_customer_idx");
+    run(&mut client, QUERY, 10);
+    judge(&mut client, 0);
+    assert!(report(&mut client).contains("another plan"));
+    must_fail(&mut client, "SELECT rowsource_dismiss(4711)");
+    must_fail(&mut client, "SELECT rowsource_dismiss(NULL)");
+    run_each(
+        &mut client,
+        "SELECT rowsource_dismiss(id, now() + interval '1 hour') FROM rowsource_regressions()",
+    );
+    assert!(!report(&mut client).contains("another plan"));
+    let is_known: bool = value(
+        &mut client,
+        "SELECT state = 'open' AND dismissal_ends_at > now() FROM rowsource_regressions()",
+    );
+    assert!(is_known);
+    run_each(
+        &mut client,
+        "SELECT rowsource_dismiss(id, now() - interval '1 hour') FROM rowsource_regressions()",
+    );
+    assert!(report(&mut client).contains("another plan"));
+    server.assert_no_crash();
+}
+
+/// The worker of a standby looks there, too.
+#[test]
+fn a_standby_finds_what_became_slower_there() {
+    let (primary, client) = server("slower-primary", &[]);
+    drop(client);
+    let standby = Server::standby_of(&primary, "slower-standby");
+    let mut client = measuring(&standby);
+    run(&mut client, QUERY, 20);
+    run_each(&mut client, NO_INDEX);
+    run(&mut client, QUERY, 20);
+    judge(&mut client, 0);
+    assert_eq!(states(&mut client), ["open"]);
+    drop(client);
+    drop(standby);
+    primary.assert_no_crash();
+}
+
+/// A plan that does not change takes ten times as long for three quarters of an hour.
+#[test]
+fn a_statement_that_is_slower_with_the_same_plan_is_found() {
+    let (server, mut client) = server("slower-same-plan", &[]);
+    client.batch_execute(BURN).expect("the function");
+    run_each(&mut client, "CREATE TABLE pace AS SELECT 1 AS ms");
+    let slow = "SELECT burn(ms) FROM pace";
+    // Plans that stay as they are: they say how fast the machine is.
+    let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
+    let others = others.collect::<Vec<_>>().join("; ");
+    let mut quarter = |client: &mut Client, number: i32| {
+        run(client, slow, 6);
+        run(client, &others, 6);
+        judge(client, 15 * number);
+        states(client)
+    };
+    for number in 0..6 {
+        assert_eq!(quarter(&mut client, number), [] as [&str; 0], "{number}");
+    }
+    run_each(&mut client, "UPDATE pace SET ms = 10");
+    for number in 6..8 {
+        assert_eq!(quarter(&mut client, number), [] as [&str; 0], "{number}");
+    }
+    assert_eq!(quarter(&mut client, 8), ["open"]);
+    for number in 9..15 {
+        let found = quarter(&mut client, number);
+        assert!(found == ["open"] || found == ["confirmed"], "{number}: {found:?}");
+    }
+    assert_eq!(states(&mut client), ["confirmed"]);
+    let row = found(&mut client, "from_planid = to_planid, cause, ratio > 3");
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(row, [[some("true"), None, some("true")]]);
+    let shown = report(&mut client);
+    assert!(shown.contains("slower with the same plan since"), "{shown}");
+    run_each(&mut client, "UPDATE pace SET ms = 1");
+    for number in 15..18 {
+        quarter(&mut client, number);
+    }
+    assert_eq!(states(&mut client), ["over"]);
+    server.assert_no_crash();
+}
