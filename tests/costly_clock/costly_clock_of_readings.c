@@ -1,6 +1,7 @@
 /*
- * A clock that runs only while the process has a processor, and that shows ten microseconds more after each reading: so a reading takes
- * exactly as long, also on a busy machine. LD_PRELOAD loads this library before libc. The TSC would show another time, so it is forbidden.
+ * A clock that runs only while the process has a processor, and that shows ten microseconds more after each
+ * reading: so a reading takes exactly as long, also on a busy machine. LD_PRELOAD loads this library before libc.
+ * The TSC would show another time, so it is forbidden.
  */
 #define _GNU_SOURCE
 #include <errno.h>
