@@ -176,8 +176,8 @@ fn a_session_stops_after_60_to_75_seconds_long() {
     assert!((60.0..75.0).contains(&after), "{after}");
 }
 
-/// A reading of this clock takes exactly as long on a busy machine, and waiting for a processor takes no time.
-/// So measuring takes the same share of the load.
+/// A reading of this clock takes exactly as long on a busy machine, and waiting for a processor takes no
+/// time. So measuring takes the same share of the load.
 #[test]
 fn a_session_stops_slightly_above_the_limit_and_not_below_it() {
     let server = Server::overridden(

@@ -40,9 +40,10 @@ fn times_grow_for_a_reader_that_is_interrupted_within_a_node() {
     assert_times_grow("live-torn", &statement);
 }
 
-/// Fails if a reader that is often interrupted sees a time of the statement that is shorter than before.
-/// Where the session itself loses its processor between the last reading of a call and the end of that call, others
-/// see a call that lasts, and later that it did not. So only polls count between which it kept its processor.
+/// Fails if a reader that is often interrupted sees a time of the statement that is shorter than before. The
+/// session itself can lose its processor between the last reading of a call and the end of that call. Then
+/// others see a call that lasts, and later that it did not. So only polls count between which the session
+/// kept its processor.
 fn assert_times_grow(name: &str, statement: &str) {
     let server = Server::preloaded(
         name,
