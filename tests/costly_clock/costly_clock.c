@@ -29,11 +29,6 @@ ns_of(clockid_t id)
 static int64_t
 fast_ns_of(clockid_t id)
 {
-#ifdef OF_PROCESSOR
-	/* Each process begins at the same time. */
-	if (id == CLOCK_MONOTONIC)
-		return began[id] + ns_of(CLOCK_PROCESS_CPUTIME_ID) * SPEED;
-#endif
 	return began[id] + (ns_of(id) - began[id]) * SPEED;
 }
 

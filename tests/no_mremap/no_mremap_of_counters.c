@@ -1,4 +1,7 @@
-/* A system that does not map a page at the place of PostgreSQL's counters of blocks. LD_PRELOAD loads this library before libc. */
+/*
+ * A system that does not map a page at the place of PostgreSQL's counters of blocks. LD_PRELOAD loads this
+ * library before libc.
+ */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

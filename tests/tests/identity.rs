@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::environment::environment;
 use rowsource_tests::explain::first_column;
-use rowsource_tests::session::{major, run_each, texts, value};
+use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
 use rowsource_tests::{SHIPPED, Server};
 use std::collections::HashMap;
@@ -408,7 +408,9 @@ fn a_restart_and_a_restored_dump_change_nothing() {
         &mut client,
         &format!("SELECT count(DISTINCT queryid) FROM pg_stat_rowsource_plans WHERE planid = {first}"),
     );
-    assert_eq!(queryids, if major(&mut client) < 18 { 2 } else { 1 });
+    // The planid is made of names. The queryid has the OID of the table before 18, and in each major the
+    // numbers of the columns, which have moved up: the dropped one is not restored.
+    assert_eq!(queryids, 2);
 }
 
 /// Runs a statement in a new session, and returns how often that searched indexes of catalogs: a description

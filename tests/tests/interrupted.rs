@@ -227,7 +227,7 @@ fn a_hash_has_no_fewer_blocks_than_its_scan_after_any_instruction() {
                 .unwrap_or_else(|| panic!("{nodes:?}"))
         };
         let (hash, scan) = (blocks("Hash "), blocks("Seq Scan"));
-        if scan > hash || scan < before {
+        if scan > hash || scan + 1 < before {
             wrong.push(format!(
                 "{hash} blocks of the Hash, {scan} of its scan, {before} before"
             ));
@@ -292,8 +292,8 @@ fn a_parallel_hash_of_a_worker_whose_function_runs_a_statement_adds_up() {
 
 const LOOKUPS: &str = "SELECT count(*) FROM b JOIN (c JOIN a ON a.id = c.id) ON b.id = c.id";
 
-/// The rows below the Hash come from an index, so each is charged with blocks of its own: the workers' figures
-/// change faster than their leader can copy them.
+/// The rows below the Hash come from an index, so each is charged with blocks of its own: the workers'
+/// figures change faster than their leader can copy them.
 #[test]
 fn a_parallel_hash_of_workers_that_charge_blocks_all_the_time_adds_up() {
     let server = server("hash-lookups");

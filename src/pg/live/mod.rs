@@ -13,6 +13,7 @@
 //! * `cut` is what is shown of a statement in private memory;
 //! * `memory` provides the nodes of a statement, in a block, or in private memory if there is none;
 //! * `read` copies the statements of all sessions;
+//! * `nodes` has the nodes of a statement as others see them;
 //! * `settled` tells whether a copy is of one moment;
 //! * `glance` finds the statement and the node that a session runs, and copies nothing else;
 //! * `compute` computes the statistics of a copy;
@@ -26,6 +27,7 @@ mod cut;
 mod glance;
 mod header;
 pub mod memory;
+mod nodes;
 mod own;
 mod read;
 mod settled;

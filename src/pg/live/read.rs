@@ -8,8 +8,8 @@
 use super::area::{self, Area};
 use super::block::{Block, Need};
 use super::cut::Cut;
-use super::glance::Nodes;
 use super::header::{Setup, State};
+use super::nodes::{Nodes, copy_words};
 use super::settled;
 use super::wish;
 use crate::pg::border::shared::load;
@@ -244,7 +244,7 @@ fn copy(
     let is_same = matches!((&before, &after), (Some(before), Some(after)) if before.charged == after.charged && before.account == after.account)
         && settled::is_core_settled(shared, &nodes);
     let is_settled = is_same
-        && matches!((&before, &after), (Some(before), Some(after)) if settled::are_calls_settled(shared, &nodes, before, after));
+        && matches!((&before, &after), (Some(before), Some(after)) if settled::are_calls_settled(shared, &nodes, after.account, after.before == before.before));
     if before.is_some() && !is_settled && tries + 1 < TRIES {
         return None;
     }
@@ -356,24 +356,6 @@ fn hot(area: &Area) -> Option<HotCopy> {
             charged: (compat::buffers(&charged.buffers), compat::wal(&charged.wal)),
             counters,
         })
-    }
-}
-
-/// Copies a value word by word.
-///
-/// # Safety
-/// `from` must be the address of a value of whole words, for which all combinations of the words that are
-/// written there are valid.
-pub(super) unsafe fn copy_words<T: Copy>(from: *const T) -> T {
-    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
-    let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the caller promises a value of so many words.
-    unsafe {
-        let (from, to) = (from.cast::<u64>(), value.as_mut_ptr().cast::<u64>());
-        for word in 0..size_of::<T>() / 8 {
-            to.add(word).write(load(from.add(word)));
-        }
-        value.assume_init()
     }
 }
 

@@ -4,18 +4,18 @@
 //! has its time twice, or not at all: the time that the node had before, and the beginning of the next call.
 //! So the words that say so are read once more, after the copy was made.
 
-use super::glance::Nodes;
-use super::read::HotCopy;
+use super::nodes::Nodes;
 use crate::pg::compat::{self, NodeInstrumentation};
 use crate::pg::hot::node::Node;
 use rowsource_core::model::Buffers;
 
 /// Returns whether the calls in progress are still those of the copy, and no other call of their nodes has
-/// been timed. The running accounts before and after the copy must be the same.
-pub fn are_calls_settled(nodes: Nodes, copied: &[Node], before: &HotCopy, after: &HotCopy) -> bool {
-    let mut next = nodes.of_account(after.account);
+/// been timed. The running account was the same before and after the copy. `is_same_reading` says that so was
+/// the session's last reading of the clock before that call.
+pub fn are_calls_settled(nodes: Nodes, copied: &[Node], account: usize, is_same_reading: bool) -> bool {
+    let mut next = nodes.of_account(account);
     let innermost = next.and_then(|i| copied.get(i));
-    if innermost.is_some_and(|node| node.notes_no_reading) && before.before != after.before {
+    if innermost.is_some_and(|node| node.notes_no_reading) && !is_same_reading {
         return false;
     }
     // There are at most as many callers as nodes.

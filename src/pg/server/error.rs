@@ -62,8 +62,8 @@ pub fn on_error(count: fn()) {
 static ON_FAULT: BackendLocal<Cell<Call>> = BackendLocal::new(Cell::new(None));
 type Call = Option<fn()>;
 
-/// Has a function called whenever a fault of the library was caught: a panic, or an error that PostgreSQL calls
-/// internal in work that no user has asked for. It must not raise.
+/// Has a function called whenever a fault of the library was caught: a panic, or an error that PostgreSQL
+/// calls internal in work that no user has asked for. It must not raise.
 pub fn on_fault(call: fn()) {
     ON_FAULT.set(Some(call));
 }
