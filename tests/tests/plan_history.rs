@@ -222,7 +222,9 @@ fn plans_that_are_recorded_during_a_snapshot_are_stored_whole() {
     };
     let busy = ["t", "t WHERE id > 0"].map(|relation| Busy::run(server.connect(), &new_plans(relation)));
     run_each(&mut client, &"SELECT rowsource_snapshot();".repeat(20));
-    busy.map(|session| session.cancel(&mut client));
+    for session in busy {
+        session.cancel(&mut client);
+    }
     let stored: i64 = value(&mut client, "SELECT count(*) FROM rowsource_snapshot_plans");
     let torn: i64 = value(
         &mut client,
