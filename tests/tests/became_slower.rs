@@ -353,7 +353,7 @@ fn a_statement_that_is_slower_with_the_same_plan_is_found() {
     // Plans that stay as they are: they say how fast the machine is.
     let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
     let others = others.collect::<Vec<_>>().join("; ");
-    let mut quarter = |client: &mut Client, number: i32| {
+    let quarter = |client: &mut Client, number: i32| {
         run(client, slow, 6);
         run(client, &others, 6);
         judge(client, 15 * number);
