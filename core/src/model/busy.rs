@@ -143,6 +143,7 @@ mod tests {
                 outside: Some(&outside),
                 nodes: &[],
                 histograms: &[],
+                partitions: &[],
             };
             match is_sum {
                 true => execution.add_to_plan(&mut sum),
@@ -152,7 +153,7 @@ mod tests {
             }
         }
         if is_sum {
-            Batch::Sum(&sum.for_store(), &[]).add_to_plan(&mut stored);
+            Batch::Sum(&sum.for_store(), &[], &[]).add_to_plan(&mut stored);
         }
         stored
     }
