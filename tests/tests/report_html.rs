@@ -1,5 +1,5 @@
-//! The pages of `rowsource_report()` and `rowsource_html()`, as readers see them: on a telephone, on a screen, in
-//! the dark, and with what reads a screen aloud (axe-core judges that).
+//! The pages of `rowsource_report()` and `rowsource_html()` as readers see them: on a telephone, on a screen,
+//! in the dark, and with what reads a screen aloud (axe-core judges that).
 
 use postgres::Client;
 use rowsource_tests::Server;

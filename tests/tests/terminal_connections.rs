@@ -1,6 +1,6 @@
-//! The program `rowsource` with other servers than an ordinary one that goes on: behind a pooler, with TLS, on a
-//! standby, without the extension, as a role that may see little, while the server restarts, and in a terminal
-//! whose size changes while somebody types at random.
+//! The program `rowsource` with other servers than an ordinary one: behind a pooler, with TLS, on
+//! a standby, without the extension, as a role that may see little, while the server restarts, and in a
+//! terminal whose size changes while somebody types at random.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
