@@ -70,7 +70,7 @@ fn pages_are_readable_at_three_widths_and_in_both_schemes_needs_readers() {
                     &format!("{name}-{width}-{is_dark}"),
                     page,
                     look,
-                    &[axe.clone()],
+                    std::slice::from_ref(&axe),
                     SCRIPT,
                 );
                 assert_eq!(
