@@ -292,7 +292,11 @@ impl Activity {
             self.blockers(),
             self.chart(shown).into_iter().collect(),
         ];
-        lines.extend(text(&parts.into_iter().flatten().collect::<Vec<Part>>()));
+        // Ids and texts are whole, however wide that is.
+        lines.extend(text(
+            &parts.into_iter().flatten().collect::<Vec<Part>>(),
+            usize::MAX,
+        ));
         lines
     }
 

@@ -77,7 +77,7 @@ impl Document {
                 .iter()
                 .map(|(name, value)| format!("{name:width$}  {value}")),
         );
-        lines.extend(text(&self.parts));
+        lines.extend(text(&self.parts, WIDTH));
         lines
     }
 
@@ -91,8 +91,9 @@ impl Document {
     }
 }
 
-/// Returns parts of a report as lines of text.
-pub(super) fn text(parts: &[Part]) -> Vec<String> {
+/// Returns parts of a report as lines of text. Tables are at most `width` wide, and sentences as wide as a
+/// report.
+pub(super) fn text(parts: &[Part], width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let sentence = |lines: &mut Vec<String>, text: &str| {
         let parts = wrapped(text, WIDTH - 2, 0);
@@ -110,7 +111,7 @@ pub(super) fn text(parts: &[Part]) -> Vec<String> {
             }
             Part::Table(columns) => {
                 let mut columns = columns.clone();
-                fit(&mut columns);
+                fit(&mut columns, width);
                 lines.extend(table::lines(&columns, 1));
             }
             Part::Chart(chart) => lines.extend(chart.lines()),
@@ -119,14 +120,13 @@ pub(super) fn text(parts: &[Part]) -> Vec<String> {
     lines
 }
 
-/// Makes a table as wide as the report at most. Its last column is a text.
-fn fit(columns: &mut [Column]) {
-    let over = table::width(columns, 1).saturating_sub(WIDTH);
+/// Makes a table at most so wide, by its last column of texts.
+fn fit(columns: &mut [Column], width: usize) {
+    let over = table::width(columns, 1).saturating_sub(width);
     if over > 0
         && let Some(last) = columns.iter_mut().rfind(|column| column.align() == Align::Left)
     {
-        let width = last.width().saturating_sub(over);
-        last.narrow(width, narrowed);
+        last.narrow(last.width().saturating_sub(over), narrowed);
     }
 }
 
