@@ -1665,22 +1665,30 @@ COMMENT ON FUNCTION rowsource_blockers(anycompatible, anycompatible) IS 'The sam
 CREATE FUNCTION rowsource_report(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL,
-    format text DEFAULT 'text',
-    queryid bigint DEFAULT NULL
+    format text DEFAULT 'text'
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_report_0_2';
-COMMENT ON FUNCTION rowsource_report(text, text, text, bigint) IS 'Prints what happened in an interval and what to look at next: what is wrong, the load, the statements and nodes that took the most time, what changed, waits, temporary files, and what is not known; without arguments, in the last hour. format: text, or html for one page. queryid: only this statement';
+COMMENT ON FUNCTION rowsource_report(text, text, text) IS 'Prints what happened in an interval and what to look at next: what is wrong, the load, the statements and nodes that took the most time, what changed, waits, temporary files, and what is not known; without arguments, in the last hour. format: text, or html for one page';
+
+CREATE FUNCTION rowsource_report(
+    queryid bigint,
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
+    format text DEFAULT 'text'
+) RETURNS SETOF text
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_report_of_0_2';
+COMMENT ON FUNCTION rowsource_report(bigint, text, text, text) IS 'The same for one statement';
 
 CREATE FUNCTION rowsource_report(
     from_time anycompatible,
     to_time anycompatible DEFAULT NULL,
-    format text DEFAULT 'text',
-    queryid bigint DEFAULT NULL
+    format text DEFAULT 'text'
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_report_between_0_2';
-COMMENT ON FUNCTION rowsource_report(anycompatible, anycompatible, text, bigint) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+COMMENT ON FUNCTION rowsource_report(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_health(
     OUT component text,

@@ -89,9 +89,9 @@ fn run(arguments: Arguments) -> Result<(), String> {
         } => {
             let text = |moment: Option<String>| moment.map_or("NULL".to_owned(), |moment| literal(&moment));
             let format = if html { "html" } else { "text" };
-            let queryid = queryid.map_or_else(|| "NULL".to_owned(), |queryid| queryid.to_string());
+            let queryid = queryid.map_or_else(String::new, |queryid| format!("{queryid}::int8, "));
             let call = format!(
-                "rowsource_report({}::text, {}::text, '{format}', {queryid})",
+                "rowsource_report({queryid}{}::text, {}::text, '{format}')",
                 text(from),
                 text(to)
             );

@@ -448,19 +448,24 @@ functions! {
 
     /// Prints what happened in an interval and what to look at next: what is wrong, the load, the statements
     /// and nodes that took the most time, what changed, waits, temporary files, and what is not known;
-    /// without arguments, in the last hour. format: text, or html for one page. queryid: only this statement
+    /// without arguments, in the last hour. format: text, or html for one page
     rowsource_report(
-        from_time: moment = "NULL", to_time: moment = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
-        queryid: bigint = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| report::rows(rows, from_time, to_time, format.as_deref(), queryid));
+        -> lines(|rows| report::rows(rows, None, from_time, to_time, format.as_deref()));
+
+    /// The same for one statement
+    rowsource_report[rowsource_report_of](
+        queryid: bigint, from_time: moment = "NULL", to_time: moment = "NULL",
+        format: text(MAX_FORMAT_BYTES) = "'text'"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> lines(|rows| report::rows(rows, queryid, from_time, to_time, format.as_deref()));
 
     /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
     rowsource_report[rowsource_report_between](
-        from_time: moment_value, to_time: moment_value = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'",
-        queryid: bigint = "NULL"
+        from_time: moment_value, to_time: moment_value = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> lines(|rows| report::rows(rows, from_time, to_time, format.as_deref(), queryid));
+        -> lines(|rows| report::rows(rows, None, from_time, to_time, format.as_deref()));
 
     /// Says of each part of the library whether it works, and what mends it
     rowsource_health() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"

@@ -45,7 +45,7 @@ enum Format {
 
 /// Adds the lines of `rowsource_report()`, or the row with its page. `queryid` is of the statement that it is
 /// about, if it is about one.
-pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, format: Option<&str>, queryid: Option<i64>) {
+pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option<i64>, format: Option<&str>) {
     let format = choose(
         "format",
         format,

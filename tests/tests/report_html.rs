@@ -134,7 +134,7 @@ fn a_report_of_one_statement_has_nothing_of_others() {
     let server = Server::preloaded("report-one", &[]);
     let mut client = session_after(&server);
     let sort = "SELECT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%OFFSET%'";
-    let of = |queryid: &str| format!("SELECT rowsource_report('1 min', queryid => ({queryid}))");
+    let of = |queryid: &str| format!("SELECT rowsource_report(({queryid}), '1 min')");
     let report = first_column(&mut client, &of(sort)).join("\n");
     assert!(
         report.starts_with("What statement ") && report.contains("Sort"),

@@ -285,6 +285,8 @@ fn pending_executions_are_seen_at_once_and_never_lost() {
 
 #[test]
 fn memory_is_given_back() {
+    /// What the allocator may take at once when it has some megabytes.
+    const SEGMENT: u64 = 2 << 20;
     let server = basic_server("give-back", &["pg_rowsource.max_plans = 100"]);
     prepare(&server);
     let mut client = measuring(&server);
@@ -302,7 +304,7 @@ fn memory_is_given_back() {
     let after = mapped();
     println!("dynamic shared memory: {before} bytes, {after} after five times as many plans");
     assert!(
-        before > 0 && after <= before + before / 4,
+        before > 0 && after <= before + before / 4 + SEGMENT,
         "{before} bytes grew to {after}"
     );
 }

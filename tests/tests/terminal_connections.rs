@@ -280,7 +280,7 @@ fn a_restart_is_said_and_survived_needs_terminal() {
     terminal.until("connect");
     server.launch();
     let screen = terminal.until("restart");
-    assert!(!screen.contains("-1"), "{screen}");
+    assert!(!screen.contains(" -1"), "{screen}");
     terminal.keys(&["q"]);
     terminal.until("left with 0");
 }
