@@ -313,8 +313,7 @@ fn ordinary_requests_are_not_slowed_release() {
     /// The most instructions of a request that is counted as a wait. The request itself takes at least a
     /// microsecond.
     const MAX_WITH_WAITS: f64 = 160.0;
-    /// The most that measuring adds to a block that is read: 15 rows and a wait, by the system's clock. 16 of
-    /// these copy the counters, so that who copies the session meanwhile counts no block twice.
+    /// The most that measuring adds to a block that is read: 15 rows, a wait, and a copy of the counters.
     const MAX_MEASURED: f64 = 692.0;
     const MAX_ERROR: f64 = 0.01;
     const SCAN: &str = "SELECT count(*) FROM t";

@@ -140,15 +140,8 @@ impl Drop for Pooler {
     }
 }
 
-#[test]
-fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
-    let server = Server::preloaded("terminal-pooler", &[]);
-    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
-    let folder = server.folder().join("pooler");
-    fs::create_dir(&folder).expect("a folder");
-    let authority = certificates(&folder);
-    let pooler = Pooler::before(&server, &folder);
-    let port = pooler.1;
+/// Writes a password file and a service file, and returns the variables that name them.
+fn service(folder: &Path, port: u16, authority: &str) -> [(&'static str, String); 3] {
     let passwords = folder.join("passwords");
     fs::write(
         &passwords,
@@ -159,12 +152,24 @@ fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
     let services = folder.join("services");
     fs::write(&services, format!("[shop]\nhost=localhost\nport={port}\nuser=postgres\ndbname=postgres\nsslmode=verify-full\nsslrootcert={authority}\n"))
         .expect("a file");
-    let file = [("PGPASSFILE", passwords.display().to_string())];
-    let service = [
-        file[0].clone(),
+    [
+        ("PGPASSFILE", passwords.display().to_string()),
         ("PGSERVICE", "shop".to_owned()),
         ("PGSERVICEFILE", services.display().to_string()),
-    ];
+    ]
+}
+
+#[test]
+fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
+    let server = Server::preloaded("terminal-pooler", &[]);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    let folder = server.folder().join("pooler");
+    fs::create_dir(&folder).expect("a folder");
+    let authority = certificates(&folder);
+    let pooler = Pooler::before(&server, &folder);
+    let port = pooler.1;
+    let service = service(&folder, port, &authority);
+    let file = &service[..1];
     for view in VIEWS {
         // One refresh after the other comes through the one connection that all clients share.
         let output = run(&["top", "--once", "--interval", "0.2", "--view", view], &service);
@@ -199,7 +204,7 @@ fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
         (&unknown, false, "certificate"),
         (&without, false, "SSL required"),
     ] {
-        let output = run(&["-d", uri, "top", "--once", "--interval", "0.2"], &file);
+        let output = run(&["-d", uri, "top", "--once", "--interval", "0.2"], file);
         assert_eq!(output.status.success(), passes, "{uri}: {output:?}");
         assert!(text(&output).contains(says), "{uri}: {output:?}");
     }
