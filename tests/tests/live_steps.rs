@@ -21,7 +21,7 @@ const IDLE: usize = 150;
 const CALLED: usize = 100;
 
 #[test]
-fn times_grow_for_an_interrupted_reader() {
+fn times_grow_for_an_interrupted_reader_long() {
     let idle = " UNION ALL SELECT i FROM generate_series(1, 1) i".repeat(IDLE);
     // The aggregate and its input run in turn, a millisecond each.
     let statement = format!(
@@ -33,7 +33,7 @@ fn times_grow_for_an_interrupted_reader() {
 /// All nodes are called for each row, so the reader is often interrupted while it copies one whose call ends
 /// meanwhile.
 #[test]
-fn times_grow_for_a_reader_that_is_interrupted_within_a_node() {
+fn times_grow_for_a_reader_that_is_interrupted_within_a_node_long() {
     let input = "SELECT i FROM generate_series(1, 1000000) i WHERE burn(2000)".to_owned();
     let input = (0..CALLED).fold(input, |input, _| format!("SELECT i FROM ({input} OFFSET 1) a"));
     let statement = format!("SELECT count(*) FILTER (WHERE burn(2000 + i * 0)) FROM ({input}) a");
@@ -43,7 +43,7 @@ fn times_grow_for_a_reader_that_is_interrupted_within_a_node() {
 /// Fails if a reader that is often interrupted sees a time of the statement that is shorter than before. The
 /// session itself can lose its processor between the last reading of a call and the end of that call. Then
 /// others see a call that lasts, and later that it did not. So only polls count between which the session
-/// kept its processor.
+/// kept its processor. They run alone: a busy host takes processors away without saying so.
 fn assert_times_grow(name: &str, statement: &str) {
     let server = Server::preloaded(
         name,
