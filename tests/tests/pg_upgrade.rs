@@ -191,12 +191,21 @@ fn from_15_with_the_extension_preloaded_needs_old_server() {
         new.log()
     );
 
-    // The history is kept.
+    // The history is kept, and goes on.
     let stored: i64 = value(
         &mut client,
         "SELECT count(*) FROM rowsource_snapshot_plans WHERE snap_id = 1 AND query LIKE '%count(*) FROM t%'",
     );
     assert!(stored > 0);
+    let shown: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM (SELECT queryid, planid FROM rowsource_snapshot_plans
+                                WHERE snap_id = 1 AND query LIKE '%count(*) FROM t%' LIMIT 1) p,
+                              rowsource_display_snapshot(p.queryid, p.planid, 1)",
+    );
+    assert!(shown > 5);
+    let next: i64 = value(&mut client, "SELECT rowsource_snapshot()");
+    assert_eq!(next, 2);
 
     // The extension, its dependents and the data are there and work.
     run_each(&mut client, "SELECT count(*) FROM t");
