@@ -5,6 +5,19 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// Its views.
+pub const VIEWS: [&str; 9] = [
+    "statements",
+    "nodes",
+    "live",
+    "activity",
+    "findings",
+    "waits",
+    "temp",
+    "locks",
+    "sessions",
+];
+
 /// Returns the program, which scripts/test.sh builds.
 pub fn program() -> String {
     let path = std::env::var_os("ROWSOURCE_PROGRAM").expect("scripts/test.sh sets ROWSOURCE_PROGRAM");

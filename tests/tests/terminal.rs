@@ -3,7 +3,7 @@
 
 use rowsource_tests::Server;
 use rowsource_tests::session::run_each;
-use rowsource_tests::terminal::{Terminal, program};
+use rowsource_tests::terminal::{Terminal, VIEWS, program};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -32,17 +32,7 @@ fn each_view_is_printed_once_needs_terminal() {
     let server = server("terminal-once");
     let mut client = server.connect();
     run_each(&mut client, "SELECT count(*) FROM orders WHERE id % 3 = 0");
-    for view in [
-        "statements",
-        "nodes",
-        "live",
-        "activity",
-        "findings",
-        "waits",
-        "temp",
-        "locks",
-        "sessions",
-    ] {
+    for view in VIEWS {
         let output = run(&server, &["top", "--view", view, "--once", "--interval", "0.2"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{view}: {output:?}");

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
-use rowsource_tests::terminal::{Terminal, program};
+use rowsource_tests::terminal::{Terminal, VIEWS, program};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -15,18 +15,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-const VIEWS: [&str; 9] = [
-    "statements",
-    "nodes",
-    "live",
-    "activity",
-    "findings",
-    "waits",
-    "temp",
-    "locks",
-    "sessions",
-];
 
 /// Runs the program with arguments and variables. It has no others of a user.
 fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
