@@ -35,6 +35,9 @@ fn partitions_cost_few_instructions_release() {
     /// for each node among all nodes adds 1,200 for each instruction of that loop.
     const MAX_GROWTH_OF_NEW: f64 = 2_000.0;
     const MAX_OF_KNOWN: f64 = 7_000.0;
+    /// Describing a plan may take this share of planning and starting it, among many partitions that are read
+    /// in the same way.
+    const MAX_OF_DESCRIBING: f64 = 0.1;
     let mut server = Server::preloaded("partitions", &[SHIPPED]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE TABLE other AS SELECT 1 AS id");
@@ -46,10 +49,13 @@ fn partitions_cost_few_instructions_release() {
     drop(client);
     server.stop();
     let statements = SIZES.map(|size| format!("{};\n\n", select(&format!("p{size}"))));
-    let costs = of_measuring(&server.data(), &[], &[&statements[..], &statements[..]].concat());
+    // The executor starts these, and does not run them.
+    let started = SIZES.map(|size| format!("SELECT count(*) FROM p{size} WHERE v > 10 LIMIT 0;\n\n"));
+    let all = [&statements[..], &statements[..], &started[..], &started[..]].concat();
+    let costs = of_measuring(&server.data(), &[], &all);
     let among =
         |costs: &[Cost]| [0, 1].map(|i| of_a_unit([SIZES[i], SIZES[i + 1]], [costs[i], costs[i + 1]]));
-    let [new, known] = [among(&costs[..3]), among(&costs[3..])];
+    let [new, known, new_started, known_started] = [0, 3, 6, 9].map(|at| among(&costs[at..at + 3]));
     for (plan, [few, many]) in [("new", new), ("known", known)] {
         println!(
             "a partition of a {plan} plan, between {SIZES:?}: {:.0} and {:.0} instructions more than {:.0}",
@@ -61,6 +67,15 @@ fn partitions_cost_few_instructions_release() {
         "a new plan: {new:?}"
     );
     assert!(known[1].added <= MAX_OF_KNOWN, "a known plan: {known:?}");
+    let described = [0, 1].map(|at| new_started[at].added - known_started[at].added);
+    println!(
+        "describing a partition: {:.0} and {:.0} instructions; planning and starting it: {:.0}",
+        described[0], described[1], known_started[1].without
+    );
+    assert!(
+        described[1] <= MAX_OF_DESCRIBING * known_started[1].without,
+        "{new_started:?}, {known_started:?}"
+    );
 }
 
 #[test]

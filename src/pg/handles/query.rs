@@ -224,6 +224,16 @@ impl<'q> RelationRef<'q> {
         unsafe { &*self.rd_rel }
     }
 
+    /// Returns the number of its blocks when this session last asked for it. PostgreSQL forgets that number if
+    /// the file is truncated or replaced.
+    pub fn known_blocks(self) -> Option<u32> {
+        // SAFETY: an open relation's storage is null, or live.
+        let storage = unsafe { self.rd_smgr.as_ref() };
+        let blocks =
+            storage.map(|storage| storage.smgr_cached_nblocks[pg_sys::ForkNumber::MAIN_FORKNUM as usize]);
+        blocks.filter(|blocks| *blocks != pg_sys::InvalidBlockNumber)
+    }
+
     /// Returns the name of the relation.
     pub fn name(self) -> &'q std::ffi::CStr {
         name(&self.class().relname)

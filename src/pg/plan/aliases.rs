@@ -5,6 +5,7 @@ use super::tree::Found;
 use crate::pg::handles::{Handle, StartedQuery};
 use pgrx::pg_sys::{self, Index, RTEKind, RangeTblEntry};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 
 /// Returns the name of an entry of the range table in the statement.
 pub fn alias<'q>(entry: Handle<'q, RangeTblEntry>) -> &'q [u8] {
@@ -32,30 +33,38 @@ pub fn numbers(query: StartedQuery, found: &[Found]) -> Vec<u32> {
             use_entry(modify.exclRelRTI);
         }
     }
+    let used = (1..=entries).filter(|at| is_used[*at]);
+    let named = used.filter_map(|at| Some((at, estate.entry(at as Index)?)));
+    let named = named.filter(|(_, entry)| entry.rtekind != RTEKind::RTE_JOIN);
+    let named: Vec<(usize, &[u8])> = named.map(|(at, entry)| (at, alias(entry))).collect();
+    // The last number of each name. Partitions have the alias of their table, so there are few names.
+    let mut last: FxHashMap<Cow<[u8]>, u32> = FxHashMap::default();
+    let may_meet = named.iter().any(|(_, name)| has_number(name));
     let mut numbers = vec![0; entries + 1];
-    // The last number of each name.
-    let mut last: FxHashMap<Vec<u8>, u32> = FxHashMap::default();
-    for at in (1..=entries).filter(|at| is_used[*at]) {
-        let Some(entry) = estate.entry(at as Index) else {
+    for (at, name) in named {
+        let Some(number) = last.get_mut(name) else {
+            last.insert(name.into(), 0);
             continue;
         };
-        if entry.rtekind == RTEKind::RTE_JOIN {
-            continue;
-        }
-        let name = alias(entry);
-        let Some(mut number) = last.get(name).copied() else {
-            last.insert(name.to_vec(), 0);
-            continue;
-        };
-        loop {
-            number += 1;
-            let with_number = [name, format!("_{number}").as_bytes()].concat();
-            if last.insert(with_number, 0).is_none() {
-                break;
+        *number += 1;
+        numbers[at] = *number;
+        if may_meet {
+            let mut number = *number;
+            let numbered = |number| Cow::from([name, format!("_{number}").as_bytes()].concat());
+            while last.contains_key(&numbered(number)) {
+                number += 1;
             }
+            last.insert(numbered(number), 0);
+            last.insert(name.into(), number);
+            numbers[at] = number;
         }
-        last.insert(name.to_vec(), number);
-        numbers[at] = number;
     }
     numbers
+}
+
+/// Returns whether a name ends as one to which a number was added.
+fn has_number(name: &[u8]) -> bool {
+    let start = name.iter().rposition(|byte| *byte == b'_');
+    let number = start.map_or(&[][..], |start| &name[start + 1..]);
+    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
 }

@@ -166,13 +166,19 @@ pub struct Shown<'a, 'q> {
     pub fold: Option<&'a Fold>,
     /// If the plan is folded: the nodes that are described.
     first: OnceCell<Vec<Found<'q>>>,
+    /// If the plan is folded: the tables of its partitions.
+    roots: OnceCell<Option<Roots>>,
 }
 
 impl<'a, 'q> Shown<'a, 'q> {
     /// Chooses the nodes of a plan that are described.
     pub const fn of(all: &'a [Found<'q>], fold: Option<&'a Fold>) -> Shown<'a, 'q> {
-        let first = OnceCell::new();
-        Shown { all, fold, first }
+        Shown {
+            all,
+            fold,
+            first: OnceCell::new(),
+            roots: OnceCell::new(),
+        }
     }
 
     /// Returns the nodes in the order of the folded plan, as if the plan had only these. There is none for an
@@ -203,9 +209,10 @@ impl<'a, 'q> Shown<'a, 'q> {
     }
 
     /// Returns the tables of the partitions, if the plan is folded.
-    pub fn roots(&self) -> Option<Roots> {
-        self.fold
-            .and_then(|_| Roots::of(self.all[0].plan_state.statement()))
+    pub fn roots(&self) -> Option<&Roots> {
+        self.fold?;
+        let roots = || Roots::of(self.all[0].plan_state.statement());
+        self.roots.get_or_init(roots).as_ref()
     }
 
     /// Returns the description of the nodes, in which those that were made are missing, with these.

@@ -2,7 +2,7 @@
 
 use crate::pg::handles::{Handle, PlannedStmtRef, StartedQuery};
 use crate::pg::plan::entries::for_each_entry;
-use crate::pg::plan::fold::{Roots, Shown};
+use crate::pg::plan::fold::Shown;
 use pgrx::pg_sys::{self, Alias, Index, List, ListCell, NodeTag, PlanState, RTEKind, RangeTblEntry};
 
 /// While this lives, each Append has only the first of the nodes that are folded, and the range table has no
@@ -82,7 +82,7 @@ impl Table {
     /// tables that an UPDATE or a DELETE changes, so these keep theirs.
     fn of(query: StartedQuery, shown: &Shown) -> Option<Table> {
         let (plan, estate) = (query.plan(), query.estate());
-        let roots = Roots::of(plan)?;
+        let roots = shown.roots()?;
         if plan.commandType != pg_sys::CmdType::CMD_SELECT || plan.hasModifyingCTE {
             return None;
         }

@@ -20,14 +20,14 @@ const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 
 /// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog
 /// cannot be read.
-pub fn planid(query: StartedQuery, shown: &Shown) -> i64 {
+pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     let _unquoted = Unquoted::set();
     let mut number = Number {
         hash: StableHasher::new(),
         roots: roots(query),
         estate: query.estate(),
         schema: None,
-        tables: shown.fold.and_then(|_| Roots::of(query.plan())),
+        tables: shown.roots(),
     };
     let mut places = shown.found().iter().filter(|place| !place.hidden);
     let Some(fold) = shown.fold else {
@@ -100,7 +100,7 @@ struct Number<'q> {
     /// The name of the schema that was needed last.
     schema: Option<(Oid, String)>,
     /// The tables that are named instead of their partitions, if the plan was folded.
-    tables: Option<Roots>,
+    tables: Option<&'q Roots>,
 }
 
 impl<'q> Number<'q> {
@@ -294,7 +294,7 @@ impl<'q> Number<'q> {
         let number = plan.cast::<pg_sys::Scan>().scanrelid;
         // If a table is joined with itself, this tells the two scans apart.
         self.hash.number(self.root(number));
-        let table = self.tables.as_ref().map(|tables| tables.root(number));
+        let table = self.tables.map(|tables| tables.root(number));
         self.entry(table.unwrap_or(number));
     }
 

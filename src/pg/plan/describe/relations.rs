@@ -100,7 +100,7 @@ pub fn names(shown: &Shown) -> Option<u64> {
             return None;
         }
         hasher.write_i32(compat::disabled_nodes(&ps.plan()));
-        let table = roots.as_ref().and_then(|roots| roots.entry_of_table(ps));
+        let table = roots.and_then(|roots| roots.entry_of_table(ps));
         if let Some(table) = table.and_then(|table| ps.estate().entry(table)) {
             // Which partition it is does not count. All have the columns of their table.
             // SAFETY: the statement is described in ExecutorStart, which holds no lock.
@@ -247,24 +247,34 @@ fn extent(ps: PlanStateRef) -> Extent {
             };
             let class = relation.class();
             let is_heap = class.relam == pg_sys::HEAP_TABLE_AM_OID;
-            // The executor is about to read it. If that fails, it fails there.
-            // SAFETY: the relation is open. The statement is described in ExecutorStart, which holds no lock.
-            let blocks = is_heap.then(|| unsafe {
-                contained(&mut Unlocked::promised(), |_| {
-                    let main = pg_sys::ForkNumber::MAIN_FORKNUM;
-                    pg_sys::RelationGetNumberOfBlocksInFork(relation.as_ptr(), main)
-                })
-            });
-            match blocks {
-                Some(Ok(blocks)) => Extent::Table {
+            match is_heap.then(|| blocks(relation)).flatten() {
+                Some(blocks) => Extent::Table {
                     oid: relation.rd_id.to_u32(),
                     file: class.relfilenode.to_u32(),
                     blocks,
                 },
-                _ => Extent::Unknown,
+                None => Extent::Unknown,
             }
         }
     }
+}
+
+/// Returns how many blocks a table has at least, or `None` if its file cannot be read.
+///
+/// The planner has just asked for it. Asking again would open the file of each partition: a session has fewer
+/// files open than a statement may have partitions.
+fn blocks(relation: RelationRef) -> Option<u32> {
+    relation.known_blocks().or_else(|| {
+        // The executor is about to read it. If that fails, it fails there.
+        // SAFETY: the relation is open. The statement is described in ExecutorStart, which holds no lock.
+        let blocks = unsafe {
+            contained(&mut Unlocked::promised(), |_| {
+                let main = pg_sys::ForkNumber::MAIN_FORKNUM;
+                pg_sys::RelationGetNumberOfBlocksInFork(relation.as_ptr(), main)
+            })
+        };
+        blocks.ok()
+    })
 }
 
 /// Returns whether a node scans a table by an index.
