@@ -231,3 +231,31 @@ fn statements_that_change_2100_partitions_are_kept_long() {
         [0, 0]
     );
 }
+
+/// A number that is added to an alias may give another alias of the statement.
+#[test]
+fn partitions_have_the_aliases_that_explain_gives_them() {
+    let server = server("partitions-aliases", &[]);
+    let mut client = server.connect();
+    let from = "FROM orders AS orders_1_1, orders, (VALUES (1)) AS orders_1 (id), orders AS orders_2";
+    let select =
+        format!("SELECT count(*) {from} WHERE orders.day = orders_2.day AND orders_1_1.day = orders.day");
+    measured(&mut client, &select);
+    let shown = first_column(
+        &mut client,
+        "SELECT rowsource_display(format => 'BASIC LAST +ALIAS')",
+    );
+    let mut shown: Vec<&str> = shown
+        .iter()
+        .filter_map(|line| Some(line.split_once(" - ")?.1.split_once(" (public.")?.0))
+        .collect();
+    let explained = first_column(&mut client, &format!("EXPLAIN (COSTS off) {select}"));
+    let mut explained: Vec<&str> = explained
+        .iter()
+        .filter_map(|line| line.split_once(" on ")?.1.split_whitespace().nth(1))
+        .collect();
+    shown.sort_unstable();
+    explained.sort_unstable();
+    assert_eq!(shown, explained);
+    assert_eq!(shown.len(), 12, "{shown:?}");
+}
