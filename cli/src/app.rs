@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::data::Data;
 use crate::model::Snapshot;
-use crate::queries::Want;
+use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::table::{Table, Target};
 
@@ -22,8 +22,8 @@ pub enum Effect {
     Copy(String),
     /// Send a signal to a process: the function, and the process.
     Signal(&'static str, i64),
-    /// Call a function that writes text.
-    Call(String),
+    /// Call a function that writes text, and show it, or write it to a new file whose name begins like this.
+    Call(String, Option<String>),
 }
 
 /// What the keyboard is for.
@@ -63,6 +63,8 @@ pub struct App {
     pub status: String,
     /// Why there is no connection now.
     pub trouble: Option<String>,
+    /// The plan that another one is to be compared with.
+    pub marked: Option<PlanKey>,
     screens: Vec<Screen>,
     looks: BTreeMap<String, Look>,
     /// The rows that the terminal has room for.
@@ -88,6 +90,7 @@ impl App {
             place,
             status: String::new(),
             trouble: None,
+            marked: None,
             screens: vec![screen],
             looks: BTreeMap::new(),
             page: 10,
@@ -241,6 +244,10 @@ impl App {
             KeyCode::Char('-') => self.change_interval(-1),
             KeyCode::Char('r') => return vec![Effect::Refresh],
             KeyCode::Char('y') => return self.copy(),
+            KeyCode::Char('e') => return self.explain(),
+            KeyCode::Char('c') => return self.compare(),
+            KeyCode::Char('f') => return self.flame(),
+            KeyCode::Char('w') => return self.write_page(),
             KeyCode::Char('C') => self.ask_signal("pg_cancel_backend"),
             KeyCode::Char('T') => self.ask_signal("pg_terminate_backend"),
             KeyCode::Enter | KeyCode::Right => return self.down(),
@@ -342,8 +349,13 @@ impl App {
         self.status = format!("a refresh every {:.1} s", self.interval.as_secs_f64());
     }
 
+    /// Goes down to a screen.
+    pub fn push(&mut self, screen: Screen) {
+        self.screens.push(screen);
+    }
+
     /// Returns what the keys of the selected row concern.
-    fn target(&self) -> Option<Target> {
+    pub fn target(&self) -> Option<Target> {
         let (table, selected, _) = self.table();
         table.rows.get(selected).map(|row| row.target.clone())
     }
@@ -370,60 +382,6 @@ impl App {
                     "this row is no process: signals are sent from live, temp, locks and sessions".to_owned()
             }
         }
-    }
-
-    fn down(&mut self) -> Vec<Effect> {
-        let Some(target) = self.target() else {
-            return Vec::new();
-        };
-        let next = match (self.screen(), target) {
-            (Screen::List(View::Statements | View::Nodes), Target { plan: Some(key), .. }) => {
-                Screen::Plan(key)
-            }
-            (
-                Screen::Plan(key),
-                Target {
-                    node_id: Some(node_id),
-                    ..
-                },
-            ) => Screen::Node(key.clone(), node_id),
-            (
-                Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
-                Target { pid: Some(pid), .. },
-            ) if self.data.server.schema.is_some() => Screen::LivePlan(pid),
-            (
-                Screen::List(View::Findings),
-                Target {
-                    queryid: Some(queryid),
-                    compare: Some((from, to)),
-                    ..
-                },
-            ) => {
-                self.screens.push(Screen::Text(
-                    format!("Statement {queryid}: plan {from} and plan {to}"),
-                    None,
-                ));
-                return vec![Effect::Call(format!(
-                    "rowsource_compare({queryid}, '{from}', '{to}')"
-                ))];
-            }
-            (
-                Screen::List(View::Activity),
-                Target {
-                    queryid: Some(queryid),
-                    ..
-                },
-            ) => {
-                self.screens
-                    .push(Screen::Text(format!("Plans of statement {queryid}"), None));
-                return vec![Effect::Call(format!(
-                    "rowsource_display({queryid}, format => 'ALLSTATS')"
-                ))];
-            }
-            _ => return Vec::new(),
-        };
-        self.screens.push(next);
-        vec![Effect::Refresh]
     }
 
     fn up(&mut self) -> Vec<Effect> {

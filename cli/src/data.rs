@@ -159,7 +159,6 @@ impl Data {
         let mut plans: Vec<_> = self.plans.added.rows.iter().collect();
         plans.sort_by(|a, b| b.time.total_cmp(&a.time));
         let ids = plans.into_iter().filter_map(|plan| plan.queryid);
-        let ids = ids.chain(self.findings.iter().filter_map(|row| row.queryid));
         let ids: BTreeSet<i64> = ids
             .chain(self.activity.iter().filter_map(|row| row.queryid))
             .take(300)

@@ -50,6 +50,8 @@ const HELP: &[&str] = &[
     "Esc               up                 /       filter rows",
     "< >               sort by a column   Space   pause",
     "+ -               refresh interval   r       refresh now",
+    "e                 plan as EXPLAIN    f       where its time goes",
+    "c                 compare two plans  w       write a page of HTML",
     "y                 copy the text      C       cancel a statement",
     "?                 this help          T       terminate a session",
     "q                 leave",
@@ -203,7 +205,8 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
 }
 
 fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
-    let width = 64.min(area.width);
+    let longest = HELP.iter().map(|line| line.width()).max().unwrap_or(0);
+    let width = (longest as u16 + 4).min(area.width);
     let height = (HELP.len() as u16 + 2).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
@@ -214,7 +217,7 @@ fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
             .and_then(|line| HELP.get(line as usize))
             .copied()
             .unwrap_or("");
-        let text = format!("  {text:<62}");
+        let text = format!("  {text:<longest$}  ");
         buffer.set_stringn(x, y + line, text, width as usize, style);
     }
 }

@@ -17,12 +17,14 @@ use crate::server::Connection;
 use crate::top::{Source, Top};
 use crate::worker::Worker;
 
+mod actions;
 mod app;
 mod args;
 mod connect;
 mod data;
 mod delta;
 mod draw;
+mod flame;
 mod model;
 mod queries;
 mod record;

@@ -189,20 +189,24 @@ pub struct Activity {
     pub sessions: f64,
 }
 
-/// A change of a plan.
+/// A statement that became slower.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {
-    pub kind: String,
+    pub id: i64,
+    pub state: String,
     pub at: Option<String>,
     pub queryid: Option<i64>,
-    pub from_planid: Option<i64>,
-    pub to_planid: Option<i64>,
+    pub calls: Option<f64>,
     pub before: Option<f64>,
     pub after: Option<f64>,
     pub factor: Option<f64>,
-    pub verdict: Option<String>,
+    pub extra: Option<f64>,
+    pub basis: Option<String>,
     pub cause: Option<String>,
+    /// The statement of SQL that compares before and after.
+    pub command: Option<String>,
+    pub query: Option<String>,
 }
 
 /// The waits for an event, of all processes.

@@ -79,10 +79,10 @@ const ACTIVITY: &str =
   FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp())";
 
 const FINDINGS: &str =
-    "SELECT 'change of plan' AS kind, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid,
-  from_planid, to_planid, mean_time_before AS before, mean_time_after AS after,
-  mean_time_after / nullif(mean_time_before, 0) AS factor, verdict,
-  'index gone: ' || array_to_string(gone_indexes, ', ') AS cause FROM @.rowsource_plan_flips";
+    "SELECT id, state, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
+  mean_time_before AS before, mean_time_after AS after, ratio AS factor, extra_time AS extra, basis,
+  coalesce(cause, 'the same plan') AS cause, command, left(query, 2000) AS query
+  FROM @.rowsource_regressions() ORDER BY state = 'over', extra_time DESC";
 
 const WAITS: &str =
     "SELECT backend_type, wait_event_type AS class, wait_event AS event, coalesce(waits, 0) AS waits,

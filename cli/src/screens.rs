@@ -55,8 +55,12 @@ impl View {
 pub enum Screen {
     /// A list.
     List(View),
+    /// The plans of a statement.
+    Plans(PlanKey),
     /// A plan of the store.
     Plan(PlanKey),
+    /// How its time is divided among its nodes.
+    Flame(PlanKey),
     /// A node of it.
     Node(PlanKey, i64),
     /// The plan that a process runs.
@@ -81,7 +85,8 @@ impl Screen {
             Self::List(View::Temp) => vec![Want::Temp],
             Self::List(View::Locks) => vec![Want::Locks],
             Self::List(View::Sessions) => vec![Want::Sessions],
-            Self::Plan(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
+            Self::Plans(_) => vec![Want::Plans],
+            Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
             Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live],
             Self::Text(..) => Vec::new(),
         };
@@ -117,7 +122,9 @@ impl Screen {
             Self::List(View::Temp) => crate::screens_live::temp(data),
             Self::List(View::Locks) => crate::screens_live::locks(data),
             Self::List(View::Sessions) => sessions(data),
+            Self::Plans(key) => plans(data, key),
             Self::Plan(key) => plan(data, key),
+            Self::Flame(key) => crate::flame::table(data, key),
             Self::Node(key, node_id) => node(data, key, *node_id),
             Self::LivePlan(pid) => crate::screens_live::live_plan(data, *pid),
             Self::Text(title, lines) => text(title, lines.as_deref()),
@@ -309,12 +316,65 @@ fn nodes(data: &Data) -> Table {
     table
 }
 
-fn plan(data: &Data, key: &PlanKey) -> Table {
-    let rows: Vec<_> = data
-        .plan
-        .iter()
+/// Lists the plans of a statement.
+fn plans(data: &Data, key: &PlanKey) -> Table {
+    let mut table = Table::new(
+        of_interval(&format!("Plans of {}", key.queryid), data.plans.seconds),
+        &[
+            ("planid", 20, 0),
+            ("time", 9, 0),
+            ("calls", 6, 0),
+            ("mean", 8, 0),
+            ("wait", 8, 0),
+            ("rows", 6, 0),
+            ("reads", 5, 0),
+            ("hits", 6, 90),
+            ("temp", 5, 90),
+        ],
+        Some(1),
+    );
+    for row in data.plans.added.rows.iter().filter(|row| is_plan_of(row, key)) {
+        let target = Target {
+            plan: key_of(row),
+            queryid: row.queryid,
+            ..Target::default()
+        };
+        let cells = vec![
+            Cell::id(row.planid),
+            Cell::Time(row.time),
+            Cell::Count(row.calls),
+            Cell::Time(row.time / row.calls),
+            Cell::Time(row.wait),
+            Cell::Count(row.rows),
+            Cell::Count(row.reads),
+            Cell::Count(row.hits),
+            Cell::Count(row.temp),
+        ];
+        table.rows.push(Row::new(cells, target));
+    }
+    table
+        .notes
+        .extend(data.text(Some(key.queryid)).map(crate::table::one_line));
+    table
+}
+
+/// Returns whether a plan is one of the statement whose plan has a key.
+pub fn is_plan_of(plan: &Plan, key: &PlanKey) -> bool {
+    plan.queryid == Some(key.queryid)
+        && plan.toplevel == key.toplevel
+        && (plan.userid, plan.datid) == (key.userid, key.datid)
+}
+
+/// Returns the nodes of a plan, if they have come.
+pub fn nodes_of<'d>(data: &'d Data, key: &PlanKey) -> Vec<&'d Node> {
+    let nodes = data.plan.iter();
+    nodes
         .filter(|node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid))
-        .collect();
+        .collect()
+}
+
+fn plan(data: &Data, key: &PlanKey) -> Table {
+    let rows = nodes_of(data, key);
     let executions = rows.first().map_or(0.0, |node| node.executions);
     let mut table = Table::new(
         format!(
@@ -429,36 +489,52 @@ fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
 
 fn findings(data: &Data) -> Table {
     let mut table = Table::new(
-        "Findings: statements whose plan changed (rowsource_plan_flips); Enter compares",
+        "Findings: statements that became slower (rowsource_regressions); Enter compares",
         &[
-            ("changed at", 19, 0),
+            ("state", 9, 0),
+            ("since", 19, 110),
             ("before", 8, 0),
             ("after", 8, 0),
             ("factor", 7, 0),
-            ("verdict", 12, 0),
-            ("cause", 12, 110),
-            ("queryid", 20, 150),
+            ("extra", 8, 110),
+            ("calls", 6, 150),
+            ("cause", 20, 0),
+            ("basis", 13, 150),
+            ("queryid", 20, 200),
             ("statement", 20, 0),
         ],
         None,
     );
     for row in &data.findings {
+        let call = row
+            .command
+            .as_deref()
+            .and_then(|command| command.find("rowsource_compare("));
+        let call = call
+            .zip(row.command.as_deref())
+            .map(|(at, command)| command[at..].to_owned());
         let target = Target {
             queryid: row.queryid,
-            compare: row.from_planid.zip(row.to_planid),
+            call,
             ..Target::default()
         };
         let cells = vec![
+            Cell::text(Some(&row.state)),
             Cell::text(row.at.as_deref()),
             Cell::some(row.before, Cell::Time),
             Cell::some(row.after, Cell::Time),
             Cell::some(row.factor, Cell::Decimal),
-            Cell::text(row.verdict.as_deref()),
+            Cell::some(row.extra, Cell::Time),
+            Cell::some(row.calls, Cell::Count),
             Cell::text(row.cause.as_deref()),
+            Cell::text(row.basis.as_deref()),
             Cell::id(row.queryid),
-            Cell::text(data.text(row.queryid)),
+            Cell::text(row.query.as_deref()),
         ];
-        table.rows.push(Row::new(cells, target));
+        table.rows.push(Row {
+            is_marked: row.state != "over",
+            ..Row::new(cells, target)
+        });
     }
     table
 }

@@ -168,8 +168,8 @@ pub struct Target {
     pub node_id: Option<i64>,
     pub pid: Option<i64>,
     pub queryid: Option<i64>,
-    /// Two planids to compare.
-    pub compare: Option<(i64, i64)>,
+    /// The function of the server that says more, with its arguments.
+    pub call: Option<String>,
 }
 
 /// A row.

@@ -14,7 +14,6 @@ use crate::draw::{Theme, draw, lines_of};
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::record::{self, Recording};
-use crate::screens::{Screen, View};
 use crate::worker::{Reply, Request, Worker};
 
 /// Where refreshes come from.
@@ -100,8 +99,8 @@ impl Top {
             (Effect::Signal(function, pid), Source::Server(worker)) => {
                 worker.ask(Request::Signal(function, pid))
             }
-            (Effect::Call(call), Source::Server(worker)) => worker.ask(Request::Call(call)),
-            (Effect::Signal(..) | Effect::Call(_), Source::Recording(_)) => {
+            (Effect::Call(call, file), Source::Server(worker)) => worker.ask(Request::Call(call, file)),
+            (Effect::Signal(..) | Effect::Call(..), Source::Recording(_)) => {
                 self.app.apply_lines(vec!["a replay has no server".to_owned()]);
                 self.app.status = "a replay has no server".to_owned();
             }
@@ -138,7 +137,7 @@ impl Top {
 
     fn ask(&mut self) {
         let wants = if self.record.is_some() {
-            all_wants(&mut self.app)
+            self.app.all_wants()
         } else {
             self.app.wants()
         };
@@ -166,7 +165,13 @@ impl Top {
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
                 }
             }
-            Reply::Lines(lines) => self.app.apply_lines(lines),
+            Reply::Lines(lines, None) => self.app.apply_lines(lines),
+            Reply::Lines(lines, Some(name)) => {
+                self.app.status = match write_new(&name, &lines) {
+                    Ok(file) => format!("written to {file}"),
+                    Err(error) => format!("{name}.html: {error}"),
+                }
+            }
             Reply::Said(text) => {
                 self.asked_at = None;
                 self.app.apply_lines(vec![text.clone()]);
@@ -266,7 +271,7 @@ impl Top {
                 Ok(*snapshot)
             }
             Ok(Reply::Down(text) | Reply::Said(text)) => Err(text),
-            Ok(Reply::Lines(_)) | Err(_) => Err("the connection ended".to_owned()),
+            Ok(Reply::Lines(..)) | Err(_) => Err("the connection ended".to_owned()),
         }
     }
 
@@ -289,17 +294,25 @@ impl Top {
     }
 }
 
-/// Returns what all lists need, so that a recording has each.
-fn all_wants(app: &mut App) -> Vec<Want> {
-    let mut wants = app.wants();
-    for view in View::ALL {
-        for want in Screen::List(view).wants(&mut app.data) {
-            if !wants.contains(&want) {
-                wants.push(want);
+/// Writes lines to a file that is not there yet: `NAME.html`, `NAME-2.html` and so on.
+fn write_new(name: &str, lines: &[String]) -> io::Result<String> {
+    let mut number = 1;
+    loop {
+        let file = match number {
+            1 => format!("{name}.html"),
+            _ => format!("{name}-{number}.html"),
+        };
+        match File::create_new(&file) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1_000 => number += 1,
+            Err(error) => return Err(error),
+            Ok(mut new) => {
+                for line in lines {
+                    writeln!(new, "{line}")?;
+                }
+                return Ok(file);
             }
         }
     }
-    wants
 }
 
 /// Returns a text as base64.

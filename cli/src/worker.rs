@@ -16,8 +16,8 @@ const CALL_TIMEOUT: u32 = 10_000;
 pub enum Request {
     /// A refresh.
     Snapshot(Vec<Want>),
-    /// The lines of a function.
-    Call(String),
+    /// The lines of a function, and the file for them.
+    Call(String, Option<String>),
     /// A signal to a process.
     Signal(&'static str, i64),
 }
@@ -25,7 +25,8 @@ pub enum Request {
 /// What it answers: one for each request.
 pub enum Reply {
     Snapshot(Box<Snapshot>),
-    Lines(Vec<String>),
+    /// With the file that they are for.
+    Lines(Vec<String>, Option<String>),
     /// What came of a signal, or why there are no lines.
     Said(String),
     /// There is no connection.
@@ -110,7 +111,9 @@ async fn attempt(
     };
     Ok(match request {
         Request::Snapshot(wants) => Reply::Snapshot(Box::new(connection.snapshot(wants).await?)),
-        Request::Call(call) => Reply::Lines(connection.lines(call, Some(CALL_TIMEOUT)).await?),
+        Request::Call(call, file) => {
+            Reply::Lines(connection.lines(call, Some(CALL_TIMEOUT)).await?, file.clone())
+        }
         Request::Signal(function, pid) => Reply::Said(match connection.signal(function, *pid).await? {
             true => format!("sent to process {pid}"),
             false => format!("process {pid} is gone"),

@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 
 use crate::app::{App, Effect, Mode};
 use crate::draw::{Theme, draw, lines_of};
-use crate::model::Snapshot;
+use crate::model::{Plan, Snapshot};
 use crate::record::{self, Recording};
 use crate::screens::{Screen, View};
 use crate::table::Cell;
@@ -78,6 +78,10 @@ const SCREENS: &[(&str, View, Keys)] = &[
         open_plan(app);
         press(app, KeyCode::Down);
         press(app, KeyCode::Enter);
+    }),
+    ("where the time of a plan goes", View::Statements, |app| {
+        open_plan(app);
+        press(app, KeyCode::Char('f'));
     }),
     ("a running plan", View::Live, open_running),
     ("help", View::Statements, |app| {
@@ -238,13 +242,97 @@ fn enter_leads_to_the_node_and_escape_back() {
 fn a_regression_is_compared_by_two_keys() {
     let mut app = app(View::Statements);
     press(&mut app, KeyCode::Char('5'));
-    let effects = press(&mut app, KeyCode::Enter);
+    let found = &app.data.findings[0];
+    let command = found.command.clone().expect("a command");
+    let call = calls(&mut app, KeyCode::Enter);
     assert!(
-        matches!(&effects[..], [Effect::Call(call)] if call.starts_with("rowsource_compare(")),
-        "{effects:?}"
+        call.starts_with("rowsource_compare(") && command.ends_with(&call),
+        "{command}: {call}"
     );
     app.apply_lines(vec!["it is slower".to_owned()]);
     assert!(text(&mut app).contains("it is slower"));
+}
+
+/// Presses a key, and returns the function that is called.
+fn calls(app: &mut App, code: KeyCode) -> String {
+    let effects = press(app, code);
+    match &effects[..] {
+        [Effect::Call(call, None)] => call.clone(),
+        _ => panic!("{effects:?}"),
+    }
+}
+
+#[test]
+fn a_plan_is_explained_compared_drawn_and_written() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    let Screen::Plan(key) = app.screen().clone() else {
+        panic!("{:?}", app.screen())
+    };
+    let (queryid, planid) = (key.queryid, key.planid);
+    assert_eq!(
+        calls(&mut app, KeyCode::Char('e')),
+        format!("rowsource_explain({queryid}, {planid}, 'mean')")
+    );
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(press(&mut app, KeyCode::Char('c')), []);
+    assert!(app.status.starts_with("marked"), "{}", app.status);
+    assert_eq!(
+        calls(&mut app, KeyCode::Char('c')),
+        format!("rowsource_compare({queryid}, '{planid} mean', '{planid} slowest')")
+    );
+    press(&mut app, KeyCode::Esc);
+    let page = press(&mut app, KeyCode::Char('w'));
+    assert_eq!(
+        page,
+        [Effect::Call(
+            format!("rowsource_html({queryid}, {planid}, 'mean')"),
+            Some(format!("rowsource-plan-{planid}"))
+        )]
+    );
+    press(&mut app, KeyCode::Char('f'));
+    assert_eq!(*app.screen(), Screen::Flame(key));
+    assert_eq!(app.table().0.rows.len(), app.data.plan.len());
+}
+
+#[test]
+fn two_plans_of_a_statement_are_compared() {
+    let mut app = app(View::Statements);
+    let queryid = app.data.plan[0].queryid;
+    let plans = &app.data.plans.added.rows;
+    let plan = plans.iter().find(|plan| plan.queryid == queryid);
+    let plan = plan.expect("the plan").clone();
+    let other = Plan {
+        planid: Some(7),
+        time: plan.time / 2.0,
+        ..plan.clone()
+    };
+    app.data.plans.added.rows = vec![plan.clone(), other];
+    press(&mut app, KeyCode::Enter);
+    assert!(matches!(app.screen(), Screen::Plans(_)), "{:?}", app.screen());
+    press(&mut app, KeyCode::Char('c'));
+    press(&mut app, KeyCode::Down);
+    let (queryid, planid) = (plan.queryid.expect("an id"), plan.planid.expect("an id"));
+    assert_eq!(
+        calls(&mut app, KeyCode::Char('c')),
+        format!("rowsource_compare({queryid}, '{planid}', '7')")
+    );
+    press(&mut app, KeyCode::Esc);
+    press(&mut app, KeyCode::Enter);
+    assert!(matches!(app.screen(), Screen::Plan(key) if key.planid == 7));
+}
+
+#[test]
+fn the_report_is_written_from_a_list_without_plans() {
+    let mut app = app(View::Waits);
+    let effects = press(&mut app, KeyCode::Char('w'));
+    assert!(
+        matches!(&effects[..], [Effect::Call(call, Some(_))] if call.starts_with("rowsource_report(")),
+        "{effects:?}"
+    );
+    assert_eq!(press(&mut app, KeyCode::Char('e')), []);
+    assert_eq!(press(&mut app, KeyCode::Char('c')), []);
+    assert!(app.status.contains("no plan"), "{}", app.status);
 }
 
 #[test]

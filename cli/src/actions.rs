@@ -1,0 +1,168 @@
+//! What the keys do that ask the server for a text about a row: EXPLAIN, a comparison, a page.
+
+use crate::app::{App, Effect};
+use crate::queries::{PlanKey, Want};
+use crate::screens::{Screen, View, is_plan_of};
+use crate::table::Target;
+
+impl App {
+    /// Returns the plan that is shown, or that of the selected row.
+    fn plan(&self) -> Option<PlanKey> {
+        match self.screen() {
+            Screen::Plan(key) | Screen::Flame(key) | Screen::Node(key, _) => Some(key.clone()),
+            _ => self.target()?.plan,
+        }
+    }
+
+    /// Shows what a function writes.
+    fn call(&mut self, title: String, call: String) -> Vec<Effect> {
+        self.push(Screen::Text(title, None));
+        vec![Effect::Call(call, None)]
+    }
+
+    /// Shows the plan as EXPLAIN prints it: all executions on average, or as far as a process is.
+    pub fn explain(&mut self) -> Vec<Effect> {
+        if let Some(PlanKey { queryid, planid, .. }) = self.plan() {
+            return self.call(
+                format!("Plan {planid} of {queryid}, the mean of its executions"),
+                format!("rowsource_explain({queryid}, {planid}, 'mean')"),
+            );
+        }
+        match self.target() {
+            Some(Target { pid: Some(pid), .. }) => self.call(
+                format!("The plan that process {pid} runs"),
+                format!("rowsource_display(pid => {pid}, format => 'ALLSTATS')"),
+            ),
+            Some(Target {
+                queryid: Some(queryid),
+                ..
+            }) => self.call(
+                format!("The plan of {queryid}, the mean of its executions"),
+                format!("rowsource_explain({queryid}, NULL, 'mean')"),
+            ),
+            _ => {
+                self.status = "this row has no plan".to_owned();
+                Vec::new()
+            }
+        }
+    }
+
+    /// Marks a plan, or compares the marked one with this one: the same plan's slowest execution with the mean.
+    pub fn compare(&mut self) -> Vec<Effect> {
+        let Some(key) = self.plan() else {
+            self.status = "this row has no plan: c compares plans of a statement".to_owned();
+            return Vec::new();
+        };
+        let PlanKey { queryid, planid, .. } = key;
+        match self.marked.take() {
+            Some(marked) if marked.queryid == queryid && marked.planid == planid => self.call(
+                format!("Plan {planid} of {queryid}: its mean and its slowest execution"),
+                format!("rowsource_compare({queryid}, '{planid} mean', '{planid} slowest')"),
+            ),
+            Some(marked) if marked.queryid == queryid => self.call(
+                format!("Statement {queryid}: plan {} and plan {planid}", marked.planid),
+                format!("rowsource_compare({queryid}, '{}', '{planid}')", marked.planid),
+            ),
+            _ => {
+                self.status =
+                    "marked: c on another plan of this statement, or again here for the slowest execution"
+                        .to_owned();
+                self.marked = Some(key);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Shows where the time of the plan goes.
+    pub fn flame(&mut self) -> Vec<Effect> {
+        match self.plan() {
+            Some(key) if !matches!(self.screen(), Screen::Flame(_)) => self.push(Screen::Flame(key)),
+            Some(_) => {}
+            None => self.status = "this row has no plan".to_owned(),
+        }
+        vec![Effect::Refresh]
+    }
+
+    /// Writes the page of a plan to a file, or that of the last hour.
+    pub fn write_page(&mut self) -> Vec<Effect> {
+        self.status = "the server makes the page".to_owned();
+        vec![match self.plan() {
+            Some(PlanKey { queryid, planid, .. }) => Effect::Call(
+                format!("rowsource_html({queryid}, {planid}, 'mean')"),
+                Some(format!("rowsource-plan-{planid}")),
+            ),
+            None => Effect::Call(
+                "rowsource_report(NULL::text, NULL::text, 'html')".to_owned(),
+                Some("rowsource-report".to_owned()),
+            ),
+        }]
+    }
+
+    /// Goes down from the selected row.
+    pub fn down(&mut self) -> Vec<Effect> {
+        let Some(target) = self.target() else {
+            return Vec::new();
+        };
+        let next = match (self.screen(), target) {
+            (Screen::List(View::Statements), Target { plan: Some(key), .. }) if self.plans_of(&key) > 1 => {
+                Screen::Plans(key)
+            }
+            (
+                Screen::List(View::Statements | View::Nodes) | Screen::Plans(_),
+                Target { plan: Some(key), .. },
+            ) => Screen::Plan(key),
+            (
+                Screen::Plan(key) | Screen::Flame(key),
+                Target {
+                    node_id: Some(node_id),
+                    ..
+                },
+            ) => Screen::Node(key.clone(), node_id),
+            (
+                Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
+                Target { pid: Some(pid), .. },
+            ) if self.data.server.schema.is_some() => Screen::LivePlan(pid),
+            (
+                Screen::List(View::Findings),
+                Target {
+                    call: Some(call),
+                    queryid: Some(queryid),
+                    ..
+                },
+            ) => return self.call(format!("Statement {queryid}, before and after"), call),
+            (
+                Screen::List(View::Activity),
+                Target {
+                    queryid: Some(queryid),
+                    ..
+                },
+            ) => {
+                return self.call(
+                    format!("Plans of statement {queryid}"),
+                    format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
+                );
+            }
+            _ => return Vec::new(),
+        };
+        self.push(next);
+        vec![Effect::Refresh]
+    }
+
+    fn plans_of(&self, key: &PlanKey) -> usize {
+        let plans = self.data.plans.added.rows.iter();
+        plans.filter(|plan| is_plan_of(plan, key)).count()
+    }
+
+    /// Returns what the recording of a refresh needs beside what the screen needs: what all lists need.
+    pub fn all_wants(&mut self) -> Vec<Want> {
+        let mut wants = self.wants();
+        for view in View::ALL {
+            for want in Screen::List(view).wants(&mut self.data) {
+                if !wants.contains(&want) {
+                    wants.push(want);
+                }
+            }
+        }
+        wants
+    }
+}

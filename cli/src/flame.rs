@@ -1,0 +1,99 @@
+//! How the time of a plan is divided among its nodes: a flame graph of a line for each node. What a node took
+//! with all below it lies below what its parent took.
+
+use crate::data::Data;
+use crate::queries::PlanKey;
+use crate::screens::nodes_of;
+use crate::table::{Cell, Row, Table, Target, node_name};
+
+/// How many columns the whole time takes.
+const WIDTH: usize = 34;
+
+/// Makes the table.
+pub fn table(data: &Data, key: &PlanKey) -> Table {
+    let nodes = nodes_of(data, key);
+    let mut table = Table::new(
+        format!(
+            "Where the time of plan {} goes: # the node itself, - the nodes below",
+            key.planid
+        ),
+        &[
+            ("id", 3, 0),
+            ("total", 9, 0),
+            ("%", 5, 0),
+            ("time", WIDTH as u16, 0),
+            ("node", 24, 0),
+        ],
+        None,
+    );
+    let whole = nodes.first().map_or(0.0, |root| root.time);
+    // Where the nodes begin that may have children, and where the next child begins: by depth.
+    let mut ends: Vec<f64> = vec![0.0];
+    let mut has_more = false;
+    for node in nodes {
+        ends.truncate(node.depth.max(0) as usize + 1);
+        let begin = ends.last().copied().unwrap_or(0.0).min(whole);
+        let time = node.time.clamp(0.0, whole - begin);
+        if let Some(end) = ends.last_mut() {
+            *end = begin + time;
+        }
+        ends.push(begin);
+        let cells = vec![
+            Cell::Id(node.node_id),
+            Cell::Time(node.time),
+            Cell::Percent(if whole > 0.0 {
+                100.0 * node.time / whole
+            } else {
+                0.0
+            }),
+            Cell::Text(bar(begin, time, node.own_time.min(time), whole)),
+            Cell::Text(node_name(node.depth, &node.operation, node.object.as_deref())),
+        ];
+        let target = Target {
+            plan: Some(key.clone()),
+            node_id: Some(node.node_id),
+            queryid: Some(key.queryid),
+            ..Target::default()
+        };
+        table.rows.push(Row::new(cells, target));
+        has_more |= node.time > whole * 1.001;
+    }
+    if has_more {
+        table
+            .notes
+            .push("below a Gather, times are those of all processes together".to_owned());
+    }
+    table
+}
+
+/// Draws a part of the whole. What the node took itself comes last, behind its inputs.
+fn bar(begin: f64, time: f64, own: f64, whole: f64) -> String {
+    let column = |at: f64| {
+        if whole > 0.0 {
+            (at / whole * WIDTH as f64).round() as usize
+        } else {
+            0
+        }
+    };
+    let (start, middle, end) = (column(begin), column(begin + time - own), column(begin + time));
+    let mut bar = " ".repeat(start);
+    bar.extend(std::iter::repeat_n('-', middle - start));
+    bar.extend(std::iter::repeat_n('#', end - middle));
+    if start == end && time > 0.0 {
+        bar.push('.');
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_below_the_whole() {
+        assert_eq!(bar(0.0, 34.0, 4.0, 34.0), "-".repeat(30) + "####");
+        assert_eq!(bar(17.0, 17.0, 17.0, 34.0), " ".repeat(17) + &"#".repeat(17));
+        assert_eq!(bar(1.0, 0.1, 0.1, 34.0), " .");
+        assert_eq!(bar(0.0, 0.0, 0.0, 0.0), "");
+    }
+}
