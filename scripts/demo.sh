@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the library as `make test` does, and shows it on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and
-# keeps them in RUN/demo, and stops the server. KEEP=1 leaves it running.
+# keeps them in RUN/demo, and stops the server. KEEP=1 leaves it running, and opens the terminal program if there is a terminal.
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" || exit
 export ROWSOURCE_PROFILE=lab ROWSOURCE_SERVER=demo
@@ -31,7 +31,13 @@ and type, for instance,
     select rowsource_display();                        -- what each node of its plan did
     select * from rowsource_top_nodes limit 5;         -- the nodes that took most of the server's time
     select * from pg_stat_rowsource_system_waits limit 5;      -- what all sessions waited for
+or look at it as it works with
+    $TARGET/lab/rowsource -h $RUN/demo -U postgres top
 Stop it with
     make demo-stop
 On a server of yours: docs/getting-started.md. Questions and answers: docs/cookbook.md.
 END
+if [ -t 0 ] && [ -t 1 ]; then
+    read -rp "Enter opens the terminal program (q leaves it) "
+    make -s program && exec "$TARGET/lab/rowsource" -h "$RUN/demo" -U postgres top
+fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the pictures of README and docs/ from real runs on a throwaway server. Needs Chromium.
-#   scripts/picture.sh [page] [live]    docs/page.png: rowsource_html(); docs/live.png: a statement while it runs
+# Makes the pictures of README and docs/ from real runs on a throwaway server. Needs Chromium; for the terminal tmux and aha.
+#   scripts/picture.sh [page] [live] [terminal]    docs/page.png: rowsource_html(); docs/live.png: a statement while it runs;
+#                                                  docs/terminal-*.png: views of the terminal program under pgbench's load
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" && choose_run || exit
 export ROWSOURCE_SERVER=picture
@@ -57,6 +58,44 @@ live() {
     done
     wait "$statement"
     screenshot live 860 665
+}
+
+# shot NAME HEIGHT: a picture of what the terminal shows.
+shot() {
+    tmux -L picture capture-pane -e -p | aha --black --no-header | {
+        printf '<meta charset="utf-8"><style>body { margin: 0; padding: 8px 14px; background: #000; color: #d7dce5 }
+            pre { font: 14px/1.25 monospace }</style><pre>'
+        cat
+    } >"$folder/terminal-$1.html"
+    screenshot "terminal-$1" 1060 "$2"
+}
+
+terminal() {
+    create 300000
+    sql -c "CREATE INDEX orders_customer_idx ON orders (customer)" -c "SET client_min_messages = error" -c "DROP TABLE IF EXISTS stock" -c "CREATE TABLE stock AS SELECT i AS id, i % 500 AS item FROM generate_series(1, 50000) i" \
+        -c "CREATE INDEX stock_item_idx ON stock (item)" -c "VACUUM ANALYZE" >/dev/null
+    local load="$folder/load.sql" bench tmux
+    printf '%s\n' '\set c random(1, 1999)' 'SELECT sum(amount) FROM orders WHERE customer = :c;' \
+        'SELECT count(*) FROM stock WHERE item = :c % 500;' '\if :c < 100' 'SELECT name, sum(amount) FROM orders JOIN customers c ON c.id = customer GROUP BY name ORDER BY 2 DESC LIMIT 10;' '\endif' >"$load"
+    "$PGBIN/pgbench" -h "$RUN/picture" -U postgres -n -c 3 -T 40 -f "$load" postgres >/dev/null 2>&1 &
+    bench=$!
+    sleep 12
+    sql -c "SELECT rowsource_judge(now())" -c "DROP INDEX stock_item_idx" >/dev/null
+    sleep 8
+    sql -c "SELECT rowsource_judge(now() + interval '1 min')" >/dev/null
+    # The first line of the screen names the folder.
+    ln -sfn "$RUN/picture" /tmp/rowsource-picture
+    tmux="tmux -L picture"
+    $tmux new-session -d -x 130 -y 12 "NO_COLOR= TERM=screen-256color $TARGET/lab/rowsource -h /tmp/rowsource-picture -U postgres -d postgres top"
+    sleep 7
+    shot statements 165
+    $tmux send-keys Enter && sleep 3
+    shot plan 240
+    $tmux send-keys 5 && sleep 3
+    shot findings 140
+    $tmux send-keys q
+    rm /tmp/rowsource-picture
+    wait "$bench"
 }
 
 scripts/server.sh start max_parallel_workers_per_gather=0 >/dev/null || die "the server did not start"

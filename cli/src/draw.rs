@@ -222,7 +222,7 @@ fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
     }
 }
 
-/// Returns the columns that are shown, and how wide each is. The last one takes what is left.
+/// Returns the columns that are shown, and how wide each is. A last one of texts takes what is left.
 fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
     let mut shown: Vec<(usize, u16)> = Vec::new();
     let mut left = width;
@@ -231,7 +231,7 @@ fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
         if column.from_width > width || left == 0 {
             continue;
         }
-        let wanted = if index == last {
+        let wanted = if index == last && !is_number(table, index) {
             left
         } else {
             content_width(table, index, column, width)
@@ -240,6 +240,12 @@ fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
         left = left.saturating_sub(wanted + 1);
     }
     shown
+}
+
+/// Returns whether a column has numbers, which stand at its right end.
+fn is_number(table: &Table, index: usize) -> bool {
+    let mut cells = table.rows.iter().map(|row| &row.cells[index]);
+    cells.any(|cell| !matches!(cell, Cell::None | Cell::Text(_)))
 }
 
 /// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
@@ -266,13 +272,10 @@ fn draw_table(
         theme.colour(Color::Cyan),
     );
     let columns = layout(table, area.width);
-    let is_number = |index: usize| {
-        table
-            .rows
-            .iter()
-            .any(|row| !matches!(row.cells[index], Cell::None | Cell::Text(_)))
-    };
-    let right: Vec<bool> = columns.iter().map(|(index, _)| is_number(*index)).collect();
+    let right: Vec<bool> = columns
+        .iter()
+        .map(|(index, _)| is_number(table, *index))
+        .collect();
     let mut x = area.x;
     for ((index, width), right) in columns.iter().zip(&right) {
         let style = Style::new().add_modifier(Modifier::BOLD);

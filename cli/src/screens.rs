@@ -498,7 +498,7 @@ fn findings(data: &Data) -> Table {
             ("factor", 7, 0),
             ("extra", 8, 110),
             ("calls", 6, 150),
-            ("cause", 20, 0),
+            ("cause", 24, 0),
             ("basis", 13, 150),
             ("queryid", 20, 200),
             ("statement", 20, 0),
@@ -531,10 +531,7 @@ fn findings(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(row.query.as_deref()),
         ];
-        table.rows.push(Row {
-            is_marked: row.state != "over",
-            ..Row::new(cells, target)
-        });
+        table.rows.push(Row::new(cells, target));
     }
     table
 }
