@@ -350,6 +350,7 @@ AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures each clock of this machine with this many readings: its cost, its resolution, and its steps back';
 
 CREATE FUNCTION pg_stat_rowsource(
+    since timestamptz DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -455,13 +456,13 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT wait_time float8,
     OUT last_wait_time float8
 ) RETURNS SETOF record
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2';
-COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
+COMMENT ON FUNCTION pg_stat_rowsource(timestamptz) IS 'The rows of the view pg_stat_rowsource: all, or those of the plans that ran since a time';
 
 CREATE VIEW pg_stat_rowsource AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource() s
+      FROM pg_stat_rowsource(NULL::timestamptz) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
@@ -574,6 +575,7 @@ COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last exe
 GRANT SELECT ON pg_stat_rowsource TO PUBLIC;
 
 CREATE FUNCTION pg_stat_rowsource_plans(
+    since timestamptz DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -640,13 +642,13 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT before_time float8,
     OUT commit_time float8
 ) RETURNS SETOF record
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2';
-COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
+COMMENT ON FUNCTION pg_stat_rowsource_plans(timestamptz) IS 'The rows of the view pg_stat_rowsource_plans: all, or those of the plans that ran since a time';
 
 CREATE VIEW pg_stat_rowsource_plans AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource_plans() s
+      FROM pg_stat_rowsource_plans(NULL::timestamptz) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. The query others (one or two rows per database) is the sum of the executions whose plans are not stored: a row for client statements, and one for statements in functions';

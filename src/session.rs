@@ -442,7 +442,12 @@ pub fn last_since(time: i64) -> Option<bool> {
 /// # Errors
 /// Raises "out of memory".
 pub fn keys() -> Vec<PlanKey> {
-    store::keys().unwrap_or_else(|| SESSION.borrow().plans.keys())
+    keys_since(i64::MIN)
+}
+
+/// Returns the keys of those that ran since a time in microseconds; if they are this session's, of all.
+fn keys_since(since: i64) -> Vec<PlanKey> {
+    store::keys(since).unwrap_or_else(|| SESSION.borrow().plans.keys())
 }
 
 /// Returns a copy of a stored plan. Returns `None` if it was evicted or reset in the meantime. The waits of
@@ -462,8 +467,16 @@ pub fn plan(key: &PlanKey) -> Option<Plan> {
 ///
 /// # Errors
 /// Raises "out of memory".
-pub fn each_plan(mut visit: impl FnMut(Plan)) {
-    for key in keys() {
+pub fn each_plan(visit: impl FnMut(Plan)) {
+    each_plan_since(i64::MIN, visit);
+}
+
+/// Visits those that ran since a time in microseconds, and perhaps others.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn each_plan_since(since: i64, mut visit: impl FnMut(Plan)) {
+    for key in keys_since(since) {
         server::check_for_interrupts();
         memory::ensure();
         if let Some(plan) = plan(&key) {

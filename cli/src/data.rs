@@ -14,6 +14,11 @@ const MAX_TEXTS: usize = 5_000;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
 
+/// After so many seconds all rows are read again, so that those are forgotten that are not stored any more.
+const ALL_ROWS_SECONDS: f64 = 300.0;
+/// How far the times of executions may be behind the clock.
+const MARGIN_SECONDS: i64 = 2;
+
 /// Rows of counters: the last ones, and what was added.
 #[derive(Clone, Debug)]
 pub struct Series<T> {
@@ -54,6 +59,21 @@ impl<T: Counted> Series<T> {
         self.before = Some((at, rows));
     }
 
+    /// Returns since when rows are wanted. `all_at` is when all were read.
+    fn since(&self, all_at: f64) -> Option<i64> {
+        let last = self.before.as_ref().map(|(at, _)| *at);
+        let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - all_at)));
+        last.map(|at| at as i64 - MARGIN_SECONDS)
+    }
+
+    /// Takes over rows of which some have changed; the others are as before.
+    fn update_some(&mut self, at: f64, rows: Vec<T>) {
+        let before = self.before.iter().flat_map(|(_, rows)| rows);
+        let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
+        all.extend(rows.into_iter().map(|row| (row.key(), row)));
+        self.update(at, all.into_values().collect());
+    }
+
     /// After a reset, the counters began at zero.
     fn reset(&mut self) {
         if let Some((_, rows)) = &mut self.before {
@@ -83,6 +103,9 @@ pub struct Data {
     pub missing: Vec<String>,
     /// What interrupted the last interval: a restart, a reset, evictions.
     pub event: Option<String>,
+    /// When all plans were read, and all nodes.
+    plans_at: f64,
+    nodes_at: f64,
     asked_texts: BTreeSet<i64>,
     node_statements: Vec<i64>,
 }
@@ -120,7 +143,11 @@ impl Data {
 
     fn apply_part(&mut self, part: Part) {
         match part {
-            Part::Plans(rows) => self.plans.update(self.at, rows),
+            Part::Plans(rows) => {
+                self.plans_at = self.at;
+                self.plans.update(self.at, rows);
+            }
+            Part::ChangedPlans(rows) => self.plans.update_some(self.at, rows),
             Part::Texts(rows) => {
                 if self.texts.len() + rows.len() > MAX_TEXTS {
                     self.texts.clear();
@@ -131,7 +158,11 @@ impl Data {
                         .filter_map(|text| Some((text.queryid, text.query?))),
                 );
             }
-            Part::Nodes(rows) => self.apply_nodes(rows),
+            Part::Nodes(rows) => {
+                self.nodes_at = self.at;
+                self.nodes.update(self.at, rows);
+            }
+            Part::ChangedNodes(rows) => self.apply_nodes(rows),
             Part::Plan(rows) => self.plan = rows,
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
@@ -144,14 +175,20 @@ impl Data {
         }
     }
 
-    /// A statement whose nodes were not read before has no difference yet.
+    /// A plan whose nodes were not read before has no difference yet.
     fn apply_nodes(&mut self, rows: Vec<Node>) {
-        let before = self.nodes.before.as_ref();
-        let known: Option<BTreeSet<_>> = before.map(|(_, rows)| rows.iter().map(|row| row.queryid).collect());
-        self.nodes.update(self.at, rows);
-        if let Some(known) = known.filter(|known| !known.is_empty()) {
-            self.nodes.added.rows.retain(|row| known.contains(&row.queryid));
+        let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
+        let known: BTreeSet<_> = before.map(|row| (row.queryid, row.planid)).collect();
+        self.nodes.update_some(self.at, rows);
+        if !known.is_empty() {
+            let added = &mut self.nodes.added.rows;
+            added.retain(|row| known.contains(&(row.queryid, row.planid)));
         }
+    }
+
+    /// Returns the plans that ran since the last refresh, or now and then all of them.
+    pub fn wanted_plans(&self) -> Want {
+        Want::Plans(self.plans.since(self.plans_at))
     }
 
     /// Returns the texts that are needed and not known. Each is asked for once.
@@ -192,7 +229,7 @@ impl Data {
             }
         }
         self.node_statements = ids.clone();
-        (!ids.is_empty()).then_some(Want::Nodes(ids))
+        (!ids.is_empty()).then(|| Want::Nodes(ids, self.nodes.since(self.nodes_at)))
     }
 
     /// Returns whether a statement is one of this program's.

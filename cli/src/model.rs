@@ -47,10 +47,14 @@ pub struct Server {
 pub enum Part {
     /// The counters of the stored plans.
     Plans(Vec<Plan>),
+    /// The counters of those that ran since the last refresh.
+    ChangedPlans(Vec<Plan>),
     /// The texts of statements.
     Texts(Vec<Text>),
     /// The counters of nodes.
     Nodes(Vec<Node>),
+    /// The counters of the nodes of plans that ran since the last refresh.
+    ChangedNodes(Vec<Node>),
     /// The nodes of one plan.
     Plan(Vec<Node>),
     /// What running statements do.
@@ -59,7 +63,7 @@ pub enum Part {
     LivePlan(Vec<LiveNode>),
     /// What active sessions did in the last minute.
     Activity(Vec<Activity>),
-    /// Changes of plans.
+    /// Statements that became slower.
     Findings(Vec<Finding>),
     /// The waits of the server.
     Waits(Vec<Wait>),

@@ -16,9 +16,11 @@ pub struct PlanKey {
 /// What a screen needs from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
-    Plans,
+    /// All plans, or those that ran since a time, in seconds since 1970.
+    Plans(Option<i64>),
     Texts(Vec<i64>),
-    Nodes(Vec<i64>),
+    /// The nodes of statements, or of those of their plans that ran since a time.
+    Nodes(Vec<i64>, Option<i64>),
     Plan(PlanKey),
     Live,
     LivePlan(i64),
@@ -45,11 +47,13 @@ pub const SERVER: &str = "SELECT current_setting('server_version') AS version,
 /// A list of what is now has at most this many rows.
 const MOST: usize = 200;
 
-const PLANS: &str = "SELECT userid::int8, datid::int8, queryid, planid, toplevel, usename, datname,
+/// The names are looked up for each row: when the program has begun, few plans have changed.
+const PLANS: &str = "SELECT userid::int8, datid::int8, queryid, planid, toplevel,
+  pg_get_userbyid(userid) AS usename, (SELECT d.datname FROM pg_database d WHERE d.oid = datid) AS datname,
   extract(epoch FROM first_seen_at)::float8 AS first_seen, calls, failed_calls + cancelled_calls AS failed,
   coalesce(total_time, 0) AS time, coalesce(wait_time, 0) AS wait, rows, shared_blks_hit + local_blks_hit AS hits,
   shared_blks_read + local_blks_read AS reads, temp_blks_read + temp_blks_written AS temp, wal_bytes::float8 AS wal
-  FROM @.pg_stat_rowsource_plans WHERE calls > 0";
+  FROM @.pg_stat_rowsource_plans";
 
 const NODE_COLUMNS: &str =
     "SELECT userid::int8, datid::int8, queryid, planid, toplevel, node_id, depth, operation,
@@ -108,7 +112,11 @@ impl Want {
     pub fn query(&self, server: &Server) -> (String, &'static str) {
         let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let (sql, part) = match self {
-            Self::Plans => (PLANS.to_owned(), "Plans"),
+            Self::Plans(None) => (format!("{PLANS}() WHERE calls > 0"), "Plans"),
+            Self::Plans(Some(since)) => (
+                format!("{PLANS}(to_timestamp({since})) WHERE calls > 0"),
+                "ChangedPlans",
+            ),
             Self::Texts(ids) => (
                 format!(
                     "SELECT DISTINCT ON (queryid) queryid, left(query, 2000) AS query FROM @.pg_stat_rowsource_plans
@@ -117,10 +125,17 @@ impl Want {
                 ),
                 "Texts",
             ),
-            Self::Nodes(ids) => (
-                format!("{NODE_COLUMNS} FROM @.pg_stat_rowsource WHERE queryid IN ({})", list(ids)),
-                "Nodes",
-            ),
+            Self::Nodes(ids, since) => {
+                let (since, part) = match since {
+                    Some(since) => (format!("to_timestamp({since})"), "ChangedNodes"),
+                    None => (String::new(), "Nodes"),
+                };
+                let ids = list(ids);
+                (
+                    format!("{NODE_COLUMNS} FROM @.pg_stat_rowsource({since}) WHERE queryid IN ({ids})"),
+                    part,
+                )
+            }
             Self::Plan(key) => (
                 format!(
                     "{NODE_COLUMNS}, details FROM @.pg_stat_rowsource WHERE userid = {} AND datid = {} AND queryid = {}

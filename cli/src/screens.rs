@@ -73,8 +73,8 @@ impl Screen {
     /// Returns what it needs of the server.
     pub fn wants(&self, data: &mut Data) -> Vec<Want> {
         let mut wants = match self {
-            Self::List(View::Statements) => vec![Want::Plans],
-            Self::List(View::Nodes) => [Some(Want::Plans), data.wanted_nodes()]
+            Self::List(View::Statements) => vec![data.wanted_plans()],
+            Self::List(View::Nodes) => [Some(data.wanted_plans()), data.wanted_nodes()]
                 .into_iter()
                 .flatten()
                 .collect(),
@@ -85,7 +85,7 @@ impl Screen {
             Self::List(View::Temp) => vec![Want::Temp],
             Self::List(View::Locks) => vec![Want::Locks],
             Self::List(View::Sessions) => vec![Want::Sessions],
-            Self::Plans(_) => vec![Want::Plans],
+            Self::Plans(_) => vec![data.wanted_plans()],
             Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
             Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live],
             Self::Text(..) => Vec::new(),

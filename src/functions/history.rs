@@ -191,11 +191,8 @@ pub struct ToStore {
 /// read once, so all that is stored of it is of one moment.
 pub fn plans_to_store(rows: &mut Rows, since: Option<i64>) {
     let columns = plan_columns();
-    stored::each(|stored| {
+    stored::each_since(since, |stored| {
         let plan = &stored.plan;
-        if since.is_some_and(|since| plan.statistics.last_seen_at < since) {
-            return;
-        }
         let bytes = |bytes: Result<Vec<u8>, ArchiveError>| bytes.unwrap_or_else(|_| memory::out_of_memory());
         let packed = (!plan.description.nodes.is_empty()).then(|| {
             [

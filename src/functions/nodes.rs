@@ -84,10 +84,11 @@ impl Row {
     }
 }
 
-/// Adds the rows of `pg_stat_rowsource`: one per node of each stored plan.
-pub fn rows(rows: &mut Rows) {
+/// Adds the rows of `pg_stat_rowsource`: one per node of each stored plan that ran since a time in
+/// microseconds.
+pub fn rows(rows: &mut Rows, since: Option<i64>) {
     let columns = columns();
-    stored::each(|stored| {
+    stored::each_since(since, |stored| {
         let plan = &stored.plan;
         let described = &plan.description.nodes;
         let (mut io, wal) = (own_io(described, &plan.nodes), own_wal(described, &plan.nodes));

@@ -10,11 +10,11 @@ use rowsource_core::details::{self, Details};
 use rowsource_core::model::{DatabaseSum, PlanIds, PlanStats, PlanTotals, StatementSums, clock_name};
 use std::rc::Rc;
 
-/// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan, and up to two per database for what is
-/// not stored.
-pub fn rows(rows: &mut Rows) {
+/// Adds the rows of `pg_stat_rowsource_plans`: one per stored plan that ran since a time in microseconds, and
+/// up to two per database for what is not stored.
+pub fn rows(rows: &mut Rows, since: Option<i64>) {
     let columns = columns();
-    stored::each(|stored| columns.add(rows, &Row::of(stored)));
+    stored::each_since(since, |stored| columns.add(rows, &Row::of(stored)));
     for sum in session::others() {
         columns.add(rows, &Row::others(&sum));
     }

@@ -16,8 +16,17 @@ pub struct Stored {
 }
 
 /// Visits the stored plans, one at a time.
-pub fn each(mut visit: impl FnMut(&Rc<Stored>)) {
-    session::each_plan(|plan| {
+pub fn each(visit: impl FnMut(&Rc<Stored>)) {
+    each_since(None, visit);
+}
+
+/// Visits those that ran since a time in microseconds.
+pub fn each_since(since: Option<i64>, mut visit: impl FnMut(&Rc<Stored>)) {
+    let since = since.unwrap_or(i64::MIN);
+    session::each_plan_since(since, |plan| {
+        if plan.statistics.last_seen_at < since {
+            return;
+        }
         let is_visible = server::may_see(plan.key.userid);
         visit(&Rc::new(Stored { plan, is_visible }));
     });

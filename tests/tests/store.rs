@@ -443,3 +443,33 @@ fn without_shared_memory_a_session_keeps_its_own_before_pg17() {
     assert!(kept(&mut client, "SELECT count(pad)%").is_empty());
     server.assert_no_crash();
 }
+
+#[test]
+fn plans_that_ran_since_a_time_are_read_alone() {
+    let server = basic_server("store-since", &[]);
+    let (mut runner, mut reader) = (measuring(&server), server.connect());
+    run_each(&mut runner, TABLE);
+    run_each(
+        &mut runner,
+        "SELECT count(*) FROM t WHERE grp = 1; SELECT count(pad) FROM t",
+    );
+    let both = "SELECT count(*) FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(%'";
+    assert_eq!(value::<i64>(&mut reader, both), 2);
+    // Sessions ask for the time of day ten times a second.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let moment: String = value(&mut reader, "SELECT clock_timestamp()::text");
+    run_each(&mut runner, "SELECT pg_sleep(0.3); SELECT count(pad) FROM t");
+    for read in ["pg_stat_rowsource_plans", "pg_stat_rowsource"] {
+        let found: Vec<String> = first_column(
+            &mut reader,
+            &format!(
+                "SELECT DISTINCT p.query FROM {read}('{moment}') r JOIN pg_stat_rowsource_plans p USING (queryid)
+                 WHERE p.query LIKE 'SELECT count(%'"
+            ),
+        );
+        assert_eq!(found, ["SELECT count(pad) FROM t"], "{read}");
+    }
+    let calls =
+        format!("SELECT calls FROM pg_stat_rowsource_plans('{moment}') WHERE query LIKE 'SELECT count(%'");
+    assert_eq!(value::<i64>(&mut reader, &calls), 2);
+}

@@ -9,8 +9,10 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use crate::app::{App, Effect, Mode};
+use crate::delta::Counted;
 use crate::draw::{Theme, draw, lines_of};
-use crate::model::{Plan, Snapshot};
+use crate::model::{Part, Plan, Snapshot};
+use crate::queries::Want;
 use crate::record::{self, Recording};
 use crate::screens::{Screen, View};
 use crate::table::Cell;
@@ -401,6 +403,36 @@ fn the_selected_row_stays_selected_when_rows_move() {
     press(&mut app, KeyCode::Char('>'));
     let (table, selected, _) = app.table();
     assert_eq!(table.rows[selected].target, target);
+}
+
+/// After the first refresh, the server is asked only for the plans that ran since.
+#[test]
+fn plans_that_did_not_run_are_not_read_again() {
+    let mut app = app(View::Statements);
+    let (plans, at) = (app.data.plans.added.rows.clone(), app.data.at);
+    assert!(app.wants().contains(&Want::Plans(Some(at as i64 - 2))));
+    let key = plans[0].key();
+    let mut all = recorded().pop().expect("a refresh");
+    all.parts.retain(|part| matches!(part, Part::Plans(_)));
+    let Some(Part::Plans(before)) = all.parts.pop() else {
+        panic!("the recording has plans")
+    };
+    let before = before.into_iter().find(|plan| plan.key() == key);
+    let mut ran = before.expect("the plan");
+    (ran.calls, ran.time) = (ran.calls + 3.0, ran.time + 7.0);
+    let next = |at: f64, rows: &[Plan]| Snapshot {
+        at,
+        server: all.server.clone(),
+        parts: vec![Part::ChangedPlans(rows.to_vec())],
+        ..Snapshot::default()
+    };
+    app.apply(next(at + 1.0, std::slice::from_ref(&ran)));
+    let added = &app.data.plans.added.rows;
+    assert_eq!((added.len(), added[0].calls), (1, 3.0));
+    app.apply(next(at + 2.0, &[]));
+    assert!(app.data.plans.added.rows.is_empty());
+    app.apply(next(at + 400.0, &[]));
+    assert!(app.wants().contains(&Want::Plans(None)));
 }
 
 #[test]

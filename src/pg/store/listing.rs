@@ -9,19 +9,21 @@ use rowsource_core::model::{DatabaseSum, Others, PlanKey};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Returns the keys of all plans in this order. Flushes all sessions' buffers first.
+/// Returns the keys of the plans that ran since a time, in this order. Flushes all sessions' buffers first.
 ///
 /// # Errors
 /// Raises "out of memory".
 pub(super) fn keys(
     store: &Store,
     unlocked: &mut Unlocked,
+    since: i64,
     order: impl Fn(&Candidate<PlanKey>, &Candidate<PlanKey>) -> Ordering,
 ) -> Vec<PlanKey> {
     pending::flush_all(store, unlocked);
     // Other sessions may add plans before the list is made. So there is room for a thousand more.
     let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
     entry::list(store, &mut plans);
+    plans.retain(|plan| plan.last_used >= since);
     plans.sort_unstable_by(order);
     let mut keys = memory::with_room(plans.len());
     keys.extend(plans.iter().map(|plan| plan.key));

@@ -54,13 +54,14 @@ pub(super) fn loaded() -> Option<Reading> {
     reading()
 }
 
-/// Returns the keys of all plans, the most recently run first. Returns `None` if there is no shared store.
+/// Returns the keys of the plans that ran since a time in microseconds, the most recently run first. Returns
+/// `None` if there is no shared store.
 ///
 /// # Errors
 /// Raises "out of memory".
-pub fn keys() -> Option<Vec<PlanKey>> {
+pub fn keys(since: i64) -> Option<Vec<PlanKey>> {
     let Reading { store, mut unlocked } = loaded()?;
-    Some(listing::keys(&store, &mut unlocked, |one, other| {
+    Some(listing::keys(&store, &mut unlocked, since, |one, other| {
         other.last_used.cmp(&one.last_used)
     }))
 }

@@ -168,7 +168,9 @@ fn write(control: &Control, unlocked: &mut Unlocked) -> io::Result<()> {
     }
     let store = access::store().ok_or_else(|| io::Error::other("their shared memory cannot be mapped"))?;
     // The keys are first, because that flushes the buffers of walsenders.
-    let keys = listing::keys(&store, unlocked, |one, other| other.rank().total_cmp(&one.rank()));
+    let keys = listing::keys(&store, unlocked, i64::MIN, |one, other| {
+        other.rank().total_cmp(&one.rank())
+    });
     let head = file::Head {
         reset_at: control.reset_at.load(Relaxed),
         evicted: control.evicted.saved(listing::others(&store, unlocked)),
