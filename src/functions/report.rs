@@ -3,7 +3,7 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{ash, export, health, intervals, origin, regressions};
+use super::{advice, ash, blockers, export, health, intervals, origin, regressions};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::session;
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// How many statements that became slower the report shows.
 const REGRESSIONS: usize = 5;
+/// How much advice.
+const ADVICE: usize = 3;
 
 /// Selects the name of this server, if it has one, its port and its version.
 const SERVER: &str = "
@@ -74,7 +76,16 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         prefix: &prefix,
         findings: match is_other {
             true => Vec::new(),
-            false => slower_statements(&prefix, (from, to), queryid),
+            false => {
+                let mut findings = slower_statements(&prefix, (from, to), queryid);
+                findings.extend(advised(&prefix, (from, to), queryid));
+                findings
+            }
+        },
+        // Those of one statement are only a part of a tree.
+        blocked: match queryid.is_none() && now.has_blockers() {
+            true => blockers::blocked((from, to)),
+            false => Vec::new(),
         },
         missing: match is_other {
             true => Vec::new(),
@@ -118,6 +129,17 @@ fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -
         command: known.command(prefix),
     };
     all.iter().take(REGRESSIONS).map(finding).collect()
+}
+
+/// Returns what could be done better in the plans that ran in an interval, what saves the most first.
+fn advised(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
+    let (all, _) = advice::all();
+    let all = all.iter().filter(|advice| advice.is_for(interval, queryid));
+    let finding = |advice: &advice::Advice| Finding {
+        text: advice.sentence(),
+        command: advice.command(prefix),
+    };
+    all.take(ADVICE).map(finding).collect()
 }
 
 /// Returns what the statements with the most time did between the snapshots around an interval.
