@@ -1,5 +1,5 @@
-//! `rowsource_advice()`: planted cases that it must find, advice that is followed, and indexes that look right
-//! and are not.
+//! `rowsource_advice()`: planted cases that it must find, advice that is followed, and indexes that look
+//! right and are not.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -141,7 +141,7 @@ fn what_other_rules_find() {
         "SET work_mem = '64kB'; CREATE TABLE other AS SELECT i AS id FROM generate_series(1, 100000) i;
          CREATE INDEX ON other (id); VACUUM ANALYZE other",
     );
-    // All rows of a have the same value of b, which the planner does not know. It expects ten rows of ten thousand.
+    // Rows with one value of a have one value of b and c, which the planner does not know.
     run_each(
         &mut client,
         "CREATE TABLE skewed AS SELECT i AS id, i % 10 AS a, i % 10 AS b, i % 10 AS c FROM generate_series(1, 50000) i; ANALYZE skewed;
@@ -215,7 +215,8 @@ fn indexes_that_the_catalog_speaks_against_are_not_advised() {
     );
 }
 
-/// A finding ends when its statement runs with another plan. Those who may not see a statement see no finding.
+/// A finding ends when its statement runs with another plan. Those who may not see a statement see no
+/// finding.
 #[test]
 fn findings_end_and_are_not_for_everyone() {
     let server = Server::preloaded("advice-ends", &SETTINGS);

@@ -1,7 +1,7 @@
 //! Scans that read many rows and drop almost all of them: an index could find the rest.
 
 use super::predicate::{self, Column};
-use super::{Found, Subject};
+use super::subject::{Candidate, Found, Subject};
 use crate::model::{NodeKind, facts};
 
 /// The scan drops at least this share of the rows that it reads, and takes this share of its statement. Both
@@ -16,19 +16,6 @@ const FEWEST_ROWS: f64 = 100.0;
 const FEWEST_ORDERED: f64 = 10_000.0;
 /// An index has at most so many columns.
 const COLUMNS: usize = 3;
-
-/// An index that is proposed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
-    /// The table's schema.
-    pub schema: String,
-    /// The table.
-    pub table: String,
-    /// The columns in the order of the index.
-    pub columns: Vec<String>,
-    /// Those of them that must be of the type varchar, because they are compared as text.
-    pub varchars: Vec<String>,
-}
 
 /// What a scan dropped and returned, in all executions.
 struct Dropped {

@@ -1,6 +1,6 @@
 //! Joins that were chosen because of a wrong estimate.
 
-use super::{Found, Subject};
+use super::subject::{Found, Subject};
 use crate::plan::Relationship;
 
 /// The inner side of a nested loop is started this often in an execution, after an estimate that is this many

@@ -1,6 +1,6 @@
 //! Nodes that had too little memory.
 
-use super::{Found, Subject};
+use super::subject::{Found, Subject};
 use crate::model::{NodeKind, NodeStats};
 
 /// The share of the pages of a bitmap that are lossy, and of the rows that a recheck removed. Unmeasured.
@@ -16,8 +16,7 @@ fn set_work_mem(kb: f64) -> String {
     format!("SET work_mem = '{mb:.0}MB'")
 }
 
-/// Returns whether a node wrote work files in the last execution because its memory was too small, or, if that
-/// is not known, in all of them.
+/// Returns whether a node wrote work files because its memory was too small.
 fn spills(stats: &NodeStats) -> bool {
     let facts = &stats.facts;
     match facts.kind {

@@ -1,8 +1,8 @@
 //! Advice: what the nodes of a plan show that could be done better, with the figures that show it.
 //!
 //! A rule is a function and an entry of [`RULES`]. It reads what all executions of a plan did, says what the
-//! change can save at most, and what to try. Nothing of it is ever run. The thresholds are in the files of the
-//! rules; the book lists them with their sources.
+//! change can save at most, and what to try. Nothing of it is ever run. The thresholds are in the files of
+//! the rules, and in the book.
 
 mod index;
 mod joins;
@@ -10,13 +10,14 @@ mod memory;
 mod predicate;
 mod scans;
 mod statement;
+mod subject;
 #[cfg(test)]
 mod tests;
 
-pub use index::Candidate;
+pub use subject::{Candidate, Found, Server};
 
-use crate::model::{NamedWaits, NodeStats, NodeTotals, OwnIo, Plan, WaitsFor, own_io, processes};
-use crate::plan::{PlanNode, Relationship};
+use crate::model::{NamedWaits, Plan};
+use subject::Subject;
 
 /// A finding is shown if it can save this share of the time of all statements of clients, or this time.
 const MIN_SHARE: f64 = 0.01;
@@ -27,19 +28,6 @@ const LEAST_MS: f64 = 10.0;
 /// Returns whether a finding is large enough to be shown. `all_ms` is what all statements of clients took.
 pub fn is_shown(saves_ms: f64, all_ms: f64) -> bool {
     saves_ms >= LEAST_MS && (saves_ms >= MIN_MS || saves_ms >= MIN_SHARE * all_ms)
-}
-
-/// What a rule has found at a node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The figures that show it.
-    pub figures: String,
-    /// The milliseconds of all executions that it can save at most.
-    pub saves_ms: f64,
-    /// SQL to try.
-    pub try_sql: String,
-    /// The index that is proposed, if one is: whether it is right depends on the catalog, too.
-    pub index: Option<Candidate>,
 }
 
 /// A rule.
@@ -119,49 +107,12 @@ pub struct Finding {
     pub disproved_by: &'static str,
 }
 
-/// What is said of the settings, and how SQL is written.
-pub struct Server<'a> {
-    /// The setting work_mem, in kB.
-    pub work_mem_kb: f64,
-    /// The setting hash_mem_multiplier.
-    pub hash_mem_multiplier: f64,
-    /// Quotes an identifier for SQL.
-    pub quote: &'a dyn Fn(&str) -> String,
-}
-
-/// A plan that rules look at.
-struct Subject<'a> {
-    plan: &'a Plan,
-    nodes: &'a [PlanNode],
-    server: &'a Server<'a>,
-    io: Vec<Option<OwnIo>>,
-    processes: Vec<Option<f64>>,
-    /// The milliseconds that each node waited for temporary files.
-    temp_ms: Vec<f64>,
-}
-
 /// Returns what can be done better in a plan, at most one finding for a node.
 pub fn of_plan(plan: &Plan, waits: &[NamedWaits], server: &Server<'_>) -> Vec<Finding> {
-    let nodes = &plan.description.nodes[..];
-    let mut temp_ms = vec![0.0; nodes.len()];
-    for waits in waits
-        .iter()
-        .filter(|waits| waits.waits_for() == WaitsFor::TemporaryFile)
-    {
-        if let Some(ms) = waits.node.and_then(|node| temp_ms.get_mut(node)) {
-            *ms += waits.ms;
-        }
-    }
-    let subject = Subject {
-        plan,
-        nodes,
-        server,
-        io: own_io(nodes, &plan.nodes),
-        processes: processes(nodes, |i| plan.nodes.get(i)?.total.starts.get()),
-        temp_ms,
-    };
+    let subject = Subject::new(plan, waits, server);
+    let nodes = subject.nodes.len().min(plan.nodes.len());
     let mut findings = Vec::new();
-    for node in 0..nodes.len().min(plan.nodes.len()) {
+    for node in 0..nodes {
         let mut best: Option<Finding> = None;
         for rule in &RULES {
             let found = (rule.find)(&subject, node).filter(|found| found.saves_ms > 0.0);
@@ -181,96 +132,4 @@ pub fn of_plan(plan: &Plan, waits: &[NamedWaits], server: &Server<'_>) -> Vec<Fi
         findings.extend(best);
     }
     findings
-}
-
-impl Subject<'_> {
-    /// Returns what a node did in all executions.
-    fn totals(&self, node: usize) -> &NodeTotals {
-        &self.plan.nodes[node]
-    }
-
-    fn stats(&self, node: usize) -> &NodeStats {
-        &self.totals(node).total
-    }
-
-    /// Returns what it did in the last one.
-    fn last(&self, node: usize) -> &NodeStats {
-        &self.totals(node).last
-    }
-
-    fn starts(&self, node: usize) -> f64 {
-        self.stats(node).starts.get_or_zero() as f64
-    }
-
-    fn executions(&self) -> f64 {
-        self.plan.statistics.times.calls as f64
-    }
-
-    /// Returns how long all executions of the statement took.
-    fn statement_ms(&self) -> f64 {
-        self.plan.statistics.times.total_ms
-    }
-
-    fn shared(&self, node: usize, ms: f64) -> f64 {
-        ms / self
-            .processes
-            .get(node)
-            .copied()
-            .flatten()
-            .unwrap_or(1.0)
-            .max(1.0)
-    }
-
-    /// Returns how long the node itself took. Processes that ran it together share the time.
-    fn self_ms(&self, node: usize) -> f64 {
-        self.shared(node, self.stats(node).time.get_or_zero().self_ms)
-    }
-
-    /// Returns the same with all nodes below it.
-    fn total_ms(&self, node: usize) -> f64 {
-        self.shared(node, self.stats(node).time.get_or_zero().total_ms)
-    }
-
-    fn io(&self, node: usize) -> OwnIo {
-        self.io.get(node).copied().flatten().unwrap_or_default()
-    }
-
-    /// Returns the inputs of a node.
-    fn children(&self, node: usize) -> impl Iterator<Item = usize> {
-        let of_node = move |child: &(usize, &PlanNode)| child.1.parent == Some(node);
-        let inputs = self.nodes.iter().enumerate().filter(of_node);
-        inputs
-            .map(|(child, _)| child)
-            .filter(|child| *child < self.plan.nodes.len())
-    }
-
-    fn child(&self, node: usize, relationship: Relationship) -> Option<usize> {
-        self.children(node)
-            .find(|child| self.nodes[*child].relationship == relationship)
-    }
-
-    /// Returns the nodes above a node, the nearest first.
-    fn above(&self, node: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.nodes[node].parent, |above| self.nodes[*above].parent)
-    }
-
-    /// Returns the name of a node's table as SQL, and its name in the plan.
-    fn table(&self, node: usize) -> Option<String> {
-        let node = &self.nodes[node];
-        let name = node.table.as_deref().or(node.object_name.as_deref())?;
-        // Temporary tables and catalogs have no known schema.
-        let schema = node.schema.as_deref()?;
-        Some(format!(
-            "{}.{}",
-            (self.server.quote)(schema),
-            (self.server.quote)(name)
-        ))
-    }
-
-    /// Returns how many times too few rows the planner expected of a node, on average.
-    fn underestimate(&self, node: usize) -> Option<f64> {
-        let estimates = &self.totals(node).estimates;
-        let is_known = estimates.executions > 0 && estimates.expected_rows > 0.0;
-        is_known.then(|| estimates.actual_rows as f64 / estimates.expected_rows)
-    }
 }

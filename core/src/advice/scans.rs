@@ -1,6 +1,6 @@
 //! Index-only scans that visit the table all the same.
 
-use super::{Found, Subject};
+use super::subject::{Found, Subject};
 use crate::model::NodeStats;
 
 /// The share of the rows for which the table was visited. Unmeasured.

@@ -1,6 +1,6 @@
 //! What concerns a statement as a whole.
 
-use super::{Found, Subject};
+use super::subject::{Found, Subject};
 
 /// The share of the planned workers that were not launched. Unmeasured.
 const NOT_LAUNCHED: f64 = 0.2;

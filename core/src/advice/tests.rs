@@ -1,7 +1,9 @@
 use super::*;
 use crate::model::facts::{HEAP_FETCHES, REMOVED_BY_FILTER, REMOVED_OTHERWISE};
-use crate::model::{Buffers, Estimate, NodeFacts, NodeKind, PlanDescription, PlanKey, Time};
-use crate::plan::{ExplainedPlan, ObjectKind};
+use crate::model::{
+    Buffers, Estimate, NodeFacts, NodeKind, NodeStats, NodeTotals, PlanDescription, PlanKey, Time,
+};
+use crate::plan::{ExplainedPlan, ObjectKind, PlanNode, Relationship};
 use std::rc::Rc;
 
 fn quote(name: &str) -> String {
