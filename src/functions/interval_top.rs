@@ -269,7 +269,7 @@ impl Row {
 /// Raises an error if `by` is no known word, or if this is no interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str>) {
     let by = choose("by", by, &By::ALL);
-    origin::must_be_this("what ran in an interval is counted");
+    origin::must_be_this("intervals are counted");
     intervals::check_interval(from, to);
     let interval = ash::interval(from, to);
     let ends = intervals::ends(interval, None);

@@ -113,11 +113,21 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
     let blocks =
         format!("  process {blocker} (client backend postgres import) kept 2 sessions waiting, for ");
     assert!(wrong.iter().any(|line| line.starts_with(&blocks)), "{report:#?}");
-    let wrong = wrong.join("");
+    let wrong = wrong.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         wrong.contains("another plan since") && wrong.contains(" is gone: SELECT count(*) FROM orders"),
         "{report:#?}"
     );
+    assert!(
+        wrong.contains("index for a filter: Seq Scan on orders (id 1) could save up to")
+            && wrong.contains("CREATE INDEX CONCURRENTLY ON public.orders (customer)"),
+        "{report:#?}"
+    );
+    let tree = section(&report, "Who blocked whom");
+    let root = format!("| {blocker} postgres import ");
+    let is_waiter = |line: &&String| line.contains("\u{2514}\u{2500} ") && line.contains("relation on t");
+    assert!(tree.iter().any(|line| line.starts_with(&root)), "{report:#?}");
+    assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
     let commands = run_commands(&mut client, &report);
     for part in ["rowsource_compare(", "rowsource_blockers(", "rowsource_display("] {
         assert!(
