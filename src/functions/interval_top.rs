@@ -13,7 +13,7 @@ use crate::session;
 use rowsource_core::lists::{self, By, Figures, Of, Part};
 use rowsource_core::model::{Plan, PlanKey};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Selects the plans that ran in an interval, as they were when it ended and when it began. A plan that was
@@ -263,19 +263,21 @@ impl Row {
     }
 }
 
-/// Adds the rows of `rowsource_top()`, those with the most time first.
-///
-/// # Errors
-/// Raises an error if `by` is no known word, or if this is no interval.
-pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str>) {
-    let by = choose("by", by, &By::ALL);
-    origin::must_be_this("intervals are counted");
-    intervals::check_interval(from, to);
-    let interval = ash::interval(from, to);
+/// The rows of a list of an interval, in no order.
+struct List {
+    collected: Collected,
+    sums: HashMap<Group, Sum>,
+    /// The counted interval.
+    from_at: i64,
+    to_at: i64,
+    /// How many plans are left out, because it is not known what they did before.
+    unknown: usize,
+}
+
+/// Returns the list of an interval; `None` if nothing of it is counted.
+fn list(interval: (i64, i64), by: By) -> Option<List> {
     let ends = intervals::ends(interval, None);
-    let Some((from_at, to_at)) = ends.moments() else {
-        return;
-    };
+    let (from_at, to_at) = ends.moments()?;
     let mut collected = Collected {
         by,
         begin: ends.from_snap.map(|_| from_at),
@@ -289,40 +291,78 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str
     }
     if ends.from_snap.is_some() {
         query::each(&intervals::with_intervals(PLANS), interval, |row| {
-            collected.add_stored(row)
+            collected.add_stored(row);
         });
     }
     let mut sums: HashMap<Group, Sum> = HashMap::new();
     let mut unknown = 0;
-    for (key, done) in collected
-        .plans
-        .iter()
-        .flat_map(|(key, all)| all.iter().map(move |done| (key, done)))
-    {
+    for (key, all) in &collected.plans {
         server::check_for_interrupts();
-        if !done.is_known {
-            unknown += 1;
-            continue;
-        }
-        for part in &done.parts {
-            add(
-                &mut sums,
-                collected.group(key, &part.of),
-                &part.figures,
-                by,
-                key.toplevel(),
-            );
+        for done in all {
+            if !done.is_known {
+                unknown += 1;
+                continue;
+            }
+            for part in &done.parts {
+                let group = collected.group(key, &part.of);
+                add(&mut sums, group, &part.figures, by, key.toplevel());
+            }
         }
     }
     if is_now && ends.from_snap.is_none() {
         add_others(&mut sums, by);
     }
-    if unknown > 0 {
+    Some(List {
+        collected,
+        sums,
+        from_at,
+        to_at,
+        unknown,
+    })
+}
+
+/// Returns the calls of each statement in an interval, and their milliseconds, by queryids.
+pub fn statements(interval: (i64, i64)) -> BTreeMap<i64, (u64, f64)> {
+    let mut statements: BTreeMap<i64, (u64, f64)> = BTreeMap::new();
+    let sums = list(interval, By::Statement).map(|list| list.sums);
+    for (group, sum) in sums.into_iter().flatten() {
+        memory::ensure();
+        if let (Some(queryid), Ok(calls @ 1..)) = (group.queryid, u64::try_from(sum.all.calls)) {
+            let statement = statements.entry(queryid).or_default();
+            statement.0 += calls;
+            statement.1 += sum.all.total_ms;
+        }
+    }
+    statements
+}
+
+/// Adds the rows of `rowsource_top()`, those with the most time first.
+///
+/// # Errors
+/// Raises an error if `by` is no known word, or if this is no interval.
+pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str>) {
+    let by = choose("by", by, &By::ALL);
+    origin::must_be_this("intervals are counted");
+    intervals::check_interval(from, to);
+    let Some(list) = list(ash::interval(from, to), by) else {
+        return;
+    };
+    if list.unknown > 0 {
         server::notify(
-            &format!("what {unknown} plans did before the interval is not known, so they are left out"),
+            &format!(
+                "what {} plans did before the interval is not known, so they are left out",
+                list.unknown
+            ),
             "The snapshot that had it was deleted, or the history has nothing of their users or databases.",
         );
     }
+    let List {
+        collected,
+        sums,
+        from_at,
+        to_at,
+        ..
+    } = list;
     let mut sorted: Vec<(Group, Sum)> = memory::with_room(sums.len());
     sorted.extend(sums.into_iter().filter(|(_, sum)| !sum.all.is_none()));
     // A stable sort would allocate.

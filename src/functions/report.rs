@@ -3,7 +3,7 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{advice, ash, blockers, export, health, intervals, origin, regressions};
+use super::{advice, ash, blockers, export, health, interval_top, intervals, origin, regressions};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::session;
@@ -23,7 +23,8 @@ const SERVER: &str = "
                NULLIF(pg_catalog.current_setting('cluster_name'), '') OPERATOR(pg_catalog.||) ', ',
                'port ', pg_catalog.current_setting('port'),
                ', PostgreSQL ', pg_catalog.current_setting('server_version')))";
-/// Selects what statements did between the snapshots around an interval: those with the most time.
+/// Selects what statements of another server did between the snapshots around an interval: those with the
+/// most time.
 const STATEMENTS: &str = "
     SELECT pg_catalog.json_build_array(v.queryid, v.calls::pg_catalog.int8, v.total_time)
       FROM (SELECT p.queryid, pg_catalog.sum(p.calls) AS calls, pg_catalog.sum(p.total_time) AS total_time
@@ -148,6 +149,16 @@ fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
     // The view is for those who may see all snapshots.
     if why_not_stored().is_some() {
         return figures;
+    }
+    // What was imported is only in tables.
+    if origin::other().is_none() {
+        let figures = interval_top::statements(interval).into_iter();
+        return figures
+            .map(|(queryid, (calls, ms))| {
+                let mean_ms = ms / calls as f64;
+                (queryid, Figures { calls, mean_ms })
+            })
+            .collect();
     }
     query::each(&intervals::with_intervals(STATEMENTS), interval, |row| {
         if let (Some(queryid), Some(calls), Some(ms)) = (row[0].as_i64(), row[1].as_u64(), row[2].as_f64()) {

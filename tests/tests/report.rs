@@ -66,6 +66,15 @@ fn a_quiet_server_has_a_report_whose_commands_run() {
     );
 }
 
+/// Fails if a report does not show that two sessions waited for a process.
+fn assert_tree(report: &[String], blocker: i32) {
+    let tree = section(report, "Who blocked whom");
+    let root = format!("| {blocker} postgres import ");
+    let is_waiter = |line: &&String| line.contains("\u{2514}\u{2500} ") && line.contains("relation on t");
+    assert!(tree.iter().any(|line| line.starts_with(&root)), "{report:#?}");
+    assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
+}
+
 /// An index is gone, and a session that is idle in a transaction blocks two others.
 #[test]
 fn the_report_names_the_change_of_a_plan_and_who_blocks() {
@@ -123,11 +132,7 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
             && wrong.contains("CREATE INDEX CONCURRENTLY ON public.orders (customer)"),
         "{report:#?}"
     );
-    let tree = section(&report, "Who blocked whom");
-    let root = format!("| {blocker} postgres import ");
-    let is_waiter = |line: &&String| line.contains("\u{2514}\u{2500} ") && line.contains("relation on t");
-    assert!(tree.iter().any(|line| line.starts_with(&root)), "{report:#?}");
-    assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
+    assert_tree(&report, blocker);
     let commands = run_commands(&mut client, &report);
     for part in ["rowsource_compare(", "rowsource_blockers(", "rowsource_display("] {
         assert!(
