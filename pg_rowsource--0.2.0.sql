@@ -1530,6 +1530,7 @@ REVOKE ALL ON FUNCTION rowsource_ash_to_store(timestamptz, timestamptz) FROM PUB
 CREATE FUNCTION rowsource_top_activity(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL,
+    by text DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -1540,17 +1541,18 @@ CREATE FUNCTION rowsource_top_activity(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
+    OUT application_name text,
     OUT samples bigint,
     OUT percent float8,
     OUT average_active_sessions float8
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2';
-COMMENT ON FUNCTION rowsource_top_activity(text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event; without arguments, in the last hour';
+COMMENT ON FUNCTION rowsource_top_activity(text, text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event, or by one of them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user or database';
 
 CREATE VIEW rowsource_top_activity AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM rowsource_top_activity(NULL::text, NULL::text) s
+      FROM rowsource_top_activity(NULL::text, NULL::text, NULL::text) s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW rowsource_top_activity IS 'What sessions did most in the last hour: samples by statement, plan, node and wait event';
@@ -1566,6 +1568,7 @@ COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL 
 COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on';
 COMMENT ON COLUMN rowsource_top_activity.wait_event_type IS 'The type of the event that the sessions waited for; NULL if they were on the processor';
 COMMENT ON COLUMN rowsource_top_activity.wait_event IS 'The event';
+COMMENT ON COLUMN rowsource_top_activity.application_name IS 'The name of the application, by application; else NULL';
 COMMENT ON COLUMN rowsource_top_activity.samples IS 'How often sessions were seen doing this. A sample that stands for many moments counts as many';
 COMMENT ON COLUMN rowsource_top_activity.percent IS 'The same in percent of all samples of the interval';
 COMMENT ON COLUMN rowsource_top_activity.average_active_sessions IS 'How many sessions did this on average';
@@ -1574,6 +1577,7 @@ GRANT SELECT ON rowsource_top_activity TO PUBLIC;
 CREATE FUNCTION rowsource_top_activity(
     from_time anycompatible,
     to_time anycompatible DEFAULT NULL,
+    by text DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -1584,13 +1588,94 @@ CREATE FUNCTION rowsource_top_activity(
     OUT object_name text,
     OUT wait_event_type text,
     OUT wait_event text,
+    OUT application_name text,
     OUT samples bigint,
     OUT percent float8,
     OUT average_active_sessions float8
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_between_0_2';
-COMMENT ON FUNCTION rowsource_top_activity(anycompatible, anycompatible) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+COMMENT ON FUNCTION rowsource_top_activity(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_top(
+    from_time text DEFAULT NULL,
+    to_time text DEFAULT NULL,
+    by text DEFAULT 'statement',
+    OUT from_at timestamptz,
+    OUT to_at timestamptz,
+    OUT usename name,
+    OUT datname name,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT calls bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT starts bigint,
+    OUT self_time float8,
+    OUT percent float8,
+    OUT rows bigint,
+    OUT rows_removed bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT temp_blks bigint,
+    OUT wal_bytes bigint,
+    OUT waits bigint,
+    OUT wait_time float8,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_top_0_2';
+COMMENT ON FUNCTION rowsource_top(text, text, text) IS 'What ran in an interval, counted between the snapshots around it, now being one; without arguments, in the last hour. by: statement, user, database, node, relation or wait. The sum of the rows is all that ran with plans that are stored. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+REVOKE ALL ON FUNCTION rowsource_top(text, text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_top(text, text, text) TO pg_read_all_stats;
+
+CREATE FUNCTION rowsource_top(
+    from_time anycompatible,
+    to_time anycompatible DEFAULT NULL,
+    by text DEFAULT 'statement',
+    OUT from_at timestamptz,
+    OUT to_at timestamptz,
+    OUT usename name,
+    OUT datname name,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT wait_event_type text,
+    OUT wait_event text,
+    OUT calls bigint,
+    OUT total_time float8,
+    OUT mean_time float8,
+    OUT starts bigint,
+    OUT self_time float8,
+    OUT percent float8,
+    OUT rows bigint,
+    OUT rows_removed bigint,
+    OUT blks_hit bigint,
+    OUT blks_read bigint,
+    OUT temp_blks bigint,
+    OUT wal_bytes bigint,
+    OUT waits bigint,
+    OUT wait_time float8,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_top_between_0_2';
+COMMENT ON FUNCTION rowsource_top(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
+REVOKE ALL ON FUNCTION rowsource_top(anycompatible, anycompatible, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rowsource_top(anycompatible, anycompatible, text) TO pg_read_all_stats;
 
 CREATE FUNCTION rowsource_ash_report(
     from_time text DEFAULT NULL,
@@ -1691,6 +1776,32 @@ CREATE FUNCTION rowsource_report(
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_report_between_0_2';
 COMMENT ON FUNCTION rowsource_report(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
+
+CREATE FUNCTION rowsource_advice(
+    OUT rule text,
+    OUT max_saved_time float8,
+    OUT percent float8,
+    OUT datname name,
+    OUT datid oid,
+    OUT usename name,
+    OUT userid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT operation text,
+    OUT object_name text,
+    OUT figures text,
+    OUT try_query text,
+    OUT disproved_by text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT command text,
+    OUT query text
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_advice_0_2';
+COMMENT ON FUNCTION rowsource_advice() IS 'What could be done better, from what the stored plans did: a row for each node with a finding that can save ten seconds, or one percent of the time of all client statements. Nothing of it is run';
 
 CREATE FUNCTION rowsource_health(
     OUT component text,

@@ -25,9 +25,12 @@
 //! * `details` names what PostgreSQL knows of a node and of a statement;
 //! * `plan` reads EXPLAIN's output; `hint` finds the hint in a statement's text, `normalise` replaces its
 //!   constants;
+//! * `lists` divides what plans did by node, relation or wait;
 //! * `progress` estimates how far a statement is;
+//! * `advice` says what could be done better;
 //! * `report` prints tables; `export` writes plans in the formats of other tools.
 
+pub mod advice;
 pub mod ash;
 pub mod beat;
 pub mod blocks;
@@ -45,6 +48,7 @@ mod float;
 pub mod gate;
 pub mod hint;
 pub mod histogram;
+pub mod lists;
 pub mod logical_io;
 pub mod model;
 pub mod normalise;

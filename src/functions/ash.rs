@@ -3,13 +3,13 @@
 use super::origin;
 use super::samples::{self, Entry, Event, Lookup, Sampled, ring, room_for_one};
 use super::store::fail_without_store;
+use super::words::choose;
 use crate::pg::ash::worker;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail, memory as process_memory};
 use pgrx::PgSqlErrorCode;
 use rowsource_core::ash::Sample;
-use rowsource_core::model::PlanKey;
 use rowsource_core::report::activity::{Activity, Seen};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -154,14 +154,66 @@ pub(super) fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
     (from.unwrap_or_else(|| to.saturating_sub(DEFAULT_INTERVAL)), to)
 }
 
+/// By what samples are divided.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    /// Statement, plan, node and event together.
+    All,
+    Statement,
+    Plan,
+    Node,
+    Wait,
+    Application,
+    User,
+    Database,
+}
+
+/// The words for them. The first one has none.
+const BY: [(&str, By); 7] = [
+    ("statement", By::Statement),
+    ("plan", By::Plan),
+    ("node", By::Node),
+    ("wait", By::Wait),
+    ("application", By::Application),
+    ("user", By::User),
+    ("database", By::Database),
+];
+
 /// What the samples of a group have in common.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Group {
-    ids: Option<(i64, i64, u32, u32, bool)>,
+    /// The queryid, the planid, and whether a client sent the statement.
+    ids: Option<(i64, i64, bool)>,
+    userid: Option<u32>,
+    datid: Option<u32>,
     node: Option<u16>,
     event: Option<Rc<Event>>,
+    application: Option<Rc<str>>,
     /// What a command without a plan works on.
     relation: Option<Rc<str>>,
+}
+
+impl Group {
+    /// Returns the group of a sample.
+    fn of(sampled: &Sampled, by: By) -> Group {
+        let Some(Sample { key, node, .. }) = sampled.seen() else {
+            return Group::default();
+        };
+        let is = |of: &[By]| of.contains(&by);
+        let is_of_statement = is(&[By::All, By::Statement, By::Plan, By::Node]);
+        let planid = if by == By::Statement { 0 } else { key.planid };
+        let node = node.filter(|_| is(&[By::All, By::Node]));
+        let relation = sampled.object.clone();
+        Group {
+            ids: is_of_statement.then_some((key.queryid, planid, key.toplevel())),
+            userid: (is_of_statement || by == By::User).then_some(key.userid),
+            datid: (is_of_statement || by == By::Database).then_some(key.datid),
+            node,
+            event: sampled.event.clone().filter(|_| is(&[By::All, By::Wait])),
+            application: sampled.application.clone().filter(|_| by == By::Application),
+            relation: relation.filter(|_| sampled.sample.node.is_none() && is(&[By::All, By::Node])),
+        }
+    }
 }
 
 /// How many samples a group has, and what its node does, as far as one of them knows it.
@@ -173,8 +225,9 @@ struct Counted {
 }
 
 /// Adds the rows of `rowsource_top_activity()`: the samples of an interval by statement, plan, node and
-/// event.
-pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+/// event, or by one of them.
+pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str>) {
+    let by = by.map_or(By::All, |by| choose("by", Some(by), &BY));
     let interval = interval(from, to);
     let mut groups: HashMap<Group, Counted> = HashMap::new();
     let (mut samples, mut moments) = (0, 0);
@@ -184,20 +237,15 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
         Entry::Sample(sampled) if sampled.sample.is_blocker => {}
         Entry::Sample(sampled) => {
             samples += sampled.moments;
-            let seen = sampled.seen();
-            let key = seen.map(|sample| sample.key);
-            let node = seen.and_then(|sample| sample.node);
-            let group = Group {
-                ids: key.map(|key| (key.queryid, key.planid, key.userid, key.datid, key.toplevel())),
-                node,
-                relation: sampled.object.clone().filter(|_| node.is_none()),
-                event: sampled.event,
-            };
+            let group = Group::of(&sampled, by);
+            let has_names = matches!(by, By::All | By::Node);
             room_for_one(&mut groups);
             let counted = groups.entry(group).or_default();
             counted.samples += sampled.moments;
-            counted.operation = sampled.operation.or(counted.operation.take());
-            counted.object = sampled.object.or(counted.object.take());
+            if has_names {
+                counted.operation = sampled.operation.or(counted.operation.take());
+                counted.object = sampled.object.or(counted.object.take());
+            }
         }
     });
     let mut sorted: Vec<(Group, Counted)> = process_memory::with_room(groups.len());
@@ -213,9 +261,6 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     for (group, counted) in sorted {
         process_memory::ensure();
         let top = Top {
-            key: group.ids.map(|(queryid, planid, userid, datid, toplevel)| {
-                PlanKey::new(userid, datid, queryid, planid, toplevel)
-            }),
             group,
             counted,
             samples,
@@ -227,7 +272,6 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
 
 /// The samples of a group, and those of all groups.
 pub struct Top {
-    key: Option<PlanKey>,
     group: Group,
     counted: Counted,
     samples: u64,
@@ -239,17 +283,17 @@ pub fn top_columns() -> Columns<Top> {
     columns! { |row: &Top|
         /// The OID of the user of the statement; NULL, as all columns up to wait_event, if you may not see
         /// what the sessions did
-        userid: oid = row.key.map(|key| key.userid);
+        userid: oid = row.group.userid;
         /// The OID of the database of the sessions
-        datid: oid = row.key.map(|key| key.datid);
+        datid: oid = row.group.datid;
         /// Identifies the statement that ran; NULL if it is not known
-        queryid: bigint = row.key.and_then(|key| known(key.queryid));
+        queryid: bigint = row.group.ids.and_then(|(queryid, ..)| known(queryid));
         /// Identifies its plan; NULL if no measured plan runs: also during parsing, planning and commit, or
         /// while the statement waits for its table
-        planid: bigint = row.key.and_then(|key| known(key.planid));
+        planid: bigint = row.group.ids.and_then(|(_, planid, _)| known(planid));
         /// Whether a client sent the statement; false if another statement ran it: in a function, procedure
         /// or trigger
-        toplevel: boolean = row.key.filter(|key| key.queryid != 0).map(|key| key.toplevel());
+        toplevel: boolean = row.group.ids.filter(|(queryid, ..)| *queryid != 0).map(|(_, _, toplevel)| toplevel);
         /// The node that ran; NULL if none did
         node_id: int = row.group.node.map(i32::from);
         /// What the node does; NULL if the plan is not stored any more
@@ -260,6 +304,8 @@ pub fn top_columns() -> Columns<Top> {
         wait_event_type: text = row.group.event.as_ref().map(|event| &event.0);
         /// The event
         wait_event: text = row.group.event.as_ref().map(|event| &event.1);
+        /// The name of the application, by application; else NULL
+        application_name: text = row.group.application.as_deref();
         /// How often sessions were seen doing this. A sample that stands for many moments counts as many
         samples: bigint = row.counted.samples;
         /// The same in percent of all samples of the interval

@@ -10,6 +10,7 @@ use crate::pg::server::srf::Rows;
 use rowsource_core::ash::Moment;
 use rowsource_core::compare::Blocker;
 use rowsource_core::model::PlanKey;
+use rowsource_core::report::activity::overview::Blocked;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -147,9 +148,29 @@ fn root(moment: &HashMap<i32, Rc<Sampled>>, roots: &mut HashMap<i32, i32>, pid: 
 
 /// Adds the rows of `rowsource_blockers()`: the trees of an interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
+    let columns = columns();
     let mut lookup = Lookup::default();
     let waits = Waits::read(&mut lookup, from, ash::interval(from, to), None);
+    each(&mut lookup, &waits, |row| columns.add(rows, row));
+}
 
+/// Returns the sessions of the trees of an interval, for a report.
+pub fn blocked(interval: (i64, i64)) -> Vec<Blocked> {
+    let mut lookup = Lookup::default();
+    let waits = Waits::read(&mut lookup, None, interval, None);
+    let mut blocked: Vec<Blocked> = Vec::new();
+    each(&mut lookup, &waits, |row| {
+        if blocked.try_reserve(1).is_err() {
+            memory::out_of_memory();
+        }
+        blocked.push(row.for_report());
+    });
+    blocked
+}
+
+/// Visits the sessions of the trees: the tree with the longest waits first, and each session below the one
+/// for which it waited.
+fn each(lookup: &mut Lookup, waits: &Waits, mut visit: impl FnMut(&Row)) {
     // Of each tree, the waits for each of its processes, the longest ones first.
     let mut trees: HashMap<Process, Tree> = HashMap::new();
     for ((root, blocker, pid), wait) in &waits.all {
@@ -167,7 +188,6 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let mut sorted: Vec<(Process, Tree)> = memory::with_room(trees.len());
     sorted.extend(trees);
     sorted.sort_unstable_by(|one, other| other.1.us.total_cmp(&one.1.us).then(one.0.cmp(&other.0)));
-    let columns = columns();
     for ((run, root), mut tree) in sorted {
         // A process stands below all for which it waited, but those that waited for it only once.
         let room = tree.waits.values().map(Vec::len).sum::<usize>() + 1;
@@ -187,7 +207,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
                 text: seen.as_ref().and_then(|sampled| lookup.text(sampled)),
                 seen,
             };
-            columns.add(rows, &row);
+            visit(&row);
             let mut next = tree.waits.remove(&pid).unwrap_or_default();
             next.sort_unstable_by(|one, other| one.1.us.total_cmp(&other.1.us).then(other.0.cmp(&one.0)));
             stack.extend(
@@ -246,6 +266,36 @@ impl Row {
     fn ids(&self) -> Option<(u32, u32)> {
         let key = &self.seen.as_ref()?.sample.key;
         Some((key.userid, key.datid))
+    }
+
+    /// Returns what a report shows of it.
+    fn for_report(&self) -> Blocked {
+        let seen = self.seen.as_deref();
+        let known = |part: Option<&Rc<str>>| part.map(|part| part.to_string());
+        let parts = [
+            seen.and_then(|sampled| known(sampled.usename.as_ref())),
+            seen.and_then(|sampled| known(sampled.application.as_ref())),
+        ];
+        let who = match self.pid {
+            0 => "a prepared transaction".to_owned(),
+            pid => std::iter::once(pid.to_string())
+                .chain(parts.into_iter().flatten())
+                .collect::<Vec<_>>()
+                .join(" "),
+        };
+        let waiting = self.waiting();
+        let event = waiting.and_then(Sampled::wait_event).unwrap_or_default();
+        let relation = waiting.and_then(|sampled| sampled.object.as_deref());
+        Blocked {
+            depth: self.depth,
+            who,
+            waited_for: match relation {
+                Some(relation) => format!("{event} on {relation}"),
+                None => event.to_owned(),
+            },
+            seconds: self.waited().map(|wait| wait.us / 1e6),
+            statement: self.text.as_deref().unwrap_or_default().to_owned(),
+        }
     }
 
     fn waiting(&self) -> Option<&Sampled> {

@@ -4,9 +4,10 @@
 use super::history::{Stored, Wanted};
 use super::surface::{Adds, View, functions};
 use super::{
-    again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain, export, flips,
-    health, history, intervals, live, logical_io, nodes, partitions, plans, progress, regressions, report,
-    sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets, transfer, waits,
+    advice, again, ash, blockers, call_trace, clocks, commands, compare, display, executions, explain,
+    export, flips, health, history, interval_top, intervals, live, logical_io, nodes, partitions, plans,
+    progress, regressions, report, sql, sql_trace, store, stored_report, temp_usage, tempfile, trace_targets,
+    transfer, waits,
 };
 use crate::pg::server::srf::{Call, Shape, export};
 use pgrx::pg_sys::Datum;
@@ -406,19 +407,34 @@ functions! {
     rowsource_ash_to_store(stored: timestamptz, until: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored, until));
 
-    /// What sessions did most in an interval: samples by statement, plan, node and wait event; without
-    /// arguments, in the last hour
+    /// What sessions did most in an interval: samples by statement, plan, node and wait event, or by one of
+    /// them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user or
+    /// database
     rowsource_top_activity(
-        from_time: moment = "NULL", to_time: moment = "NULL"
+        from_time: moment = "NULL", to_time: moment = "NULL", by: text(MAX_FORMAT_BYTES) = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time)),
+        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time, by.as_deref())),
         view: View { comment: "What sessions did most in the last hour: samples by statement, plan, node and wait event", adds: Adds::Names(["The user of the statement", "The database of the sessions"]) };
 
     /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
     rowsource_top_activity[rowsource_top_activity_between](
-        from_time: moment_value, to_time: moment_value = "NULL"
+        from_time: moment_value, to_time: moment_value = "NULL", by: text(MAX_FORMAT_BYTES) = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time));
+        -> rows(ash::top_columns(), |rows| ash::top_rows(rows, from_time, to_time, by.as_deref()));
+
+    /// What ran in an interval, counted between the snapshots around it, now being one; without arguments, in
+    /// the last hour. by: statement, user, database, node, relation or wait. The sum of the rows is all that
+    /// ran with plans that are stored
+    rowsource_top(
+        from_time: moment = "NULL", to_time: moment = "NULL", by: text(MAX_FORMAT_BYTES) = "'statement'"
+    ) TO pg_read_all_stats "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(interval_top::columns(), |rows| interval_top::rows(rows, from_time, to_time, by.as_deref()));
+
+    /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
+    rowsource_top[rowsource_top_between](
+        from_time: moment_value, to_time: moment_value = "NULL", by: text(MAX_FORMAT_BYTES) = "'statement'"
+    ) TO pg_read_all_stats "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> rows(interval_top::columns(), |rows| interval_top::rows(rows, from_time, to_time, by.as_deref()));
 
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last
     /// hour
@@ -466,6 +482,11 @@ functions! {
         from_time: moment_value, to_time: moment_value = "NULL", format: text(MAX_FORMAT_BYTES) = "'text'"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> lines(|rows| report::rows(rows, None, from_time, to_time, format.as_deref()));
+
+    /// What could be done better, from what the stored plans did: a row for each node with a finding that can
+    /// save ten seconds, or one percent of the time of all client statements. Nothing of it is run
+    rowsource_advice() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(advice::columns(), |rows| advice::rows(rows));
 
     /// Says of each part of the library whether it works, and what mends it
     rowsource_health() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"

@@ -147,8 +147,10 @@ fn did(end: &Plan, begin: Option<&Plan>) -> Side {
     side
 }
 
-/// Returns a plan that [`PLANS`] selects; `None` if its bytes are of another version, or damaged.
-fn stored_plan(queryid: i64, row: &Value) -> Option<(PlanKey, Plan)> {
+/// Returns a plan of the snapshots: a row has, from its second column on, the ids of its user and database,
+/// its planid, its level, its description and its statistics. Returns `None` if these are of another version,
+/// or damaged, or missing.
+pub(super) fn stored_plan(queryid: i64, row: &Value) -> Option<(PlanKey, Plan)> {
     let id = |at: usize| row[at].as_i64();
     let key = PlanKey::new(
         id(1)? as u32,

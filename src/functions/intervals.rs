@@ -115,6 +115,11 @@ pub(super) fn ends(interval: (i64, i64), counters: Option<&str>) -> Ends {
 }
 
 impl Ends {
+    /// Returns when it begins and ends; `None` if nothing of it is counted.
+    pub fn moments(&self) -> Option<(i64, i64)> {
+        self.begin.zip(self.end)
+    }
+
     /// Returns whether the interval begins before the counters.
     pub fn is_late(&self, from: i64) -> bool {
         self.begin.is_some_and(|begin| begin > from)

@@ -1,5 +1,6 @@
 //! The SQL functions, and the other objects of the extension (`exports`, `sql`, `surface`).
 
+mod advice;
 mod again;
 mod ash;
 mod blockers;
@@ -16,6 +17,7 @@ mod flips;
 mod health;
 mod history;
 mod interval_plans;
+mod interval_top;
 mod intervals;
 mod live;
 mod logical_io;

@@ -3,7 +3,7 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{ash, export, health, intervals, origin, regressions};
+use super::{advice, ash, blockers, export, health, interval_top, intervals, origin, regressions};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::session;
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// How many statements that became slower the report shows.
 const REGRESSIONS: usize = 5;
+/// How much advice.
+const ADVICE: usize = 3;
 
 /// Selects the name of this server, if it has one, its port and its version.
 const SERVER: &str = "
@@ -21,7 +23,8 @@ const SERVER: &str = "
                NULLIF(pg_catalog.current_setting('cluster_name'), '') OPERATOR(pg_catalog.||) ', ',
                'port ', pg_catalog.current_setting('port'),
                ', PostgreSQL ', pg_catalog.current_setting('server_version')))";
-/// Selects what statements did between the snapshots around an interval: those with the most time.
+/// Selects what statements of another server did between the snapshots around an interval: those with the
+/// most time.
 const STATEMENTS: &str = "
     SELECT pg_catalog.json_build_array(v.queryid, v.calls::pg_catalog.int8, v.total_time)
       FROM (SELECT p.queryid, pg_catalog.sum(p.calls) AS calls, pg_catalog.sum(p.total_time) AS total_time
@@ -74,7 +77,16 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         prefix: &prefix,
         findings: match is_other {
             true => Vec::new(),
-            false => slower_statements(&prefix, (from, to), queryid),
+            false => {
+                let mut findings = slower_statements(&prefix, (from, to), queryid);
+                findings.extend(advised(&prefix, (from, to), queryid));
+                findings
+            }
+        },
+        // Those of one statement are only a part of a tree.
+        blocked: match queryid.is_none() && now.has_blockers() {
+            true => blockers::blocked((from, to)),
+            false => Vec::new(),
         },
         missing: match is_other {
             true => Vec::new(),
@@ -120,12 +132,33 @@ fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -
     all.iter().take(REGRESSIONS).map(finding).collect()
 }
 
+/// Returns what could be done better in the plans that ran in an interval, what saves the most first.
+fn advised(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
+    let (all, _) = advice::all();
+    let all = all.iter().filter(|advice| advice.is_for(interval, queryid));
+    let finding = |advice: &advice::Advice| Finding {
+        text: advice.sentence(),
+        command: advice.command(prefix),
+    };
+    all.take(ADVICE).map(finding).collect()
+}
+
 /// Returns what the statements with the most time did between the snapshots around an interval.
 fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
     let mut figures = BTreeMap::new();
     // The view is for those who may see all snapshots.
     if why_not_stored().is_some() {
         return figures;
+    }
+    // What was imported is only in tables.
+    if origin::other().is_none() {
+        let figures = interval_top::statements(interval).into_iter();
+        return figures
+            .map(|(queryid, (calls, ms))| {
+                let mean_ms = ms / calls as f64;
+                (queryid, Figures { calls, mean_ms })
+            })
+            .collect();
     }
     query::each(&intervals::with_intervals(STATEMENTS), interval, |row| {
         if let (Some(queryid), Some(calls), Some(ms)) = (row[0].as_i64(), row[1].as_u64(), row[2].as_f64()) {

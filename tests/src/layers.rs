@@ -240,6 +240,16 @@ const CORE: &[Layer] = &[
         "a node's facts under the keys of EXPLAIN",
     ),
     layer(
+        "advice",
+        &["model", "plan"],
+        "what nodes show that could be done better",
+    ),
+    layer(
+        "lists",
+        &["details", "model", "plan"],
+        "what plans did, by node, relation or wait",
+    ),
+    layer(
         "compare",
         &["model", "plan", "regressions"],
         "why a plan is slower than another one",

@@ -2,6 +2,7 @@
 //! its own. They are one program, because linking one for each file would take minutes.
 
 mod accuracy;
+mod advice;
 mod archive;
 mod ash;
 mod ash_cost;
@@ -66,6 +67,7 @@ mod incidents;
 mod interrupted;
 mod large_pages;
 mod lasting_events;
+mod lists;
 mod live;
 mod live_privileges;
 mod live_room;

@@ -66,6 +66,28 @@ fn a_quiet_server_has_a_report_whose_commands_run() {
     );
 }
 
+/// Fails if a report does not name the statement whose index is gone, and why, and the index that it wants.
+fn assert_statements(wrong: &[String]) {
+    let wrong = wrong.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "another plan since",
+        " is gone: SELECT count(*) FROM orders",
+        "index for a filter: Seq Scan on orders (id 1) could save up to",
+        "CREATE INDEX CONCURRENTLY ON public.orders (customer)",
+    ] {
+        assert!(wrong.contains(part), "{part}: {wrong}");
+    }
+}
+
+/// Fails if a report does not show that two sessions waited for a process.
+fn assert_tree(report: &[String], blocker: i32) {
+    let tree = section(report, "Who blocked whom");
+    let root = format!("| {blocker} postgres import ");
+    let is_waiter = |line: &&String| line.contains("\u{2514}\u{2500} ") && line.contains("relation on t");
+    assert!(tree.iter().any(|line| line.starts_with(&root)), "{report:#?}");
+    assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
+}
+
 /// An index is gone, and a session that is idle in a transaction blocks two others.
 #[test]
 fn the_report_names_the_change_of_a_plan_and_who_blocks() {
@@ -113,11 +135,8 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
     let blocks =
         format!("  process {blocker} (client backend postgres import) kept 2 sessions waiting, for ");
     assert!(wrong.iter().any(|line| line.starts_with(&blocks)), "{report:#?}");
-    let wrong = wrong.join("");
-    assert!(
-        wrong.contains("another plan since") && wrong.contains(" is gone: SELECT count(*) FROM orders"),
-        "{report:#?}"
-    );
+    assert_statements(wrong);
+    assert_tree(&report, blocker);
     let commands = run_commands(&mut client, &report);
     for part in ["rowsource_compare(", "rowsource_blockers(", "rowsource_display("] {
         assert!(

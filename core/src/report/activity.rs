@@ -242,6 +242,11 @@ impl Activity {
         self.bars.entry(self.bar_of(moment.at)).or_default().1 += moment.moments as f64;
     }
 
+    /// Returns whether a session kept others waiting.
+    pub fn has_blockers(&self) -> bool {
+        self.blockers.values().any(|blocker| blocker.count.samples > 0)
+    }
+
     fn end_moment(&mut self) {
         let active = std::mem::take(&mut self.active);
         if self.kept > 0

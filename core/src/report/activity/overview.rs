@@ -4,11 +4,14 @@
 use super::{Activity, CLASSES, Count, and_more, counted, queryid};
 use crate::report::document::{Document, Part};
 use crate::report::table::{Align, Column};
+use crate::report::text::{narrowed, on_one_line};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many statements the report shows, and how many sessions that blocked others.
 const STATEMENTS: usize = 5;
 const BLOCKERS: usize = 3;
+/// How many sessions of the trees of blockers.
+const BLOCKED: usize = 15;
 /// How many bars the load over time has.
 pub const BARS: i64 = 15;
 /// A session that blocks others is a finding from this share of all samples on. Unmeasured.
@@ -27,6 +30,21 @@ pub struct Finding {
     pub command: String,
 }
 
+/// A session in a tree of those that waited for each other. It stands below the one for which it waited.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Blocked {
+    /// 0 for the root of a tree.
+    pub depth: u32,
+    /// Its process, user and application.
+    pub who: String,
+    /// The event that it waited for, and the relation; empty for the root.
+    pub waited_for: String,
+    /// How long it waited.
+    pub seconds: Option<f64>,
+    /// Its statement, or its last one if it was idle.
+    pub statement: String,
+}
+
 /// What a statement did in the interval, exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
@@ -42,6 +60,8 @@ pub struct Given<'a> {
     pub prefix: &'a str,
     /// What is wrong, the worst first.
     pub findings: Vec<Finding>,
+    /// Who waited for whom.
+    pub blocked: Vec<Blocked>,
     /// What the report cannot know.
     pub missing: Vec<Finding>,
     /// The plans that the reader can show: their queryids and planids.
@@ -118,6 +138,7 @@ impl Activity {
             true => parts.push(Part::Text("nothing was found".to_owned())),
             false => parts.extend(findings.into_iter().map(Part::from)),
         }
+        parts.extend(tree(&given.blocked, &command("rowsource_blockers")));
         parts.extend(self.load(before, shown));
         parts.extend(self.chart(shown));
         let loads = self.loads();
@@ -337,6 +358,39 @@ impl Activity {
     }
 }
 
+/// Returns the trees of the sessions that waited for each other.
+fn tree(blocked: &[Blocked], command: &str) -> Vec<Part> {
+    if blocked.is_empty() {
+        return Vec::new();
+    }
+    let shown = &blocked[..blocked.len().min(BLOCKED)];
+    let column = |heading, align, cell: &dyn Fn(&Blocked) -> String| {
+        Column::new(heading, align, 0, shown.iter().map(cell).collect())
+    };
+    let short = |text: &str| narrowed(&on_one_line(text), super::TEXT_WIDTH);
+    // A page would join spaces.
+    let branch = |depth: u32| match depth {
+        0 => String::new(),
+        depth => format!("\u{2514}{} ", "\u{2500}".repeat(depth.min(10) as usize)),
+    };
+    let columns = vec![
+        column("Session", Align::Left, &|session| {
+            format!("{}{}", branch(session.depth), short(&session.who))
+        }),
+        column("Waited for", Align::Left, &|session| short(&session.waited_for)),
+        column("Seconds", Align::Right, &|session| {
+            session
+                .seconds
+                .map_or(String::new(), |seconds| format!("{seconds:.1}"))
+        }),
+        column("Statement", Align::Left, &|session| short(&session.statement)),
+    ];
+    let mut parts = vec![Part::Heading("Who blocked whom".to_owned()), Part::Table(columns)];
+    parts.extend(and_more(blocked.len() - shown.len()));
+    parts.push(Part::command(command));
+    parts
+}
+
 impl From<Finding> for Part {
     fn from(finding: Finding) -> Part {
         let command = Some(finding.command).filter(|command| !command.is_empty());
@@ -360,6 +414,7 @@ mod tests {
         Given {
             prefix: "r.",
             findings: Vec::new(),
+            blocked: Vec::new(),
             missing: Vec::new(),
             kept: BTreeSet::from([(11, 12), (11, 13)]),
             figures: BTreeMap::new(),
@@ -471,6 +526,42 @@ mod tests {
             ]
         );
         assert!(lines.contains(&"  the time before is not known".to_owned()));
+    }
+
+    #[test]
+    fn who_blocked_whom_is_a_tree() {
+        let session = |depth, who: &str, seconds| Blocked {
+            depth,
+            who: who.to_owned(),
+            waited_for: if depth > 0 { "relation on t" } else { "" }.to_owned(),
+            seconds,
+            statement: "LOCK TABLE t".to_owned(),
+        };
+        let mut given = given();
+        given.blocked = vec![
+            session(0, "9 bob app", None),
+            session(1, "10 eve", Some(20.0)),
+            session(2, "11 joe", Some(1.5)),
+        ];
+        let (mut now, mut before) = (minute(60 * SECOND, |_| Vec::new()), minute(0, |_| Vec::new()));
+        let lines = lines(&mut now, &mut before, &given);
+        for line in [
+            "Who blocked whom",
+            "| 9 bob app |               |         | LOCK TABLE t |",
+            "| \u{2514}\u{2500} 10 eve | relation on t |    20.0 | LOCK TABLE t |",
+            "| \u{2514}\u{2500}\u{2500} 11 joe | relation on t |     1.5 | LOCK TABLE t |",
+        ] {
+            let bare = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(
+                lines.iter().any(|it| bare(it) == bare(line)),
+                "{line}\n{lines:#?}"
+            );
+        }
+        // What is wide is narrowed.
+        given.blocked = vec![session(9, &"x".repeat(100), Some(1.0)); 20];
+        let lines = self::lines(&mut now, &mut before, &given);
+        assert!(lines.iter().all(|line| line.chars().count() <= 120), "{lines:#?}");
+        assert!(lines.contains(&"and 5 more".to_owned()));
     }
 
     #[test]
