@@ -248,6 +248,10 @@ impl NodeTimer {
                 }
                 if is_far || ticks >= config.long {
                     let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
+                    if is_far && period == 0.0 {
+                        let others = (self.gap - 1.0) * ticks;
+                        self.gaps.watch.note_guess(others, self.gap * ticks * others);
+                    }
                     self.note_long(evidence, ticks, period, 0.0, first);
                 } else {
                     self.sample(config, ticks, first);
@@ -414,9 +418,6 @@ impl NodeTimer {
         let found_by_beats = usual * uncertain;
         self.gaps.long.common += (found_by_beats * found_by_beats * term) as f32;
         self.gaps.largest = at_least(term as f32, self.gaps.largest);
-        if period == 0.0 {
-            self.gaps.watch.note_guess((weight - 1.0) * ticks, term);
-        }
         if first_of_start {
             self.gaps.first.weight += more as f32;
             self.gaps.first.ticks += (more * ticks) as f32;
