@@ -104,6 +104,7 @@ fn rare_calls_are_not_missed() {
 #[ignore = "it takes minutes"]
 fn whole_table() {
     let seeds = std::env::var("SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
+    table(stopped(), seeds);
     for (_, shapes) in GROUPS {
         let all = table(shapes(), seeds);
         for is_promised in [true, false] {
