@@ -140,8 +140,17 @@ pub fn reconcile(
             }
             None => f64::INFINITY,
         };
+        let is_room_exact = item
+            .bounded_by(i)
+            .is_some_and(|p| all.items[p].estimate.error == 0.0);
+        let least = item.least;
         let estimate = &mut all.items[i].estimate;
         estimate.total = estimate.total.min(room);
+        if least > 0.0 && is_room_exact {
+            // The truth lies between what was waited and what the parent took.
+            let farthest = (room - estimate.total).max(estimate.total - least);
+            estimate.error = estimate.error.min(farthest.max(0.0));
+        }
         estimate.startup = estimate.startup.min(estimate.total);
         let room = estimate.total;
         all.lower(room, all.items[i].waited, family.children(i));

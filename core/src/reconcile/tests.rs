@@ -358,6 +358,10 @@ fn an_estimate_below_the_waits_is_raised_with_its_error_and_its_parents() {
     assert!(items[1].estimate.total >= 30.0, "{items:?}");
     assert!(items[2].estimate.error >= 26.0, "{items:?}");
     assert_near(&own[2..], &[30.0]);
+    // It is no larger than what is left of a parent that was timed.
+    let mut items = [item(None, 100.0, 0.0), waited(Some(0), 60.0, 90.0, 95.0)];
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&[items[1].estimate.total, items[1].estimate.error], &[95.0, 5.0]);
     // A statement of one node.
     let mut items = [waited(None, 4.0, 1.0, 30.0)];
     let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
