@@ -42,5 +42,6 @@ fn a_sampled_node_takes_no_less_than_it_waited() {
         "{root:?}, {scan:?}"
     );
     assert!(error > 0.0, "it is estimated");
-    assert!(error <= root[1] - waited, "{root:?}, {scan:?}");
+    // What is left is rounding.
+    assert!(error <= root[1] - waited + 1e-6, "{root:?}, {scan:?}");
 }
