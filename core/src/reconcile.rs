@@ -58,11 +58,27 @@ pub struct Item {
     /// How many processes ran it for each process that ran its parent: workers and leader below a Gather,
     /// else 1.
     pub processes: f64,
-    /// Its estimate; `total` and `startup` are adjusted in place.
+    /// Its estimate; it is adjusted in place.
     pub estimate: Estimate,
+    /// How long the node itself waited. That is known, so its own time is no less.
+    pub waited: f64,
+    /// The same with all nodes below it that compete.
+    least: f64,
 }
 
 impl Item {
+    /// Makes the item of a node whose work is contained in its parent's as `edge` says.
+    pub fn new(parent: Option<usize>, edge: Edge, processes: f64, estimate: Estimate) -> Item {
+        Item {
+            parent,
+            edge,
+            processes,
+            estimate,
+            waited: 0.0,
+            least: 0.0,
+        }
+    }
+
     /// Returns the parent, if the node's time is part of the parent's.
     fn bounded_by(&self, i: usize) -> Option<usize> {
         let is_bounded = matches!(self.edge, Edge::Sequential | Edge::Nested);
@@ -90,12 +106,17 @@ impl Item {
 /// still exceed it, the estimated children are lowered by their variance, as far as their errors allow. If
 /// that is not enough, all children are scaled down. An exactly timed parent is never raised. Returns `None`
 /// if there is no memory.
+///
+/// What a node itself waited counts as a child that takes this time: an estimate that is less, because no
+/// sample had a wait, is raised, and its error by as much.
 pub fn reconcile(
     items: &mut [Item],
     parts: &mut [Part],
     elapsed: f64,
 ) -> Option<SmallVec<[f64; MAX_INLINE]>> {
-    if let [alone] = items {
+    if let [alone] = items
+        && alone.waited <= alone.estimate.total
+    {
         return filled(1, alone.estimate.total);
     }
     let mut own_time = filled(items.len(), 0.0)?;
@@ -108,7 +129,7 @@ pub fn reconcile(
     let mut all = Below { items, parts };
     all.raise_parents(at)?;
     let root = all.items.first().map_or(0.0, |root| root.estimate.total);
-    all.lower((elapsed - root).max(0.0), family.outside());
+    all.lower((elapsed - root).max(0.0), 0.0, family.outside());
     // A node's total is final before its children are adjusted.
     for i in (0..all.items.len()).map(at) {
         let item = &all.items[i];
@@ -119,11 +140,20 @@ pub fn reconcile(
             }
             None => f64::INFINITY,
         };
+        let is_room_exact = item
+            .bounded_by(i)
+            .is_some_and(|p| all.items[p].estimate.error == 0.0);
+        let least = item.least;
         let estimate = &mut all.items[i].estimate;
         estimate.total = estimate.total.min(room);
+        if least > 0.0 && is_room_exact {
+            // The truth lies between what was waited and what the parent took.
+            let farthest = (room - estimate.total).max(estimate.total - least);
+            estimate.error = estimate.error.min(farthest.max(0.0));
+        }
         estimate.startup = estimate.startup.min(estimate.total);
         let room = estimate.total;
-        all.lower(room, family.children(i));
+        all.lower(room, all.items[i].waited, family.children(i));
     }
     for (i, own) in own_time.iter_mut().enumerate() {
         *own = (all.items[i].estimate.total - all.sum(family.children(i))).max(0.0);
@@ -284,9 +314,16 @@ impl Below<'_> {
             .sum()
     }
 
-    /// Makes those of a node's children that compete fit into its time.
-    fn lower(&mut self, room: f64, children: impl Iterator<Item = usize> + Clone) {
-        let excess = self.sum(children.clone()) - room;
+    /// Returns how much of its part of the time of the node that bounds it may be wrong.
+    fn uncertain(&self, c: usize) -> f64 {
+        let waited = self.items.get(c).map_or(0.0, |item| item.least / item.share());
+        (self.total(c) - waited).clamp(0.0, MAX_LOWERING * self.error(c))
+    }
+
+    /// Makes those of a node's children that compete fit into its time, and those that are estimated into
+    /// what is left of it when the node itself has `waited`.
+    fn lower(&mut self, room: f64, waited: f64, children: impl Iterator<Item = usize> + Clone) {
+        let excess = self.sum(children.clone()) - (room - waited).max(0.0);
         if excess <= 0.0 {
             return;
         }
@@ -297,7 +334,7 @@ impl Below<'_> {
         for c in children.clone() {
             if variance > 0.0 && self.competes(c) {
                 let error = self.error(c);
-                let cut = (excess * (error * error / variance)).min(MAX_LOWERING * error);
+                let cut = (excess * (error * error / variance)).min(self.uncertain(c));
                 self.lower_one(c, 1.0, cut);
             }
         }
@@ -316,18 +353,28 @@ impl Below<'_> {
     fn raise_parents(&mut self, at: impl Fn(usize) -> usize) -> Option<()> {
         let nodes = self.items.len();
         let mut sums = filled(nodes, 0.0)?;
+        let mut least = filled(nodes, 0.0)?;
         let mut variances = filled(nodes, 0.0)?;
         for i in (0..nodes).rev().map(at) {
+            let waited = self.items[i].waited;
             let estimate = &mut self.items[i].estimate;
             let own = estimate.error * estimate.error;
-            let excess = sums[i] - estimate.total;
+            let excess = sums[i] + waited - estimate.total;
             if excess > 0.0 && own > 0.0 {
-                estimate.total += excess * (own / (own + variances[i]));
+                let raised = estimate.total + excess * (own / (own + variances[i]));
+                let least = least[i] + waited;
+                if raised < least || waited > 0.0 {
+                    let more = raised.max(least) - estimate.total;
+                    estimate.error = (own + more * more).sqrt();
+                }
+                estimate.total = raised.max(least);
             }
             let total = estimate.total;
+            self.items[i].least = (least[i] + waited).min(total);
             if let Some(p) = self.items[i].competes_in(i) {
                 sums[p] += self.total(i);
                 variances[p] += self.error(i) * self.error(i);
+                least[p] += self.items[i].least / self.items[i].share();
             } else if self.items[i].edge == Edge::Elsewhere {
                 for part in of(self.parts, i) {
                     self.parts[part].total = total * self.parts[part].fraction;

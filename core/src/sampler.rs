@@ -40,6 +40,7 @@
 
 mod bookkeeping;
 mod config;
+mod distance;
 mod earlier;
 mod elapsed;
 mod estimate;

@@ -82,6 +82,7 @@ mod moments;
 mod nesting;
 mod node_gets;
 mod node_waits;
+mod node_waits_sampled;
 mod node_waits_shown;
 mod objects;
 mod overhead;

@@ -243,8 +243,6 @@ fn cold_reads_belong_to_the_nodes_that_read_before_pg17() {
         &["shared_buffers = '1MB'", "effective_io_concurrency = 0"],
     );
     let (mut observer, mut client) = (server.connect(), session(&server));
-    // A sampled time may be less than what a node waited, if the worker is late.
-    run_each(&mut client, "SET pg_rowsource.sampfreq = 1");
     run_each(
         &mut client,
         "CREATE TABLE big AS SELECT i AS id, i % 1000 AS k, repeat('x', 500) AS pad FROM generate_series(1, 30000) i;

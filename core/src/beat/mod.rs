@@ -29,6 +29,6 @@ mod pulse;
 mod sleep;
 mod words;
 
-pub use pulse::{Pulse, Session, beats_in};
+pub use pulse::{Pulse, Session, YOUNG_NS, beats_in};
 pub use sleep::Sleep;
 pub use words::{Beats, SCOPES, Taken, Wish};

@@ -9,6 +9,8 @@ const PERIODS: [(i64, i64); 4] = [
     (2_000_000, 12_000),
     (i64::MAX, 48_000),
 ];
+/// What the beats of a young statement stand for on average, in nanoseconds.
+pub const YOUNG_NS: f64 = PERIODS[0].1 as f64 * 1e3;
 /// How many microseconds each session that wishes for beats adds to all periods. So the heart's work is
 /// limited.
 const PERIOD_PER_SESSION_US: i64 = 50;

@@ -3,16 +3,12 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoroshiro128PlusPlus;
 
 fn item(parent: Option<usize>, total: f64, error: f64) -> Item {
-    Item {
-        parent,
-        edge: Edge::Sequential,
-        processes: 1.0,
-        estimate: Estimate {
-            total,
-            startup: total / 2.0,
-            error,
-        },
-    }
+    let estimate = Estimate {
+        total,
+        startup: total / 2.0,
+        error,
+    };
+    Item::new(parent, Edge::Sequential, 1.0, estimate)
 }
 
 fn totals(items: &[Item]) -> Vec<f64> {
@@ -340,4 +336,63 @@ fn own_times_add_up_with_subplans() {
                 .all(|item| item.estimate.startup <= item.estimate.total)
         );
     }
+}
+
+/// Returns an item of a node that itself waited.
+fn waited(parent: Option<usize>, total: f64, error: f64, waited: f64) -> Item {
+    Item {
+        waited,
+        ..item(parent, total, error)
+    }
+}
+
+#[test]
+fn an_estimate_below_the_waits_is_raised_with_its_error_and_its_parents() {
+    let mut items = [
+        item(None, 100.0, 0.0),
+        item(Some(0), 6.0, 1.0),
+        waited(Some(1), 4.0, 1.0, 30.0),
+    ];
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&totals(&items)[2..], &[30.0]);
+    assert!(items[1].estimate.total >= 30.0, "{items:?}");
+    assert!(items[2].estimate.error >= 26.0, "{items:?}");
+    assert_near(&own[2..], &[30.0]);
+    // It is no larger than what is left of a parent that was timed.
+    let mut items = [item(None, 100.0, 0.0), waited(Some(0), 60.0, 90.0, 95.0)];
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&[items[1].estimate.total, items[1].estimate.error], &[95.0, 5.0]);
+    // A statement of one node.
+    let mut items = [waited(None, 4.0, 1.0, 30.0)];
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&own, &[30.0]);
+}
+
+#[test]
+fn estimated_children_leave_room_for_the_waits_of_their_parent() {
+    let mut items = [
+        waited(None, 100.0, 0.0, 40.0),
+        item(Some(0), 80.0, 10.0),
+        item(Some(0), 10.0, 0.0),
+    ];
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&totals(&items), &[100.0, 50.0, 10.0]);
+    assert_near(&own[..1], &[40.0]);
+    // A child is not lowered below its own waits.
+    let mut items = [
+        waited(None, 100.0, 0.0, 40.0),
+        waited(Some(0), 80.0, 10.0, 75.0),
+        item(Some(0), 10.0, 0.0),
+    ];
+    reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert_near(&totals(&items), &[100.0, 75.0, 10.0]);
+    // Nor are those above it.
+    let mut items = [
+        waited(None, 100.0, 0.0, 20.0),
+        item(Some(0), 90.0, 20.0),
+        waited(Some(1), 40.0, 2.0, 70.0),
+    ];
+    let own = reconcile(&mut items, &mut [], f64::INFINITY).expect("memory");
+    assert!(own[0] >= 20.0 && own[2] >= 70.0 - 1e-9, "{own:?}");
+    assert!(items[1].estimate.total >= 70.0 - 1e-9, "{items:?}");
 }

@@ -263,12 +263,13 @@ fn item(
         }
     }
     let parent = sample.place.parent;
-    Item {
-        parent,
-        edge: sample.place.edge,
-        processes: parent.map_or(1.0, |parent| samples[parent].processes),
-        estimate,
+    let processes = parent.map_or(1.0, |parent| samples[parent].processes);
+    let mut item = Item::new(parent, sample.place.edge, processes, estimate);
+    // Where core measured, nodes are not known to have waited within what it measured.
+    if statement.is_timed && statement.mode != Mode::CoreOnly && !sample.by_core {
+        item.waited = sample.waited_ns as i64 as f64;
     }
+    item
 }
 
 /// Returns whether another extension ran a node without calling its wrapper: nobody has started it, but one

@@ -231,16 +231,12 @@ fn reconcile_estimates(shape: &Shape, stats: &mut [NodeStats]) -> Option<()> {
     let mut items: SmallVec<[Item; MAX_NODES]> = SmallVec::new();
     for (i, stats) in stats.iter().enumerate().take(MAX_NODES) {
         let time = stats.time.get_or_zero();
-        items.push(Item {
-            parent: shape.parent(i),
-            edge: Edge::Sequential,
-            processes: 1.0,
-            estimate: Estimate {
-                total: time.total_ms,
-                startup: time.startup_ms,
-                error: time.error_ms,
-            },
-        });
+        let estimate = Estimate {
+            total: time.total_ms,
+            startup: time.startup_ms,
+            error: time.error_ms,
+        };
+        items.push(Item::new(shape.parent(i), Edge::Sequential, 1.0, estimate));
     }
     let own = reconcile(&mut items, &mut [], f64::INFINITY)?;
     for ((stats, item), own) in stats.iter_mut().zip(&items).zip(own) {

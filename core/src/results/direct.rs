@@ -49,7 +49,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     };
     let tick_ms = statement.tick_ns / NS_PER_MS;
     let (mut fits, mut is_estimated, mut is_by_core) = (true, false, false);
-    let (mut has_subplans, mut has_called) = (false, false);
+    let (mut has_subplans, mut has_called, mut has_waited) = (false, false, false);
     for i in 0..count {
         let sample = nodes.sample(i);
         if !sample.is_instrumented || sample.interrupted.is_some() {
@@ -92,6 +92,7 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
             });
         }
         is_by_core |= sample.by_core;
+        has_waited |= sample.waited_ns > 0;
         fill_in(&mut stats[i], &sample, None, statement, time);
         stats[i].facts = nodes.facts(i);
         if sample.used.has_more {
@@ -122,6 +123,9 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     if has_subplans && !(fits && subtract_from_callers(nodes, stats, statement.elapsed_ns / NS_PER_MS)) {
         return false;
     }
+    if is_estimated && has_waited && !waits_fit(nodes, stats) {
+        return false;
+    }
     // A parent takes at least as long as its children. The estimated cost of readings may make it seem
     // shorter.
     if !fits {
@@ -133,6 +137,17 @@ pub fn assemble_directly<N: Nodes, const IS_TIMED: bool>(
     }
     called.clear();
     !has_called || add_called(nodes, called).is_some()
+}
+
+/// Returns whether each node itself takes at least as long as it waited.
+#[cold]
+#[inline(never)]
+fn waits_fit<N: Nodes>(nodes: &N, stats: &[NodeStats]) -> bool {
+    stats.iter().enumerate().all(|(i, stats)| {
+        let sample = nodes.sample(i);
+        let waited_ms = sample.waited_ns as i64 as f64 / NS_PER_MS;
+        sample.by_core || stats.time.get().is_none_or(|time| time.self_ms >= waited_ms)
+    })
 }
 
 /// Subtracts the times of InitPlans and subplans from those of the nodes that called them. Returns false if a

@@ -123,6 +123,8 @@ impl Extras {
         }
         let sample = nodes.sample(i);
         match &sample.calls {
+            // What it takes itself may have to be raised, at the cost of others.
+            Calls::Sampled(_) if sample.waited_ns > 0 => Err(Uncounted::Now),
             Calls::Sampled(timer) => self.estimate(timer, sample.starts(None), counts),
             _ => Err(Uncounted::Always),
         }

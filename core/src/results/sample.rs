@@ -168,6 +168,8 @@ pub struct NodeSample {
     pub buffers: Buffers,
     /// WAL, likewise.
     pub wal: Wal,
+    /// How many nanoseconds the node itself waited in this process.
+    pub waited_ns: u64,
     /// The planner's estimate of its rows.
     pub estimate: Estimate,
 }

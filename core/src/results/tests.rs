@@ -1,6 +1,7 @@
 mod by_hand;
 mod called;
 mod counted;
+mod waited;
 
 use super::*;
 use crate::model::{NodeFacts, NodeStats, Wal};

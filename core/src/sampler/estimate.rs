@@ -69,10 +69,9 @@ impl NodeTimer {
             sampling_variance + f64::from(self.gaps.long.variance) + MISSED * f64::from(self.gaps.largest);
         let sampled = self.gaps.long.ticks + rest * mean;
         let (uncertain, variance) = if self.clock_backsteps == 0 {
-            let common = f64::from(self.gaps.long.common);
-            self.gaps
-                .watch
-                .combine(self.gaps.own_reading, sampled, variance, common)
+            let (watch, until) = (&self.gaps.watch, self.gaps.own_reading);
+            let (sampled, variance) = watch.add_missed(until, self.gap, sampled, variance);
+            watch.combine(until, sampled, variance, f64::from(self.gaps.long.common))
         } else {
             (sampled, variance)
         };

@@ -17,6 +17,13 @@ pub struct LongCallEvidence {
     pub(super) usual: f64,
     /// The sum of what all beats stood for, and 1: it is never 0.
     pub(super) watched: f64,
+    /// The time beyond what is usual between two readings of the clock, summed up where a beat was due in it
+    /// and none came. It is a part of `watched`. Nobody knows in which node's calls it was.
+    pub(super) missed: f64,
+    /// The last of these times.
+    pub(super) last_missed: f64,
+    /// The last beat came long after it was due. Meanwhile, others would have found calls.
+    pub(super) is_late: bool,
     /// The end of the last call whose detection was certain, and which was long enough to justify a reading
     /// in each node above.
     pub detected: u64,
@@ -35,6 +42,10 @@ pub enum Detected {
 /// now.
 const MISSED: f64 = 4.0;
 
+/// The time since the last beat in which one is certain to come, as many times what is usual. Beats stand for
+/// at most one and a half times of what they do on average.
+const CERTAIN: f64 = 2.0;
+
 /// The most times of what is usual that the first beat of a longer period stands for: periods grow at most
 /// fourfold, and a beat stands for one and a half of them at most.
 const MOST_GROWN: f64 = 6.0;
@@ -47,6 +58,9 @@ impl LongCallEvidence {
         period: 0.0,
         usual: 0.0,
         watched: 1.0,
+        missed: 0.0,
+        last_missed: 0.0,
+        is_late: false,
         detected: 0,
     };
 
@@ -54,6 +68,16 @@ impl LongCallEvidence {
     pub fn take_beat(&mut self, now: u64, period: f64) {
         self.ticked = now;
         self.period = period;
+        if period == 0.0 {
+            return;
+        }
+        self.watched += period;
+        let is_late = self.usual > 0.0 && period > MOST_GROWN * self.usual;
+        if is_late && !std::mem::replace(&mut self.is_late, is_late) {
+            // Once, the heart was stopped. If that lasts, it is usual.
+            return;
+        }
+        self.is_late = is_late;
         let usual = self.usual + (period - self.usual) / if self.usual > 0.0 { 8.0 } else { 1.0 };
         // A beat stands for at most one and a half times of what is usual. So where the period has grown,
         // what is usual grows with the first beat. After a longer time, the heart was stopped.
@@ -63,12 +87,11 @@ impl LongCallEvidence {
             0.0
         };
         self.usual = at_least(usual, grown);
-        self.watched += period;
     }
 
-    /// Notes that beats are expected from now on, and that none has come.
-    pub fn begin_beats(&mut self) {
-        (self.period, self.usual) = (0.0, 0.0);
+    /// Notes that beats are expected from now on, which stand for so many ticks, and that none has come.
+    pub fn begin_beats(&mut self, usual: f64) {
+        (self.period, self.usual, self.is_late) = (0.0, usual, false);
     }
 
     /// Returns the chance with which the beats of these times find a call of this length, on average over
@@ -90,6 +113,21 @@ impl LongCallEvidence {
         self.period *= factor;
         self.usual *= factor;
         self.watched *= factor;
+        self.missed *= factor;
+        self.last_missed *= factor;
+    }
+
+    /// Notes that between two readings, of which the last one was `now`, this many ticks more than usual have
+    /// passed. No beat was taken there. If one was certain to come by now, the heart is late or stopped, and
+    /// no beat could find the calls that took that time.
+    #[cold]
+    pub(super) fn note_gap(&mut self, now: u64, ticks: f64) {
+        let since = now.saturating_sub(self.ticked) as i64 as f64;
+        if since >= CERTAIN * self.usual {
+            self.missed += ticks;
+            self.watched += ticks;
+            self.last_missed = ticks;
+        }
     }
 
     /// Returns how a call that began after the reading `since` is detected, or `None`. By a beat, it is only
@@ -109,11 +147,8 @@ impl LongCallEvidence {
     #[inline]
     pub(super) fn period_at(&self, now: u64) -> f64 {
         let since = now.saturating_sub(self.ticked) as i64 as f64;
-        if since <= MISSED * self.period {
-            self.period
-        } else {
-            0.0
-        }
+        let expected = if self.is_late { self.usual } else { self.period };
+        if since <= MISSED * expected { expected } else { 0.0 }
     }
 }
 

@@ -37,18 +37,6 @@ const MAX_DIVISOR: f64 = super::config::LONG_FACTOR;
 /// divisor of the share. The error is 1 % for the whole share, and 0.5 % for a quarter of it.
 const PRECISE: f64 = 1e-4;
 
-/// A call in which a beat came is long only if it ends at least this many times the usual distance after the
-/// last reading.
-const FAR_FACTOR: f64 = 8.0;
-
-/// If the last reading is the node's own, the distance is that of a known number of its calls. Then this is
-/// the number of standard errors of their sum, if their times are exponentially distributed, and of one call
-/// more.
-const FAR_DEVIATIONS: f64 = 4.0;
-
-/// A detected call that is longer than all usual calls of this many gaps ends its block.
-const CHANGE_FACTOR: f64 = 4.0;
-
 /// A call that uses at least this many buffers counts as one that did I/O.
 pub const MANY_BUFFERS: i64 = 32;
 
@@ -78,7 +66,7 @@ pub struct NodeTimer {
     pub countdown: u64,
     pub(super) drawn: u64,
     /// The number of calls at the beginning that are timed without gaps.
-    first_calls: u64,
+    pub(super) first_calls: u64,
     /// The size of the block, which is the weight of its timed call.
     pub(super) gap: f64,
     pub(super) recent: f64,
@@ -227,7 +215,7 @@ impl NodeTimer {
         } else {
             self.weigh_long(config, call, ticks, evidence, detected);
         }
-        self.note_distance(call.before, call.start);
+        self.note_distance(config, call.before, call.start, evidence);
     }
 
     /// Counts such a call, if it is long, or if something was detected in it.
@@ -260,6 +248,10 @@ impl NodeTimer {
                 }
                 if is_far || ticks >= config.long {
                     let period = if is_far { evidence.period_at(call.end) } else { 0.0 };
+                    if is_far && period == 0.0 {
+                        let others = (self.gap - 1.0) * ticks;
+                        self.gaps.watch.note_guess(others, self.gap * ticks * others);
+                    }
                     self.note_long(evidence, ticks, period, 0.0, first);
                 } else {
                     self.sample(config, ticks, first);
@@ -382,7 +374,7 @@ impl NodeTimer {
         counted: f64,
         first_of_start: bool,
     ) -> bool {
-        let is_certain = ticks >= evidence.period;
+        let is_certain = ticks >= evidence.period || evidence.is_late;
         if is_certain {
             self.gaps.watch.skip_call(ticks, evidence);
             // If the beats before and after it were as usual, it might have been missed.
@@ -499,77 +491,6 @@ impl NodeTimer {
         // spent on as many calls as there were before.
         let usual = at_least((known - self.opening - timed * affordable) / calls, self.recent);
         affordable / usual
-    }
-
-    /// Returns how many calls after the node's own last reading the call in progress is, if that is the last
-    /// reading of all.
-    #[inline]
-    fn calls_since(&self, before: u64) -> Option<f32> {
-        (before == self.gaps.own_reading).then(|| {
-            (self.drawn.wrapping_sub(self.countdown) as u32).wrapping_sub(self.gaps.own_calls) as i32 as f32
-        })
-    }
-
-    /// Returns the usual ticks from the last reading to the call in progress.
-    #[inline]
-    fn distance(&self, before: u64) -> f64 {
-        f64::from(match self.calls_since(before) {
-            Some(calls) => calls * self.gaps.cycle,
-            None => self.gaps.distance,
-        })
-    }
-
-    /// Returns whether the call in progress ended so late after the last reading before it that it was long.
-    #[inline]
-    fn is_far(&self, config: &Config, before: u64, end: u64) -> bool {
-        let least = config.long / 2.0;
-        let ticks = elapsed(before, end).0;
-        if ticks < least {
-            return false;
-        }
-        let least = match self.calls_since(before) {
-            Some(calls) if self.gaps.cycle > 0.0 => {
-                // That of the last blocks may be that of a few short calls by chance, and that of all calls
-                // that of another phase.
-                let first = self.first_calls as u32;
-                let all = self
-                    .gaps
-                    .watch
-                    .cycle(self.gaps.own_reading, self.gaps.own_calls.wrapping_sub(first));
-                let (calls, cycle) = (f64::from(calls), at_least(all, f64::from(self.gaps.cycle)));
-                let deviation = FAR_DEVIATIONS * (calls.sqrt() + 1.0) * cycle;
-                calls * cycle + at_least(deviation, least)
-            }
-            _ => {
-                let distance = f64::from(self.gaps.distance);
-                at_least(FAR_FACTOR * distance, distance + config.long)
-            }
-        };
-        ticks >= least
-    }
-
-    /// Returns whether a detected call is so long that the next call must be timed.
-    #[inline]
-    fn is_change(&self, ticks: f64) -> bool {
-        ticks > CHANGE_FACTOR * self.gap * self.recent
-    }
-
-    /// Records the time between the last reading and the start of a call.
-    #[inline]
-    fn note_distance(&mut self, before: u64, start: u64) {
-        let (ticks, backsteps) = elapsed(before, start);
-        self.clock_backsteps += backsteps;
-        match self.calls_since(before) {
-            Some(calls) => {
-                let (mean, cycle) = (ticks as f32 / calls, self.gaps.cycle);
-                self.gaps.cycle = if cycle > 0.0 {
-                    cycle + at_most(mean - cycle, 4.0 * cycle) / 8.0
-                } else {
-                    mean
-                };
-            }
-            None => self.gaps.distance += (ticks as f32 - self.gaps.distance) / 8.0,
-        }
     }
 
     /// Returns about how many ticks the calls so far took. [`NodeTimer::estimate`] knows it better, but not

@@ -23,6 +23,8 @@
 //! - If the beats show much more time, the samples have missed something, and their variance is what it must
 //!   be for them not to contradict: then the beats decide, and the error is theirs. What is shorter than a
 //!   beat, and in no sample, is not missed by this.
+//! - A heart that is late or stopped makes no beats. What took longer than usual then was in nobody's sight:
+//!   see `add_missed`.
 //! - No single call decides. One that a beat found is long only if it ended late for what is known of all
 //!   calls so far.
 
@@ -44,6 +46,10 @@ const ALIKE: f64 = 0.5;
 /// With a smaller `sampfreq`, the timer itself takes too much of the time in which beats come.
 const LEAST_MAX_GAP: f64 = 64.0;
 
+/// The error of a share of the time in which no beats came, as a part of the largest difference to it. With
+/// half of that, the truth would lie just within two errors, if nothing else was wrong.
+const ERROR_OF_SHARE: f64 = 0.75;
+
 /// A smaller part of the time watched is no beat.
 const ROUNDED: f64 = 1e-3;
 
@@ -60,6 +66,8 @@ pub(super) struct Watch {
     since: u64,
     /// What all beats of the session stood for, when the last one was seen.
     seen: f64,
+    /// The same of the time in which beats were due and did not come.
+    seen_missed: f64,
     /// What the beats stand for that came in the time watched.
     watched: f32,
     /// The same of those in calls of the node.
@@ -67,6 +75,13 @@ pub(super) struct Watch {
     /// The sums of T(T - t) over the latter, and of T squared over all.
     variance: f32,
     squares: f32,
+    /// The time beyond what is usual in which beats were due and did not come, and the sum of its squares.
+    missed: f32,
+    missed_squares: f32,
+    /// What samples of long calls add to the estimate for the calls like them that were not timed, while no
+    /// beats came, and the variance of that.
+    guessed: f32,
+    guessed_variance: f32,
 }
 
 impl Watch {
@@ -98,11 +113,15 @@ impl Watch {
                 self.since = now;
             }
         } else {
-            let more = evidence.watched - self.seen;
+            let missed = evidence.missed - self.seen_missed;
+            let more = evidence.watched - self.seen - missed;
             self.watched += more as f32;
             self.squares += (more * evidence.period) as f32;
+            self.missed += missed as f32;
+            self.missed_squares += (missed * evidence.last_missed) as f32;
         }
         self.seen = evidence.watched;
+        self.seen_missed = evidence.missed;
     }
 
     /// Notes a call of which it is uncertain whether it is found, and the last reading before it. A beat may
@@ -126,6 +145,46 @@ impl Watch {
         if self.since > 0 {
             self.since += at_least(ticks, 0.0) as u64;
         }
+    }
+
+    /// Notes what a sample of a long call adds for others while no beats come, and the variance of that.
+    #[inline]
+    pub(super) fn note_guess(&mut self, ticks: f64, variance: f64) {
+        self.guessed += ticks as f32;
+        self.guessed_variance += variance as f32;
+    }
+
+    /// Adds to an estimate from samples, and to its variance, what no beat could find until the reading
+    /// `until`. Each timed call stands for `gap` calls.
+    ///
+    /// How long that took is known, but not in which node. If something else held up the process, the node
+    /// has the same share of it as of all other time. If it was in rare long calls of one node, this one has
+    /// all of it or nothing. The estimate is that share, and the error is so large that both lie within two
+    /// errors. If there were many long calls, samples of them know it better.
+    pub(super) fn add_missed(&self, until: u64, gap: f64, sampled: f64, variance: f64) -> (f64, f64) {
+        let [missed, squares, guessed, guessed_variance] = [
+            self.missed,
+            self.missed_squares,
+            self.guessed,
+            self.guessed_variance,
+        ]
+        .map(f64::from);
+        if self.since == 0 || missed <= 0.0 {
+            return (sampled, variance);
+        }
+        let usual = until.saturating_sub(self.since) as i64 as f64 - missed;
+        let sampled = at_least(sampled - guessed, 0.0);
+        let share = at_most(sampled / at_least(usual, 1.0), 1.0);
+        let inside = share * missed;
+        let error = at_least(share, 1.0 - share) * missed * ERROR_OF_SHARE;
+        let of_share = error * error;
+        let of_samples = at_least(gap * squares * share, guessed_variance);
+        let weight = of_samples / (of_samples + of_share);
+        let variance = at_least(variance - guessed_variance, 0.0);
+        (
+            sampled + guessed + (inside - guessed) * weight,
+            variance + weight * of_share,
+        )
     }
 
     /// Combines the estimate from samples of those calls, and its variance, with that from the beats until

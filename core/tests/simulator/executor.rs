@@ -2,6 +2,7 @@
 
 use super::{Method, Run};
 use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::beat::YOUNG_NS;
 use rowsource_core::sampler::{EveryCall, MANY_BUFFERS, NodeTimer};
 use rowsource_core::wrapper::{self, Host, Sampling, scope};
 use std::ops::{AddAssign, Sub};
@@ -242,6 +243,7 @@ impl Host for Run<'_> {
     fn wish_for_beats(&mut self) {
         if self.machine.has_heart && !self.has_wish {
             self.has_wish = true;
+            self.evidence.begin_beats(YOUNG_NS * self.machine.ticks_per_ns);
             self.next_look = self.now;
         }
     }

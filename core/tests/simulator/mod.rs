@@ -36,6 +36,8 @@ pub struct Machine {
     pub has_heart: bool,
     /// By how many nanoseconds the heart is late at most.
     pub late_ns: f64,
+    /// The heart runs and is stopped in turn, for at most this many nanoseconds each; 0 if it always runs.
+    pub stopped_ns: f64,
     /// The heart is also awake at a random moment of each this many nanoseconds, for a sample.
     pub sample_ns: f64,
     /// The mean nanoseconds between stalls, and their minimum and maximum length.
@@ -68,6 +70,7 @@ impl Default for Machine {
             ticks_per_ns: 2.4,
             has_heart: true,
             late_ns: 100_000.0,
+            stopped_ns: 0.0,
             sample_ns: 10e6,
             stalls: None,
             steps_back: None,
@@ -158,6 +161,8 @@ pub struct Run<'a> {
     wish: Wish,
     pulse: Pulse,
     next_look: f64,
+    /// When the heart is stopped next.
+    next_stop: f64,
     /// The moment of the next sample, and when its period begins.
     next_sample: f64,
     sample_period: f64,
@@ -233,6 +238,7 @@ impl<'a> Run<'a> {
             wish: wish(),
             pulse: Pulse::default(),
             next_look: f64::INFINITY,
+            next_stop: f64::INFINITY,
             next_sample: now,
             sample_period: now,
             beats: 0,
@@ -240,6 +246,9 @@ impl<'a> Run<'a> {
             next_stall: f64::INFINITY,
         };
         run.plan_stall();
+        if machine.stopped_ns > 0.0 {
+            run.next_stop = now + (run.random.random::<f64>() - 0.5) * machine.stopped_ns;
+        }
         run.read();
         run
     }
@@ -327,6 +336,12 @@ impl<'a> Run<'a> {
             self.plan_stall();
         }
         while self.now >= self.next_look {
+            if self.next_look >= self.next_stop {
+                let [stopped, runs] = [(); 2].map(|()| self.random.random::<f64>() * self.machine.stopped_ns);
+                self.next_look = self.next_look.max(self.next_stop + stopped);
+                self.next_stop += stopped + runs;
+                continue;
+            }
             let at = (self.next_look / 1000.0) as i64;
             let random = self.random.random();
             let session = Session {

@@ -381,6 +381,75 @@ pub fn hostile() -> Vec<Shape> {
     all
 }
 
+/// Shapes in which the heart is stopped at times, or does not run at all. The truth lies within three errors,
+/// but the errors may be much larger than the actual ones: in which node the time without beats was is not
+/// known.
+pub fn stopped() -> Vec<Shape> {
+    let mut all = Vec::new();
+    let seldom = Machine {
+        stopped_ns: 100e6,
+        ..Machine::default()
+    };
+    let never = Machine {
+        has_heart: false,
+        ..Machine::default()
+    };
+    for (how, machine) in [("stopped at times", seldom), ("no heart", never)] {
+        let mut add = |name: &str, machine, node, plan| {
+            all.push(Shape {
+                machine,
+                ..shape(format!("{how}, {name}"), node, plan)
+            });
+        };
+        for (often, stalls) in [("often", (20e6, 1e6, 4e6)), ("seldom", (150e6, 2e6, 8e6))] {
+            let stalled = Machine {
+                stalls: Some(stalls),
+                ..machine
+            };
+            for (place, node) in [("above", 1), ("below", 2)] {
+                let above = body(|run: &mut Run, _| {
+                    run.call(2);
+                    run.about(1000.0, 0.1);
+                });
+                let below = body(|run, _| run.about(1000.0, 0.1));
+                let plan = vec![aggregate(1, 60_000, 50.0), above, below];
+                add(&format!("stalls {often}, {place}"), stalled, node, plan);
+            }
+        }
+        for (each, long, own) in [
+            (127, 400e3, 50.0),
+            (400, 400e3, 600.0),
+            (1009, 2e6, 600.0),
+            (7, 40e3, 600.0),
+        ] {
+            let share = long / each as f64;
+            let calls = (100e6 / (300.0 + share)) as u64;
+            let plan = vec![aggregate(1, calls, own), bimodal(300.0, each, long, true)];
+            add(
+                &format!("at random {each} of {calls}: {} us", long / 1e3),
+                machine,
+                1,
+                plan,
+            );
+        }
+        // It is the caller that takes long.
+        let caller = body(|run: &mut Run, _| {
+            for n in 0..60_000_u64 {
+                run.call(1);
+                run.about(300.0, 0.3);
+                if n % 1009 == 99 {
+                    run.work(1e6);
+                }
+            }
+        });
+        let plan = vec![caller, body(|run, _| run.about(1000.0, 0.3))];
+        add("long calls outside", machine, 1, plan);
+        let plan = vec![aggregate(1, 60_000, 50.0), body(|run, _| run.about(1000.0, 0.5))];
+        add("uniform", machine, 1, plan);
+    }
+    all
+}
+
 /// What the calls of a group of shapes are like, and the group.
 pub type Group = (&'static str, fn() -> Vec<Shape>);
 

@@ -4,6 +4,7 @@ use super::state::{HOT, Random};
 use super::usage;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoroshiro128PlusPlus;
+use rowsource_core::beat::YOUNG_NS;
 use rowsource_core::breaker::Costs;
 use rowsource_core::clock::{self, Source};
 use rowsource_core::sampler::{Config, LongCallEvidence};
@@ -178,7 +179,8 @@ pub fn discard_beats() {
 
 /// Notes that the session wishes for beats from now on: it had none yet.
 pub fn begin_beats() {
-    change_evidence(LongCallEvidence::begin_beats);
+    let usual = YOUNG_NS / HOT.ns_per_tick.get();
+    change_evidence(|evidence| evidence.begin_beats(usual));
     calibrate_later();
 }
 

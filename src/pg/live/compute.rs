@@ -237,6 +237,7 @@ impl Nodes for Copied<'_> {
             used: node.usage.used,
             buffers,
             wal,
+            waited_ns: node.waited_ns,
             estimate: node.estimate,
         }
     }

@@ -150,6 +150,7 @@ impl Nodes for Collector<'_> {
             used: usage.used,
             buffers,
             wal,
+            waited_ns: node.waited_ns(),
             estimate: node.estimate(),
         }
     }

@@ -102,6 +102,7 @@ pub fn node(parent: Option<usize>, calls: Calls, hit: i64) -> NodeSample {
             records: hit,
             ..Wal::default()
         },
+        waited_ns: 0,
         estimate: Estimate::default(),
     }
 }
