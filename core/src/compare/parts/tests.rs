@@ -280,3 +280,33 @@ fn deep_plans_take_little_time() {
     );
     assert!(start.elapsed().as_secs() < 5);
 }
+
+/// Each execution takes 200 times as long, and the first one, on a cold cache, longer than all others
+/// together. That is no chance.
+#[test]
+fn one_very_long_execution_does_not_hide_a_difference() {
+    let of = |times: &[f64]| {
+        let log = |ms: &f64| ms.log2();
+        Side {
+            executions: times.len() as u64,
+            total_ms: times.iter().sum(),
+            squares: times.iter().map(|ms| ms * ms).sum(),
+            logs: times.iter().map(log).sum(),
+            log_squares: times.iter().map(|ms| log(ms) * log(ms)).sum(),
+            ..Side::default()
+        }
+    };
+    let times = |ms: f64, first: f64| {
+        let mut times: Vec<f64> = (0..12).map(|i| ms * (1.0 + 0.01 * f64::from(i % 5))).collect();
+        times[0] = first;
+        of(&times)
+    };
+    let verdict = |first, second| super::difference(&first, &second).verdict;
+    assert_eq!(verdict(times(0.01, 0.01), times(2.0, 60.0)), Verdict::Differs);
+    assert_eq!(verdict(times(2.0, 60.0), times(0.01, 0.01)), Verdict::Differs);
+    // All others take as long as before, or hardly longer.
+    assert_eq!(verdict(times(2.0, 2.0), times(2.0, 60.0)), Verdict::Chance);
+    assert_eq!(verdict(times(2.0, 2.0), times(2.1, 60.0)), Verdict::Chance);
+    // The typical one takes longer, the mean one less long.
+    assert_eq!(verdict(times(2.0, 200.0), times(4.0, 4.0)), Verdict::Chance);
+}
