@@ -270,9 +270,10 @@ impl Side {
             ]
         };
         let of_side = [side.total_ms, side.lock_ms, side.wait_ms, side.squares.sqrt()];
-        let mut all = side.nodes.iter().flat_map(figures).chain(of_side);
-        let logs = [side.logs, side.log_squares].map(f64::abs);
-        if all.any(|figure| !(0.0..=1e18).contains(&figure)) || logs.iter().any(|log| !(*log <= 1e18)) {
+        let all = side.nodes.iter().flat_map(figures).chain(of_side);
+        let logs = [side.logs.abs(), side.log_squares.abs()];
+        let mut all = all.chain(logs);
+        if all.any(|figure| !(0.0..=1e18).contains(&figure)) {
             return Err(SideError::Figure);
         }
         Ok(side)
@@ -326,6 +327,13 @@ fn take<T: Copy + Default + PartialOrd + Sub<Output = T>>(sum: &mut T, part: T) 
 
 impl Node {
     fn subtract(&mut self, earlier: &Node) {
+        // The number of processes is one of starts: as many as each of them made.
+        let of_each = |node: &Node| node.starts as f64 / node.processes.max(1.0);
+        let starts = self.starts.saturating_sub(earlier.starts) as f64;
+        let each = of_each(self) - of_each(earlier);
+        if starts > 0.0 && each > 0.0 {
+            self.processes = (starts / each).max(1.0);
+        }
         for (sum, part) in [
             (&mut self.starts, earlier.starts),
             (&mut self.rows, earlier.rows),

@@ -310,3 +310,28 @@ fn one_very_long_execution_does_not_hide_a_difference() {
     // The typical one takes longer, the mean one less long.
     assert_eq!(verdict(times(2.0, 200.0), times(4.0, 4.0)), Verdict::Chance);
 }
+
+/// Ten executions by three processes, and later ten by one: the counters of both moments are subtracted.
+#[test]
+fn the_processes_of_an_interval_are_its_own() {
+    let of = |executions: u64, starts: u64, processes: f64, self_ms: f64| {
+        let mut side = side("Parallel Seq Scan on orders", self_ms, 10_000 * executions / 10);
+        (side.executions, side.total_ms) = (executions, self_ms);
+        (side.nodes[1].starts, side.nodes[1].processes) = (starts, processes);
+        side.nodes[1].parent = Some(0);
+        side
+    };
+    let earlier = of(10, 30, 3.0, 3_000.0);
+    let mut later = of(20, 40, 2.0, 6_000.0);
+    later.subtract(&earlier);
+    assert_eq!((later.executions, later.nodes[1].starts), (10, 10));
+    assert_eq!(later.nodes[1].processes, 1.0);
+    // As if nothing came before.
+    let mut first = of(10, 30, 3.0, 3_000.0);
+    first.subtract(&of(0, 0, 1.0, 0.0));
+    assert_eq!(first.nodes[1].processes, 3.0);
+    // A node that did not run keeps what it had.
+    let mut none = of(10, 30, 3.0, 3_000.0);
+    none.subtract(&earlier);
+    assert_eq!(none.nodes[1].processes, 3.0);
+}
