@@ -40,7 +40,7 @@ pub fn run_causes(context: &mut ExperimentContext) {
     );
     let (mut missed, mut wrong) = (0, 0);
     for (i, of) in Planted::ALL.into_iter().enumerate() {
-        let mut run = |planted: Option<Planted>, part: f64| -> Vec<Judged> {
+        let run = |planted: Option<Planted>, part: f64| -> Vec<Judged> {
             let one = |round: usize| {
                 let done =
                     (i as f64 + (part + round as f64 / rounds as f64) / 2.0) / Planted::ALL.len() as f64;
@@ -139,7 +139,7 @@ pub fn run_splits(context: &mut ExperimentContext) {
     context.goal(
         "splits that are called a regression",
         &Goal::at_most(1.0),
-        &spread(&[f64::from(wrong[0])]),
+        &spread(&[wrong[0] as f64]),
     );
     context.finding(format!(
         "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without the control by other plans. \
