@@ -76,7 +76,7 @@ impl Planted {
         match self {
             Planted::IndexDropped => "SELECT count(note) FROM orders WHERE customer = 42",
             Planted::StatisticsStale => {
-                "SELECT count(d.note) FROM events e JOIN orders d ON d.id = e.id WHERE e.kind = 9"
+                "SELECT count(d.pad) FROM events e JOIN wide d ON d.id = 1 + e.id % 299 WHERE e.kind = 9"
             }
             Planted::GenericPlan => "EXECUTE of_kind(42)",
             Planted::TableGrown => "SELECT count(pad) FROM grows",
@@ -95,7 +95,7 @@ impl Planted {
         let sql = match self {
             Planted::IndexDropped => "DROP INDEX orders_customer_idx".to_owned(),
             Planted::StatisticsStale => {
-                format!("INSERT INTO events SELECT i, 9 FROM generate_series(1, {rows} / 4) i")
+                "INSERT INTO events SELECT i, 9 FROM generate_series(1, 250) i".to_owned()
             }
             Planted::GenericPlan => "SET plan_cache_mode = force_generic_plan".to_owned(),
             Planted::TableGrown => {
@@ -184,8 +184,8 @@ struct Stage<'a> {
     lock: Arc<Lock>,
 }
 
-/// What another session does with a row: whether it locks it for a while again and again, whether it does now,
-/// and whether it may end.
+/// What another session does with a row: whether it locks it for a while again and again, whether it does
+/// now, and whether it may end.
 #[derive(Default)]
 struct Lock {
     is_wanted: AtomicBool,
@@ -275,9 +275,10 @@ pub fn judged(server: &Server, of: Planted, planted: Option<Planted>, rows: usiz
     stage.evict();
     (0..2).for_each(|_| run_each(&mut stage.client, of.statement()));
     let begin = stage.snapshot();
+    // Times of reads are the same on a machine that others use, those of a processor are not.
     let is_cold = matches!(
         of,
-        Planted::TableGrown | Planted::SlowerStorage | Planted::FewerWorkers
+        Planted::StatisticsStale | Planted::TableGrown | Planted::SlowerStorage | Planted::FewerWorkers
     );
     let queryid = stage.run(of.statement(), is_cold);
     let middle = stage.snapshot();

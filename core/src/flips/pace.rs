@@ -3,8 +3,8 @@
 //! meanwhile is not taken for a slower plan.
 //!
 //! It is a moving median, in one number: each plan moves it towards its own value, but by no more than
-//! [`STEP`], however far that is. So it stays where as many plans pull up as down. A mean would follow the few
-//! plans that have become much slower themselves: see `unchanged`.
+//! [`STEP`], however far that is. So it stays where as many plans pull up as down. A mean would follow the
+//! few plans that have become much slower themselves.
 
 use crate::model::Times;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -18,8 +18,8 @@ const WEIGHT: f64 = 1.0 / 4.0;
 /// After this time without executions, in microseconds, nothing is known.
 const KNOWN_US: i64 = 30_000_000;
 
-/// A moving median over plans: the binary logarithm of the time of their latest executions, compared with their
-/// earlier ones. Zero bytes are one that knows nothing. If two processes change it at once, one of the
+/// A moving median over plans: the binary logarithm of the time of their latest executions, compared with
+/// their earlier ones. Zero bytes are one that knows nothing. If two processes change it at once, one of the
 /// changes may be lost.
 #[derive(Debug, Default)]
 #[repr(C)]
