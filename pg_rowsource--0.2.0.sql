@@ -820,6 +820,7 @@ CREATE FUNCTION rowsource_regressions(
     OUT changed_at timestamptz,
     OUT opened_at timestamptz,
     OUT closed_at timestamptz,
+    OUT closing_reason text,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -853,6 +854,7 @@ CREATE FUNCTION rowsource_regressions(
     OUT changed_at timestamptz,
     OUT opened_at timestamptz,
     OUT closed_at timestamptz,
+    OUT closing_reason text,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -1969,6 +1971,22 @@ AS 'MODULE_PATHNAME', 'rowsource_plans_to_store_0_2';
 COMMENT ON FUNCTION rowsource_plans_to_store(timestamptz) IS 'Internal: the plans that ran since a time, as rowsource_snapshot() stores them';
 REVOKE ALL ON FUNCTION rowsource_plans_to_store(timestamptz) FROM PUBLIC;
 
+CREATE FUNCTION rowsource_note_reference(
+    at timestamptz,
+    reference int,
+    userid oid,
+    datid oid,
+    queryid bigint,
+    planid bigint,
+    toplevel boolean,
+    statistics bytea,
+    earlier bytea
+) RETURNS void
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_note_reference_0_2';
+COMMENT ON FUNCTION rowsource_note_reference(timestamptz, int, oid, oid, bigint, bigint, boolean, bytea, bytea) IS 'Internal: notes at a snapshot what a plan did in an earlier interval: its statistics until the end, and until the beginning';
+REVOKE ALL ON FUNCTION rowsource_note_reference(timestamptz, int, oid, oid, bigint, bigint, boolean, bytea, bytea) FROM PUBLIC;
+
 CREATE FUNCTION rowsource_display_stored(
     wanted_snap bigint,
     wanted_queryid bigint,
@@ -2556,6 +2574,19 @@ COMMENT ON COLUMN rowsource_snapshot_ash.mode IS 'The mode in which the session 
 COMMENT ON COLUMN rowsource_snapshot_ash.command IS 'What kind of command ran, if it has no plan';
 GRANT SELECT ON rowsource_snapshot_ash TO pg_read_all_stats;
 
+CREATE TABLE rowsource_baselines (
+    name text PRIMARY KEY,
+    from_at timestamptz NOT NULL,
+    to_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+COMMENT ON TABLE rowsource_baselines IS 'Intervals that were given a name. Their snapshots stay as they are';
+COMMENT ON COLUMN rowsource_baselines.name IS 'The name';
+COMMENT ON COLUMN rowsource_baselines.from_at IS 'When the interval began: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.to_at IS 'When the interval ended: the moment of a snapshot';
+COMMENT ON COLUMN rowsource_baselines.created_at IS 'When the name was given';
+GRANT SELECT ON rowsource_baselines TO PUBLIC;
+
 CREATE TABLE rowsource_imported (
     origin text NOT NULL,
     table_name text NOT NULL,
@@ -2756,6 +2787,39 @@ BEGIN ATOMIC
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
+    -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
+    -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
+    WITH this AS MATERIALIZED (
+        SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+         WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
+    ), wanted (reference, from_at, to_at) AS (
+        (SELECT 0, b.from_at, b.to_at FROM rowsource_baselines b ORDER BY b.created_at DESC LIMIT 1::bigint)
+        UNION ALL SELECT 1, t.taken_at - '7 days 01:00'::interval, t.taken_at - '7 days'::interval FROM this t
+        UNION ALL SELECT 2, t.taken_at - '1 day 01:00'::interval, t.taken_at - '1 day'::interval FROM this t
+    ), ends AS MATERIALIZED (
+        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id
+          FROM wanted w
+               CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+                                    WHERE s.taken_at <= w.from_at ORDER BY s.taken_at DESC LIMIT 1::bigint) f
+               CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+                                    WHERE s.taken_at >= w.to_at ORDER BY s.taken_at LIMIT 1::bigint) u
+         WHERE w.reference = 0 OR f.taken_at >= w.from_at - '01:00'::interval AND u.taken_at <= w.to_at + '01:00'::interval
+    )
+    SELECT rowsource_note_reference(
+               t.taken_at, e.reference, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               pg_catalog.substring(u.statistics, 1, 4096), pg_catalog.substring(f.statistics, 1, 4096))
+      FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id CROSS JOIN ends e
+           CROSS JOIN LATERAL (
+               SELECT k.statistics, k.first_seen_at FROM rowsource_snapshot_plans k
+                WHERE k.queryid = p.queryid AND k.planid = p.planid AND k.userid = p.userid AND k.datid = p.datid
+                      AND k.toplevel = p.toplevel AND k.snap_id > e.from_snap_id AND k.snap_id <= e.to_snap_id
+                ORDER BY k.snap_id DESC, k.first_seen_at DESC LIMIT 1::bigint) u
+           LEFT JOIN LATERAL (
+               SELECT k.snap_id, k.statistics FROM rowsource_snapshot_plans k
+                WHERE k.queryid = p.queryid AND k.planid = p.planid AND k.userid = p.userid AND k.datid = p.datid
+                      AND k.toplevel = p.toplevel AND k.snap_id <= e.from_snap_id AND k.first_seen_at = u.first_seen_at
+                ORDER BY k.snap_id DESC LIMIT 1::bigint) f ON true
+     WHERE u.statistics IS NOT NULL AND (f.statistics IS NOT NULL OR f.snap_id IS NULL AND u.first_seen_at >= e.from_at);
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
         SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
@@ -3085,19 +3149,6 @@ END;
 COMMENT ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) IS 'Shows a plan as it was when a snapshot was taken, also if it was evicted or reset since. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
 REVOKE ALL ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION rowsource_display_snapshot(bigint, bigint, bigint, text) TO pg_read_all_stats;
-
-CREATE TABLE rowsource_baselines (
-    name text PRIMARY KEY,
-    from_at timestamptz NOT NULL,
-    to_at timestamptz NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
-);
-COMMENT ON TABLE rowsource_baselines IS 'Intervals that were given a name. Their snapshots stay as they are';
-COMMENT ON COLUMN rowsource_baselines.name IS 'The name';
-COMMENT ON COLUMN rowsource_baselines.from_at IS 'When the interval began: the moment of a snapshot';
-COMMENT ON COLUMN rowsource_baselines.to_at IS 'When the interval ended: the moment of a snapshot';
-COMMENT ON COLUMN rowsource_baselines.created_at IS 'When the name was given';
-GRANT SELECT ON rowsource_baselines TO PUBLIC;
 
 CREATE FUNCTION rowsource_baseline(
     name text,

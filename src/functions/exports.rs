@@ -550,6 +550,25 @@ functions! {
     rowsource_plans_to_store(since: timestamptz) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(history::plan_columns(), |rows| history::plans_to_store(rows, since));
 
+    /// Internal: notes at a snapshot what a plan did in an earlier interval: its statistics until the end,
+    /// and until the beginning
+    rowsource_note_reference(
+        at: timestamptz, reference: int, userid: oid, datid: oid, queryid: bigint, planid: bigint,
+        toplevel: boolean, statistics: bytea(archive::WHOLE_BYTES), earlier: bytea(archive::WHOLE_BYTES)
+    ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+        -> void({
+            let key = || Some(PlanKey::new(
+                userid?.to_u32(),
+                datid?.to_u32(),
+                queryid?,
+                planid?,
+                toplevel?,
+            ));
+            if let (Some(at), Some(reference), Some(key), Some(statistics)) = (at, reference, key(), statistics) {
+                regressions::note_reference((at, reference), &key, &statistics, earlier.as_deref());
+            }
+        });
+
     /// Internal: formats the plan of rowsource_display_snapshot()
     rowsource_display_stored(
         wanted_snap: bigint, wanted_queryid: bigint, wanted_planid: bigint,

@@ -9,8 +9,8 @@ use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, fail};
 use crate::pg::store;
 use pgrx::PgSqlErrorCode;
-use rowsource_core::model::Plan;
-use rowsource_core::regressions::{Regression, State};
+use rowsource_core::model::{Plan, PlanKey, archive};
+use rowsource_core::regressions::{Closing, Reference, Regression, State, Sums};
 use rowsource_core::report::comparison::NOT_KNOWN;
 
 /// Without a change of plan, the time before that is compared begins this many microseconds earlier.
@@ -38,6 +38,13 @@ impl Seen {
 
     fn has_changed_plan(&self) -> bool {
         self.known.to != self.known.from.planid
+    }
+
+    fn basis(&self) -> String {
+        match self.known.chance() {
+            Some(_) => format!("tested against {}", self.known.reference.name()),
+            None => "few executions".to_owned(),
+        }
     }
 
     fn query(&self) -> Option<&str> {
@@ -139,6 +146,21 @@ pub fn dismiss(id: Option<i64>, until: Option<i64>) {
     }
 }
 
+/// Notes what a plan did in an earlier interval, for the process that judges: its stored statistics until the
+/// end, and until the beginning. What another version has stored is left out.
+pub fn note_reference((at, reference): (i64, i32), key: &PlanKey, statistics: &[u8], earlier: Option<&[u8]>) {
+    let sums = |bytes| archive::stored_whole(bytes).map(|stats| Sums::of(&stats));
+    let reference = usize::try_from(reference)
+        .ok()
+        .and_then(|at| Reference::ALL.get(at));
+    if let (Some(reference), Ok(until)) = (reference, sums(statistics))
+        && let Ok(earlier) = earlier.map(sums).transpose()
+    {
+        let sums = earlier.map_or(until, |earlier| until.since(&earlier));
+        store::note_reference(key, at, *reference, sums);
+    }
+}
+
 /// Looks for regressions now, as if it were a moment.
 pub fn judge(at: Option<i64>) {
     if !judge_now(at.unwrap_or_else(server::now)) {
@@ -165,6 +187,11 @@ pub fn columns() -> Columns<Seen> {
         opened_at: timestamptz = seen.known.opened_at;
         /// When it was over; NULL if it is not
         closed_at: timestamptz = Some(seen.known.closed_at).filter(|_| seen.known.state == State::Over);
+        /// Why it is over. no longer slower: its executions are as fast as before, or nearly. not run: the
+        /// statement has not run for a day, or for three of its periods if it comes seldom, at most eight
+        /// days; with its next slow execution the regression is open again. another plan: the statement runs
+        /// with another plan, or the change of its plan is not known any more
+        closing_reason: text = seen.known.closing().map(Closing::name);
         /// The OID of the user who ran the statement
         userid: oid = seen.known.from.userid;
         /// The OID of the database in which the statement ran
@@ -194,9 +221,11 @@ pub fn columns() -> Columns<Seen> {
         mean_time_after: float8 = seen.known.after_ms[1];
         /// Milliseconds of these executions on average, without these waits
         mean_busy_time_after: float8 = seen.known.after_ms[0];
-        /// tested: chance does not explain the difference. few executions: nothing is tested; the longest one
-        /// takes four times as long as all before, and a second more
-        basis: text = if seen.known.chance().is_some() { "tested" } else { "few executions" };
+        /// tested against ...: chance does not explain the difference from the executions of the plan before;
+        /// if the plan did not change, from those of the newest baseline, of the same hour a week ago, of the
+        /// same hour yesterday, or of the quarter of an hour before it became slower. few executions: nothing
+        /// is tested; the longest one takes four times as long as all before, and a second more
+        basis: text = seen.basis();
         /// The probability that the difference is chance; NULL if nothing is tested
         chance: float8 = seen.known.chance();
         /// Why it takes longer, as rowsource_compare() says it, from all executions of both plans; not known

@@ -73,7 +73,7 @@ pub use attach::{attach, attach_for_file};
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use executions::each_execution;
 pub use exemplars::{Gone, LiveStatement};
-pub use judging::{Judged, dismiss, flips, judge, regressions};
+pub use judging::{Judged, dismiss, flips, judge, note_reference, regressions};
 pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,
     shared_targets, shared_trace,

@@ -16,6 +16,7 @@ pub mod burn;
 pub mod busy;
 pub mod callgrind;
 pub mod cases;
+pub mod causes;
 pub mod compare;
 pub mod compiled;
 pub mod crashes;

@@ -85,7 +85,7 @@ fn a_regression_names_the_index_that_is_gone() {
             some("open"),
             some("20"),
             some("20"),
-            some("tested"),
+            some("tested against the plan before"),
             some("index orders_customer_idx is gone"),
             some("true"),
             some("true"),
@@ -140,6 +140,8 @@ fn a_regression_is_confirmed_and_over_when_the_index_is_back() {
     run(&mut client, QUERY, 20);
     judge(&mut client, 10);
     assert_eq!(states(&mut client), ["over"]);
+    let reason = found(&mut client, "closing_reason");
+    assert_eq!(reason, [[Some("another plan".to_owned())]]);
     let shown = report(&mut client);
     assert!(!shown.contains("another plan since"), "{shown}");
     let lines = server.log();
@@ -156,6 +158,31 @@ fn a_regression_is_confirmed_and_over_when_the_index_is_back() {
     assert_eq!((later, now), (0, 1));
     run_each(&mut client, "SELECT rowsource_reset()");
     assert_eq!(states(&mut client), [] as [&str; 0]);
+    server.assert_no_crash();
+}
+
+/// Nobody runs the statement any more, so nobody knows whether it would still be slow.
+#[test]
+fn a_regression_that_does_not_run_for_a_day_is_over_until_it_runs() {
+    let (server, mut client) = server("slower-idle", &[]);
+    drop_index(&mut client);
+    assert_eq!(states(&mut client), ["open"]);
+    for hour in 1..24 {
+        judge(&mut client, 60 * hour);
+        assert_eq!(states(&mut client), ["open"], "{hour}");
+    }
+    (24..26).for_each(|hour| judge(&mut client, 60 * hour));
+    let row = found(&mut client, "state, closing_reason");
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(row, [[some("over"), some("not run")]]);
+    judge(&mut client, 60 * 26);
+    assert_eq!(states(&mut client), ["over"]);
+    run(&mut client, QUERY, 1);
+    judge(&mut client, 60 * 27);
+    assert_eq!(
+        found(&mut client, "state, closing_reason"),
+        [[some("open"), None]]
+    );
     server.assert_no_crash();
 }
 
@@ -372,9 +399,10 @@ fn a_statement_that_is_slower_with_the_same_plan_is_found() {
         assert!(found == ["open"] || found == ["confirmed"], "{number}: {found:?}");
     }
     assert_eq!(states(&mut client), ["confirmed"]);
-    let row = found(&mut client, "from_planid = to_planid, cause, ratio > 3");
+    let row = found(&mut client, "from_planid = to_planid, cause, ratio > 3, basis");
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(row, [[some("true"), None, some("true")]]);
+    let basis = some("tested against the quarter of an hour before");
+    assert_eq!(row, [[some("true"), None, some("true"), basis]]);
     let shown = report(&mut client);
     assert!(shown.contains("slower with the same plan since"), "{shown}");
     run_each(&mut client, "UPDATE pace SET ms = 1");
@@ -383,4 +411,65 @@ fn a_statement_that_is_slower_with_the_same_plan_is_found() {
     }
     assert_eq!(states(&mut client), ["over"]);
     server.assert_no_crash();
+}
+
+/// The plan has been slow since before the server started. What it took before that is in the snapshots.
+#[test]
+fn what_was_slow_before_a_restart_is_found_by_the_history() {
+    for (name, reference, moved) in [
+        (
+            "slower-week",
+            "the same hour a week ago",
+            "interval '7 days 1 hour'",
+        ),
+        (
+            "slower-yesterday",
+            "the same hour yesterday",
+            "interval '1 day 1 hour'",
+        ),
+        ("slower-baseline", "the baseline", "interval '40 days'"),
+    ] {
+        let (mut server, mut client) = server(name, &["pg_rowsource.snapshot_interval = 0"]);
+        client.batch_execute(BURN).expect("the function");
+        run_each(&mut client, "CREATE TABLE pace AS SELECT 1 AS ms");
+        let slow = "SELECT burn(ms) FROM pace";
+        let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
+        let others = others.collect::<Vec<_>>().join("; ");
+        // An hour of the past lies between two snapshots.
+        run(&mut client, slow, 3);
+        run(&mut client, &others, 3);
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+        run(&mut client, slow, 20);
+        run(&mut client, &others, 20);
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+        let past = format!(
+            "UPDATE rowsource_snapshots SET taken_at = now() - {moved} + (snap_id - 1) * interval '61 min'"
+        );
+        run_each(&mut client, &past);
+        if reference == "the baseline" {
+            let named = "SELECT rowsource_baseline('good', (now() - interval '960 h' + '20 min')::text, (now() - interval '960 h' + '25 min')::text)";
+            run_each(&mut client, named);
+        }
+        run_each(&mut client, "UPDATE pace SET ms = 10");
+        run(&mut client, slow, 6);
+        run(&mut client, &others, 6);
+        drop(client);
+        server.stop();
+        server.launch();
+        let mut client = measuring(&server);
+        for quarter in 0..4 {
+            assert_eq!(states(&mut client), [] as [&str; 0], "{name}, {quarter}");
+            run(&mut client, slow, 6);
+            run(&mut client, &others, 6);
+            if quarter == 0 {
+                run_each(&mut client, "SELECT rowsource_snapshot()");
+            }
+            judge(&mut client, 15 * quarter);
+        }
+        let row = found(&mut client, "state, basis, from_planid = to_planid, calls_before");
+        let some = |text: &str| Some(text.to_owned());
+        let basis = some(&format!("tested against {reference}"));
+        assert_eq!(row, [[some("open"), basis, some("true"), some("20")]], "{name}");
+        server.assert_no_crash();
+    }
 }

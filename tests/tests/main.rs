@@ -20,6 +20,7 @@ mod breaker;
 mod call_trace;
 mod callers;
 mod callgrind;
+mod causes;
 mod client_waits;
 mod clocks;
 mod coexistence;

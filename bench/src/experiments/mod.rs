@@ -8,6 +8,7 @@ mod instructions;
 mod lookup;
 mod peers;
 mod progress;
+mod regressions;
 mod sampfreq;
 mod trace_cost;
 mod waits;
@@ -132,6 +133,18 @@ pub const ALL: &[Experiment] = &[
         question: "What do beats cost: the worker that makes them, and a session that takes them?",
         seconds: 360.0,
         run: beats::run,
+    },
+    Experiment {
+        name: "causes",
+        question: "Is the cause named that was planted, and none where nothing was?",
+        seconds: 1500.0,
+        run: regressions::run_causes,
+    },
+    Experiment {
+        name: "regressions",
+        question: "How often are executions of an unchanged plan called a regression, split at a random moment?",
+        seconds: 300.0,
+        run: regressions::run_splits,
     },
     Experiment {
         name: "trace-cost",

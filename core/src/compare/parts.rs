@@ -251,20 +251,30 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         }
     }
     found.add_outside(first, second);
-    let executions = first.executions.min(second.executions);
-    found.verdict = verdict([first.mean_ms(), second.mean_ms()], found.error_ms, executions);
+    found.verdict = verdict(first, second, found.error_ms);
     found
 }
 
-/// Compares two mean times, whose difference has this standard error. `executions` is the number of those of
-/// the side that has fewer.
-fn verdict([before, after]: [f64; 2], error_ms: f64, executions: u64) -> Verdict {
+/// Says whether two mean times differ, whose difference has this standard error. One execution that took much
+/// longer than all others, as the first one on a cold cache, makes that error large: so the logarithms may
+/// prove the difference, too. Of two tests the better one counts.
+fn verdict(first: &Side, second: &Side, error_ms: f64) -> Verdict {
+    let executions = first.executions.min(second.executions);
+    let (before, after) = (first.mean_ms(), second.mean_ms());
     if before.max(after) < LEAST_RATIO * before.min(after) {
-        Verdict::Alike
-    } else if executions >= LEAST_EXECUTIONS && (after - before).abs() < LEAST_ERRORS * error_ms {
-        Verdict::Chance
-    } else {
-        Verdict::Differs
+        return Verdict::Alike;
+    }
+    let differ = |difference: f64, error: f64| difference.abs() >= LEAST_ERRORS * error;
+    let do_logs_differ = || {
+        let ((one, error), (other, other_error)) = (first.mean_log()?, second.mean_log()?);
+        let difference = (other - one).abs() - LEAST_RATIO.log2();
+        let is_same_way = (other > one) == (after > before);
+        Some(is_same_way && difference > 0.0 && differ(difference, (error + other_error).sqrt()))
+    };
+    let is_proved = differ(after - before, error_ms) || do_logs_differ() == Some(true);
+    match executions < LEAST_EXECUTIONS || is_proved {
+        true => Verdict::Differs,
+        false => Verdict::Chance,
     }
 }
 

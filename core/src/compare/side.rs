@@ -2,6 +2,7 @@
 
 use crate::model::{MAX_NODES, NamedWaits, Plan, WaitsFor, own_io, processes};
 use crate::plan::PlanNode;
+use crate::regressions::Sums;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Sub;
@@ -45,6 +46,13 @@ pub struct Side {
     /// The sum of the squares of these times; 0 if that is not known.
     #[serde(default)]
     pub squares: f64,
+    /// The sum of the binary logarithms of the busy times in milliseconds, and of their squares; 0 if that is
+    /// not known.
+    #[serde(default)]
+    pub logs: f64,
+    /// See `logs`.
+    #[serde(default)]
+    pub log_squares: f64,
     /// The number of those with a plan that the plan cache made for all parameters.
     pub generic_plan_executions: u64,
     /// The indexes of the plan before that were gone when this one was described, as `schema.index`.
@@ -143,10 +151,13 @@ impl Side {
         let io = own_io(nodes, &plan.nodes);
         let starts = |i: usize| plan.nodes.get(i)?.total.starts.get();
         let processes = processes(nodes, starts);
+        let sums = Sums::of(&plan.statistics);
         let mut side = Side {
             executions: plan.statistics.times.calls,
             total_ms: plan.statistics.times.total_ms,
             squares: plan.statistics.times.squares(),
+            logs: sums.logs,
+            log_squares: sums.log_squares,
             generic_plan_executions: plan.statistics.generic_plan_calls,
             gone_indexes: plan.description.gone_indexes.clone(),
             nodes: nodes.iter().take(MAX_NODES).map(Node::described).collect(),
@@ -221,6 +232,8 @@ impl Side {
         take(&mut self.generic_plan_executions, earlier.generic_plan_executions);
         take(&mut self.total_ms, earlier.total_ms);
         take(&mut self.squares, earlier.squares);
+        self.logs -= earlier.logs;
+        take(&mut self.log_squares, earlier.log_squares);
         take(&mut self.lock_ms, earlier.lock_ms);
         take(&mut self.wait_ms, earlier.wait_ms);
         for (node, earlier) in self.nodes.iter_mut().zip(&earlier.nodes) {
@@ -257,7 +270,9 @@ impl Side {
             ]
         };
         let of_side = [side.total_ms, side.lock_ms, side.wait_ms, side.squares.sqrt()];
-        let mut all = side.nodes.iter().flat_map(figures).chain(of_side);
+        let all = side.nodes.iter().flat_map(figures).chain(of_side);
+        let logs = [side.logs.abs(), side.log_squares.abs()];
+        let mut all = all.chain(logs);
         if all.any(|figure| !(0.0..=1e18).contains(&figure)) {
             return Err(SideError::Figure);
         }
@@ -271,11 +286,23 @@ impl Side {
 
     /// Returns the square of the standard error of that; 0 if nothing is known of it.
     pub(super) fn squared_error(&self) -> f64 {
+        self.squared_error_of(self.mean_ms(), self.squares)
+    }
+
+    /// Returns the mean binary logarithm of the busy times, and the square of its standard error; `None` if
+    /// nothing is known of them.
+    pub(super) fn mean_log(&self) -> Option<(f64, f64)> {
+        let mean = self.per_execution(self.logs);
+        let is_known = self.log_squares > 0.0 && self.executions > 1;
+        is_known.then(|| (mean, self.squared_error_of(mean, self.log_squares)))
+    }
+
+    fn squared_error_of(&self, mean: f64, squares: f64) -> f64 {
         if self.executions < 2 {
             return 0.0;
         }
-        let (executions, mean) = (self.executions as f64, self.mean_ms());
-        let variance = (self.squares / executions - mean * mean) * executions / (executions - 1.0);
+        let executions = self.executions as f64;
+        let variance = (squares / executions - mean * mean) * executions / (executions - 1.0);
         variance.max(0.0) / executions
     }
 
@@ -300,6 +327,13 @@ fn take<T: Copy + Default + PartialOrd + Sub<Output = T>>(sum: &mut T, part: T) 
 
 impl Node {
     fn subtract(&mut self, earlier: &Node) {
+        // The number of processes is one of starts: as many as each of them made.
+        let of_each = |node: &Node| node.starts as f64 / node.processes.max(1.0);
+        let starts = self.starts.saturating_sub(earlier.starts) as f64;
+        let each = of_each(self) - of_each(earlier);
+        if starts > 0.0 && each > 0.0 {
+            self.processes = (starts / each).max(1.0);
+        }
         for (sum, part) in [
             (&mut self.starts, earlier.starts),
             (&mut self.rows, earlier.rows),

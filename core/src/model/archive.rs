@@ -8,7 +8,7 @@ use super::exemplar::Exemplars;
 use super::format::FILE_FORMAT;
 use super::key::PlanKey;
 use super::node::{NodeStats, NodeTotals};
-use super::packed::{PackError, append, take, with_zeros, without_zeros};
+use super::packed::{PackError, append, beginning, take, with_zeros, without_zeros};
 use super::partitions::{ListedPartition, MAX_LISTED};
 use super::plan::{MAX_NODES, Plan, PlanStats};
 use crate::plan::PlanNode;
@@ -144,6 +144,19 @@ pub fn stored_plan(key: PlanKey, description: &[u8], statistics: &[u8]) -> Resul
     })
 }
 
+/// The sums of a plan's executions as a whole take fewer bytes than these, packed or not.
+pub const WHOLE_BYTES: usize = 4_096;
+
+/// Reads the beginning of stored statistics, of which the first [`WHOLE_BYTES`] suffice: those of the plan as
+/// a whole.
+pub fn stored_whole(statistics: &[u8]) -> Result<PlanStats, ArchiveError> {
+    // A cut within a run of zeros leaves one zero.
+    let packed = statistics.get(..WHOLE_BYTES).unwrap_or(statistics);
+    let (bytes, _) = beginning(packed, WHOLE_BYTES / 2)?;
+    let (whole, _): (Whole, _) = take(body(&bytes)?)?;
+    Ok(whole.statistics)
+}
+
 /// Returns whether the nodes are a tree in EXPLAIN's order, so that they can be displayed.
 fn is_plan(nodes: &[PlanNode]) -> bool {
     let is_in_order = |(i, node): (usize, &PlanNode)| {
@@ -210,6 +223,23 @@ mod tests {
                 "{since}"
             );
         }
+    }
+
+    #[test]
+    fn the_beginning_has_the_sums_of_the_whole() {
+        for nodes in [1, 3, MAX_NODES] {
+            let plan = plan(nodes);
+            let [_, statistics] = stored(&plan);
+            let cut = statistics.get(..WHOLE_BYTES).unwrap_or(&statistics);
+            let whole = stored_whole(cut).expect("the sums");
+            assert_eq!(
+                format!("{whole:?}"),
+                format!("{:?}", plan.statistics),
+                "{nodes} nodes"
+            );
+        }
+        assert_eq!(stored_whole(b"").map(drop), Err(ArchiveError::Version));
+        assert_eq!(stored_whole(&FILE_FORMAT).map(drop), Err(ArchiveError::Damaged));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// What such a file begins with. A file that begins with anything else is dropped. Give it the next number
 /// when the test below fails: the records have changed.
-pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC31";
+pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC32";
 
 #[cfg(test)]
 mod tests {
@@ -50,7 +50,7 @@ mod tests {
         hasher.write(&all);
         assert_eq!(
             (FILE_FORMAT, all.len(), hasher.finish()),
-            (*b"ROWSRC31", 2_687, 8_157_025_531_353_564_628),
+            (*b"ROWSRC32", 2_687, 8_157_025_531_353_564_628),
             "the records of statistics files have changed: give FILE_FORMAT the next number"
         );
     }

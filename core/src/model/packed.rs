@@ -60,6 +60,13 @@ const MAX_RUN: usize = u8::MAX as usize;
 
 /// Undoes [`without_zeros`]. The result has at most `max` bytes.
 pub(super) fn with_zeros(packed: &[u8], max: usize) -> Result<Vec<u8>, PackError> {
+    let (bytes, is_all) = beginning(packed, max)?;
+    is_all.then_some(bytes).ok_or(PackError::Damaged)
+}
+
+/// Undoes [`without_zeros`] for at most `max` bytes, and returns whether these are all. The packed bytes may
+/// be cut behind what these take.
+pub(super) fn beginning(packed: &[u8], max: usize) -> Result<(Vec<u8>, bool), PackError> {
     let mut bytes = Vec::new();
     let mut rest = packed.iter();
     while let Some(&byte) = rest.next() {
@@ -67,13 +74,15 @@ pub(super) fn with_zeros(packed: &[u8], max: usize) -> Result<Vec<u8>, PackError
             0 => usize::from(*rest.next().ok_or(PackError::Damaged)?),
             _ => 1,
         };
-        if bytes.len() + count > max {
-            return Err(PackError::Damaged);
-        }
+        let is_more = bytes.len() + count > max;
+        let count = count.min(max - bytes.len());
         bytes.try_reserve(count).map_err(|_| PackError::Memory)?;
         bytes.resize(bytes.len() + count, byte);
+        if is_more {
+            return Ok((bytes, false));
+        }
     }
-    Ok(bytes)
+    Ok((bytes, true))
 }
 
 #[cfg(test)]

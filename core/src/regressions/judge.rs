@@ -2,6 +2,7 @@
 
 use super::chance::largest_not_chance;
 use super::sums::{Sums, log2};
+use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;
 
 /// How many times as long the busy time must be. Unmeasured.
@@ -89,9 +90,13 @@ pub struct Finding {
     pub basis: Basis,
 }
 
-/// What a plan without a change is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What executions are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
 pub enum Reference {
+    /// The plan before the change.
+    #[default]
+    Plan,
     /// An interval that somebody named.
     Baseline,
     /// The same hour a week ago.
@@ -102,30 +107,24 @@ pub enum Reference {
     Before,
 }
 
-/// The executions with which those of a plan can be compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct References {
-    /// Those of the named baseline.
-    pub baseline: Option<Sums>,
-    /// Those of the same hour a week ago.
-    pub week: Option<Sums>,
-    /// Those of the same hour yesterday.
-    pub yesterday: Option<Sums>,
-    /// Those of the interval before the four that are looked at.
-    pub before: Option<Sums>,
-}
+impl Reference {
+    /// The references of a plan without a change, the best one first.
+    pub const ALL: [Reference; 4] = [
+        Reference::Baseline,
+        Reference::Week,
+        Reference::Yesterday,
+        Reference::Before,
+    ];
 
-impl References {
-    /// Returns the first one that has enough executions.
-    pub fn best(&self) -> Option<(Reference, Sums)> {
-        let all = [
-            (Reference::Baseline, self.baseline),
-            (Reference::Week, self.week),
-            (Reference::Yesterday, self.yesterday),
-            (Reference::Before, self.before),
-        ];
-        let mut known = all.into_iter().filter_map(|(kind, sums)| Some((kind, sums?)));
-        known.find(|(_, sums)| sums.executions >= MIN_EXECUTIONS)
+    /// Returns the name that views show.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reference::Plan => "the plan before",
+            Reference::Baseline => "the baseline",
+            Reference::Week => "the same hour a week ago",
+            Reference::Yesterday => "the same hour yesterday",
+            Reference::Before => "the quarter of an hour before",
+        }
     }
 }
 
@@ -254,6 +253,13 @@ impl Candidate {
 
     fn is_costly(&self, size: &Size) -> bool {
         size.extra_ms >= SPEND_MS || size.extra_ms >= SPEND_SHARE * self.database_ms
+    }
+
+    /// Returns whether it ran in too few of the intervals to be slow for long enough.
+    pub(super) fn has_few_intervals(&self) -> bool {
+        let ran = |interval: &&Interval| interval.sums.executions > 0;
+        self.intervals
+            .is_some_and(|intervals| intervals.iter().filter(ran).count() < STEADY)
     }
 
     /// Returns whether a plan that did not change was slow for long enough.

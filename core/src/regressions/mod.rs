@@ -24,8 +24,8 @@
 //!   corrected for other candidates, and the finding says so; measured.
 //!
 //! Without a change of plan, busy time must be at least [`STEADY_SIZE`] times as long in three of four
-//! consecutive intervals too. The reference is the same hour a week ago, else yesterday, else the interval
-//! before those four, or a named baseline ([`References`]).
+//! consecutive intervals too. The reference is the newest baseline, else the same hour a week ago, else
+//! yesterday ([`Kept`]), else the interval before those four.
 //!
 //! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds
 //! that no threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by
@@ -34,13 +34,15 @@
 //!
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
 //! later, or three periods of a statement that comes less than once in five minutes. It is over when it does
-//! not hold any more ([`Regressions`]).
+//! not hold any more, or when the statement has not run for a day; if it comes seldom, for up to eight days
+//! ([`Regressions`]).
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 
 mod chance;
 mod database;
 mod judge;
+mod kept;
 mod steady;
 mod sums;
 mod table;
@@ -48,12 +50,13 @@ mod table;
 pub use database::DatabaseTime;
 pub use judge::{
     Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval,
-    LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, References, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE,
-    WALL_BUSY, WALL_SIZE, judge, median_ratio,
+    LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY,
+    WALL_SIZE, judge, median_ratio,
 };
-pub use steady::{Known, Steady};
+pub use kept::Kept;
+pub use steady::{Active, Known, PlanNow, Steady};
 pub use sums::Sums;
-pub use table::{Look, Regression, Regressions, SavedRegressions, State};
+pub use table::{Closing, Found, Look, Regression, Regressions, SavedRegressions, State};
 
 #[cfg(test)]
 mod simulation;

@@ -1,6 +1,6 @@
 //! The regressions that are known, in a table of fixed size: they open, are confirmed, and are over.
 
-use super::judge::{Basis, Finding};
+use super::judge::{Basis, Finding, Reference};
 use super::sums::Sums;
 use crate::model::PlanKey;
 use crate::room::crowded;
@@ -15,6 +15,13 @@ const CONFIRM_EXECUTIONS: u64 = 10;
 /// Of a statement that comes less than once in [`CONFIRM_US`], after this many of its periods, with as many
 /// executions. Unmeasured.
 const CONFIRM_PERIODS: u32 = 3;
+/// A regression whose statement has not run for this time, in microseconds, is over. Unmeasured.
+const IDLE_US: i64 = 86_400_000_000;
+/// Of a statement that comes seldom, after [`CONFIRM_PERIODS`] of its periods, and at most after this time:
+/// a statement that comes once a week has run meanwhile. Unmeasured.
+const MAX_IDLE_US: i64 = 8 * IDLE_US;
+/// While nobody looked, the statement may not have been able to run. So no more than this counts at once.
+const WATCHED_US: i64 = IDLE_US / 24;
 
 /// How certain a regression is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +47,30 @@ impl State {
     }
 }
 
+/// Why a regression is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Closing {
+    /// Its executions are no slower than before.
+    #[default]
+    Faster,
+    /// It did not run. It opens again with the next slow execution.
+    NotRun,
+    /// The statement runs with another plan, or the change of its plan is not known any more.
+    AnotherPlan,
+}
+
+impl Closing {
+    /// Returns the name that views show.
+    pub fn name(self) -> &'static str {
+        match self {
+            Closing::Faster => "no longer slower",
+            Closing::NotRun => "not run",
+            Closing::AnotherPlan => "another plan",
+        }
+    }
+}
+
 /// A statement that became slower. Times are microseconds since 2000-01-01 UTC. Zero bytes are a free place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[repr(C)]
@@ -58,6 +89,8 @@ pub struct Regression {
     pub closed_at: i64,
     /// When it was last looked at.
     looked_at: i64,
+    /// For how many microseconds, as far as somebody looked, it has not run.
+    idle_us: i64,
     /// Until when somebody does not want to see it.
     pub dismissed_until: i64,
     /// How many executions there were when it was found.
@@ -76,6 +109,10 @@ pub struct Regression {
     pub after_ms: [f64; 2],
     /// How certain it is.
     pub state: State,
+    /// Why it is over.
+    closing: Closing,
+    /// What it is compared with.
+    pub reference: Reference,
 }
 
 /// A statement that is looked at.
@@ -95,8 +132,21 @@ pub struct Look {
     pub executions: u64,
     /// The mean time between executions, in microseconds; 0 if that is not known.
     pub period_us: i64,
-    /// What was found. Nothing if another plan is the current one meanwhile.
-    pub finding: Option<Finding>,
+    /// What it is compared with.
+    pub reference: Reference,
+    /// What was found.
+    pub found: Found,
+}
+
+/// What was found of a statement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    /// It is a regression.
+    Slower(Finding),
+    /// It is none.
+    Nothing,
+    /// Too few of its executions ended lately to say more than before.
+    TooFew,
 }
 
 /// The regressions in a file.
@@ -126,6 +176,11 @@ impl Regression {
         Some(self.chance).filter(|chance| *chance >= 0.0)
     }
 
+    /// Returns why it is over, if it is.
+    pub fn closing(&self) -> Option<Closing> {
+        (self.state == State::Over).then_some(self.closing)
+    }
+
     /// Returns whether somebody does not want to see it at this moment.
     pub fn is_dismissed(&self, now: i64) -> bool {
         self.dismissed_until > now
@@ -139,8 +194,28 @@ impl Regression {
         self.id != 0 && self.state != State::Over
     }
 
+    /// Notes that somebody looks, and whether the statement has run since the last time.
+    fn note_executions(&mut self, look: &Look, now: i64) {
+        let watched = now.saturating_sub(self.looked_at).clamp(0, WATCHED_US);
+        self.idle_us = match look.executions == self.executions {
+            true => self.idle_us.saturating_add(watched),
+            false => 0,
+        };
+        (self.executions, self.looked_at) = (look.executions, now);
+    }
+
+    /// Returns whether it has not run for too long.
+    fn is_idle(&self, look: &Look) -> bool {
+        let periods = look.period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
+        self.idle_us >= periods.clamp(IDLE_US, MAX_IDLE_US)
+    }
+
+    fn close(&mut self, closing: Closing, now: i64) {
+        (self.state, self.closing, self.closed_at) = (State::Over, closing, now);
+    }
+
     fn set(&mut self, look: &Look, finding: &Finding) {
-        self.executions = look.executions;
+        self.reference = look.reference;
         (self.since, self.before) = (look.since, look.before);
         self.after_ms = [look.after.mean_busy_ms(), look.after.mean_wall_ms()];
         self.ratio = finding.ratio;
@@ -176,29 +251,43 @@ impl Regressions {
     ) {
         for look in looks {
             let at = self.all.iter().position(|known| known.is_of(&look));
-            let Some(finding) = &look.finding else { continue };
-            let Some(at) = at.or_else(|| self.open(&look, finding)) else {
+            let slower = match &look.found {
+                Found::Slower(finding) => Some(finding),
+                Found::Nothing | Found::TooFew => None,
+            };
+            let at = at.or_else(|| self.open(&look, slower?));
+            let Some(known) = at.and_then(|at| self.all.get_mut(at)) else {
                 continue;
             };
-            let known = &mut self.all[at];
-            let before = (known.state, known.looked_at > 0);
-            if !before.1 || known.state == State::Over {
-                (known.state, known.opened_at, known.closed_at) = (State::Open, now, 0);
-                known.opened_executions = look.executions;
+            let (state, is_new) = (known.state, known.looked_at == 0);
+            known.note_executions(&look, now);
+            let is_waiting = known.closing() == Some(Closing::NotRun) && known.idle_us > 0;
+            match (&look.found, state) {
+                (Found::Slower(_), State::Over) if is_waiting => {}
+                (Found::Slower(finding), _) => {
+                    if is_new || state == State::Over {
+                        (known.state, known.opened_at, known.closed_at) = (State::Open, now, 0);
+                        known.opened_executions = look.executions;
+                    }
+                    known.set(&look, finding);
+                    if known.is_confirmed(&look, now) {
+                        known.state = State::Confirmed;
+                    }
+                }
+                (Found::Nothing, State::Open | State::Confirmed) => known.close(Closing::Faster, now),
+                _ => {}
             }
-            known.looked_at = now;
-            known.set(&look, finding);
-            if known.is_confirmed(&look, now) {
-                known.state = State::Confirmed;
+            if known.is_active() && known.is_idle(&look) {
+                known.close(Closing::NotRun, now);
             }
-            if before != (known.state, true) {
+            if (state, is_new) != (known.state, false) {
                 changed(known);
             }
         }
         for known in &mut self.all {
             let is_looked_at = knows_unchanged || known.to != known.from.planid;
             if known.is_active() && known.looked_at != now && is_looked_at {
-                (known.state, known.closed_at) = (State::Over, now);
+                known.close(Closing::AnotherPlan, now);
                 changed(known);
             }
         }
@@ -300,11 +389,15 @@ mod tests {
             after: Sums::default(),
             executions,
             period_us: 0,
-            finding: (extra_ms > 0.0).then_some(Finding {
-                ratio: 3.0,
-                extra_ms,
-                basis: Basis::Tested(0.001),
-            }),
+            reference: Reference::Plan,
+            found: match extra_ms > 0.0 {
+                true => Found::Slower(Finding {
+                    ratio: 3.0,
+                    extra_ms,
+                    basis: Basis::Tested(0.001),
+                }),
+                false => Found::Nothing,
+            },
         }
     }
 
@@ -350,6 +443,84 @@ mod tests {
         assert_eq!(update(&mut table, &[nightly(1)], 0), [(1, "open")]);
         assert_eq!(update(&mut table, &[nightly(3)], 48 * hours), []);
         assert_eq!(update(&mut table, &[nightly(4)], 72 * hours), [(1, "confirmed")]);
+    }
+
+    /// Returns why all are over that are.
+    fn closings(table: &Regressions) -> Vec<&'static str> {
+        let closings = table.all().filter_map(Regression::closing);
+        closings.map(Closing::name).collect()
+    }
+
+    #[test]
+    fn what_does_not_run_for_a_day_is_over_until_it_runs_again() {
+        let mut table = table();
+        let mut at = |hour: i64, executions| {
+            let changes = update(&mut table, &[look(10, 7, executions, 9.0)], 60 * hour);
+            (changes, closings(&table))
+        };
+        assert_eq!(at(0, 20).0, [(1, "open")]);
+        assert_eq!(at(1, 40).0, [(1, "confirmed")]);
+        for hour in 2..25 {
+            assert_eq!(at(hour, 40).0, [], "{hour}");
+        }
+        assert_eq!(at(25, 40), (vec![(1, "over")], vec!["not run"]));
+        // As long as it does not run, it stays over, and no time is too long.
+        for day in 2..40 {
+            assert_eq!(at(24 * day, 40), (vec![], vec!["not run"]), "{day}");
+        }
+        assert_eq!(at(24 * 40, 41), (vec![(1, "open")], vec![]));
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_does_not_count() {
+        let mut table = table();
+        let mut at = |hour: i64| update(&mut table, &[look(10, 7, 20, 9.0)], 60 * hour);
+        assert_eq!(at(0), [(1, "open")]);
+        // The server was down for two days.
+        assert_eq!(at(48), []);
+        assert_eq!(at(49), []);
+        for hour in 50..71 {
+            assert_eq!(at(hour), [], "{hour}");
+        }
+        assert_eq!(at(71), [(1, "over")]);
+    }
+
+    #[test]
+    fn a_statement_that_comes_once_a_week_may_be_idle_for_longer() {
+        let mut table = table();
+        let mut over = Vec::new();
+        for hour in 0..1_000 {
+            let weekly = Look {
+                period_us: 7 * 24 * 60 * MINUTE,
+                ..look(10, 7, 1 + (hour / 168).min(2), 9.0)
+            };
+            let changes = update(&mut table, &[weekly], 60 * hour as i64);
+            over.extend(changes.iter().filter(|(_, state)| *state == "over").map(|_| hour));
+        }
+        // It ran last in hour 336.
+        assert_eq!(over, [336 + 8 * 24]);
+    }
+
+    #[test]
+    fn what_is_over_says_why() {
+        let mut table = table();
+        update(&mut table, &[look(10, 7, 20, 9.0), look(10, 8, 20, 9.0)], 0);
+        update(&mut table, &[look(10, 7, 30, 0.0)], 1);
+        assert_eq!(closings(&table), ["no longer slower", "another plan"]);
+        // With too few executions to judge, it stays as it is.
+        update(&mut table, &[look(10, 7, 40, 9.0)], 2);
+        let few = Look {
+            found: Found::TooFew,
+            ..look(10, 7, 41, 9.0)
+        };
+        assert_eq!(update(&mut table, &[few], 3), []);
+        assert_eq!(closings(&table), ["another plan"]);
+        // And what was not found is not opened.
+        let few = Look {
+            found: Found::TooFew,
+            ..look(10, 9, 41, 9.0)
+        };
+        assert_eq!(update(&mut table, &[few, look(10, 7, 42, 9.0)], 4), []);
     }
 
     #[test]

@@ -1,21 +1,8 @@
-//! Baselines, and what carries the history to another server.
+//! Baselines, whose table is beside those of the snapshots, and what carries the history to another server.
 
 use crate::functions::surface::objects;
 
 objects! {
-    // rowsource_snapshot() neither thins, merges nor deletes the snapshots of a baseline.
-    /// Intervals that were given a name. Their snapshots stay as they are
-    TABLE rowsource_baselines TO PUBLIC {
-        /// The name
-        name: text "PRIMARY KEY";
-        /// When the interval began: the moment of a snapshot
-        from_at: timestamptz "NOT NULL";
-        /// When the interval ended: the moment of a snapshot
-        to_at: timestamptz "NOT NULL";
-        /// When the name was given
-        created_at: timestamptz "NOT NULL DEFAULT pg_catalog.now()";
-    } "";
-
     // It runs with its owner's rights, so that the privilege to call it is enough.
     /// Gives a name to an interval, and keeps the snapshots around it from being thinned, merged and deleted.
     /// If none was taken since its end, takes one

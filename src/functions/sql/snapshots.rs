@@ -198,6 +198,19 @@ ALTER TABLE rowsource_snapshot_descriptions ADD PRIMARY KEY (queryid, planid, us
 ALTER TABLE rowsource_snapshot_ash ADD PRIMARY KEY (sample_time, pid);
 CREATE INDEX rowsource_snapshot_ash_snap_id_idx ON rowsource_snapshot_ash (snap_id);";
 
+    // rowsource_snapshot() neither thins, merges nor deletes the snapshots of a baseline.
+    /// Intervals that were given a name. Their snapshots stay as they are
+    TABLE rowsource_baselines TO PUBLIC {
+        /// The name
+        name: text "PRIMARY KEY";
+        /// When the interval began: the moment of a snapshot
+        from_at: timestamptz "NOT NULL";
+        /// When the interval ended: the moment of a snapshot
+        to_at: timestamptz "NOT NULL";
+        /// When the name was given
+        created_at: timestamptz "NOT NULL DEFAULT pg_catalog.now()";
+    } "";
+
     /// The history of other servers, which rowsource_import() has read
     TABLE rowsource_imported TO pg_read_all_stats {
         /// The server that it is of: its system_identifier
@@ -398,6 +411,39 @@ BEGIN ATOMIC
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
+    -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
+    -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
+    WITH this AS MATERIALIZED (
+        SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+         WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
+    ), wanted (reference, from_at, to_at) AS (
+        (SELECT 0, b.from_at, b.to_at FROM rowsource_baselines b ORDER BY b.created_at DESC LIMIT 1::bigint)
+        UNION ALL SELECT 1, t.taken_at - '7 days 01:00'::interval, t.taken_at - '7 days'::interval FROM this t
+        UNION ALL SELECT 2, t.taken_at - '1 day 01:00'::interval, t.taken_at - '1 day'::interval FROM this t
+    ), ends AS MATERIALIZED (
+        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id
+          FROM wanted w
+               CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+                                    WHERE s.taken_at <= w.from_at ORDER BY s.taken_at DESC LIMIT 1::bigint) f
+               CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
+                                    WHERE s.taken_at >= w.to_at ORDER BY s.taken_at LIMIT 1::bigint) u
+         WHERE w.reference = 0 OR f.taken_at >= w.from_at - '01:00'::interval AND u.taken_at <= w.to_at + '01:00'::interval
+    )
+    SELECT rowsource_note_reference(
+               t.taken_at, e.reference, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               pg_catalog.substring(u.statistics, 1, 4096), pg_catalog.substring(f.statistics, 1, 4096))
+      FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id CROSS JOIN ends e
+           CROSS JOIN LATERAL (
+               SELECT k.statistics, k.first_seen_at FROM rowsource_snapshot_plans k
+                WHERE k.queryid = p.queryid AND k.planid = p.planid AND k.userid = p.userid AND k.datid = p.datid
+                      AND k.toplevel = p.toplevel AND k.snap_id > e.from_snap_id AND k.snap_id <= e.to_snap_id
+                ORDER BY k.snap_id DESC, k.first_seen_at DESC LIMIT 1::bigint) u
+           LEFT JOIN LATERAL (
+               SELECT k.snap_id, k.statistics FROM rowsource_snapshot_plans k
+                WHERE k.queryid = p.queryid AND k.planid = p.planid AND k.userid = p.userid AND k.datid = p.datid
+                      AND k.toplevel = p.toplevel AND k.snap_id <= e.from_snap_id AND k.first_seen_at = u.first_seen_at
+                ORDER BY k.snap_id DESC LIMIT 1::bigint) f ON true
+     WHERE u.statistics IS NOT NULL AND (f.statistics IS NOT NULL OR f.snap_id IS NULL AND u.first_seen_at >= e.from_at);
     -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
     WITH kept AS (
         SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,

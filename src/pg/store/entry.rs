@@ -21,7 +21,7 @@ use rowsource_core::model::{
     Batch, Exemplars, LazyDescription, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanKey, PlanStats,
     PlanTotals, StatementSums,
 };
-use rowsource_core::regressions::Sums;
+use rowsource_core::regressions::{Kept, PlanNow, Sums};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -37,6 +37,8 @@ pub(super) struct Entry {
     /// read without the lock.
     observed: AtomicBool,
     stats: PlanStats,
+    /// What the history has to compare it with. Each snapshot says it anew.
+    kept: Kept,
     memory: Memory,
 }
 
@@ -330,6 +332,7 @@ unsafe fn insert(store: &Store, _: &Controlled, key: &PlanKey, stats: &PlanStats
             (&raw mut (*entry).worth).write(Worth::new(stats, was_evicted));
             (&raw mut (*entry).observed).write(AtomicBool::new(false));
             (*entry).stats = *stats;
+            (*entry).kept = Kept::default();
             (*entry).memory = memory;
             store.control().count(memory.bytes(), memory.truncated, true);
         }
@@ -340,13 +343,31 @@ unsafe fn insert(store: &Store, _: &Controlled, key: &PlanKey, stats: &PlanStats
 
 /// From now on, adds the executions of a plan also to the table of plan changes. Returns its executions so
 /// far, or `None` if there is no entry. Raises if memory cannot be mapped.
+pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
+    with_entry(store, key, |stats, observed, _| {
+        observed.store(true, Relaxed);
+        Executions::of(&Batch::Sum(stats, &[], &[]))
+    })
+}
+
+/// Changes what a plan is compared with. Raises if memory cannot be mapped.
+pub(super) fn keep(store: &Store, key: &PlanKey, change: impl FnOnce(&mut Kept)) {
+    with_entry(store, key, |_, _, kept| change(kept));
+}
+
+/// Runs a body with the entry of a plan, under its lock. The body must not raise. Returns `None` if there is
+/// no entry. Raises if memory cannot be mapped.
 #[allow(
     ffi_unwind_calls,
     reason = "it is inside of a boundary, and the frames up to it are plain"
 )]
-pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
-    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. The statistics
-    // are read under the entry's own lock.
+fn with_entry<T>(
+    store: &Store,
+    key: &PlanKey,
+    body: impl FnOnce(&PlanStats, &AtomicBool, &mut Kept) -> T,
+) -> Option<T> {
+    // SAFETY: the partition lock keeps the entry in the table until it is released at the end. What the body
+    // gets is used under the entry's own lock only, apart from an atomic.
     unsafe {
         pg_guard_ffi_boundary(|| {
             let key: *const PlanKey = key;
@@ -354,12 +375,11 @@ pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
             if entry.is_null() {
                 return None;
             }
-            let executions = locked(&raw mut (*entry).lock, false, || {
-                Executions::of(&Batch::Sum(&(*entry).stats, &[], &[]))
+            let result = locked(&raw mut (*entry).lock, true, || {
+                body(&(*entry).stats, &(*entry).observed, &mut (*entry).kept)
             });
-            (*entry).observed.store(true, Relaxed);
             unguarded::dshash_release_lock(store.table(), entry.cast());
-            Some(executions)
+            Some(result)
         })
     }
 }
@@ -474,27 +494,31 @@ pub(super) fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
     list_as(store, plans, false, |candidate, _| candidate);
 }
 
-/// Lists all plans and the sums of their executions, as [`list`] does.
-pub(super) fn list_sums(store: &Store, plans: &mut Vec<(PlanKey, Sums)>) {
-    list_as(store, plans, true, |candidate, sums| (candidate.key, sums));
+/// Lists all plans, the sums of their executions and what to compare them with at a moment, as [`list`] does.
+pub(super) fn list_sums(store: &Store, now: i64, plans: &mut Vec<PlanNow>) {
+    list_as(store, plans, true, |candidate, (sums, kept)| PlanNow {
+        key: candidate.key,
+        sums,
+        kept: kept.at(now),
+    });
 }
 
-/// Lists what is made of each plan, and of the sums of its executions if they are needed.
+/// Lists what is made of each plan, and of its sums if they are needed.
 fn list_as<T>(
     store: &Store,
     items: &mut Vec<T>,
     needs_sums: bool,
-    item: impl Fn(Candidate<PlanKey>, Sums) -> T,
+    item: impl Fn(Candidate<PlanKey>, (Sums, Kept)) -> T,
 ) {
     // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which
     // never changes, and atomics, and the statistics under the entry's own lock.
     unsafe {
         each(store, false, |entry| {
             if items.len() < items.capacity() {
-                let stats = || Sums::of(&(*entry).stats);
+                let stats = || (Sums::of(&(*entry).stats), (*entry).kept);
                 let sums = match needs_sums {
                     true => pg_guard_ffi_boundary(|| locked(&raw mut (*entry).lock, false, stats)),
-                    false => Sums::default(),
+                    false => Default::default(),
                 };
                 items.push(item((*entry).worth.candidate((*entry).key), sums));
             }

@@ -8,7 +8,9 @@ use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::memory;
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
 use rowsource_core::model::PlanKey;
-use rowsource_core::regressions::{Known, Look, Regression, Regressions, State, Steady, Sums};
+use rowsource_core::regressions::{
+    Active, Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, Sums,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A change of a plan, and how the new plan compares with the one before.
@@ -55,14 +57,16 @@ pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
 }
 
 /// Returns the sums of all plans, and notes the time of all statements until now.
-fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<(PlanKey, Sums)> {
+fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<PlanNow> {
     let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
-    entry::list_sums(store, &mut plans);
+    entry::list_sums(store, now, &mut plans);
     let others = listing::others(store, unlocked);
     let others = others
         .iter()
         .map(|sum| (sum.toplevel, sum.totals.plan.times.total_ms));
-    let stored = plans.iter().map(|(key, sums)| (key.toplevel(), sums.wall_ms));
+    let stored = plans
+        .iter()
+        .map(|plan: &PlanNow| (plan.key.toplevel(), plan.sums.wall_ms));
     // What runs inside of others is a part of their time.
     let total_ms = stored
         .chain(others)
@@ -81,7 +85,7 @@ fn mark(
     steady: &mut Steady,
     store: &Store,
     now: i64,
-    plans: &[(PlanKey, Sums)],
+    plans: &[PlanNow],
     active: &[Regression],
     judged: &[Judged],
 ) {
@@ -89,10 +93,14 @@ fn mark(
         &Known {
             now,
             plans,
-            reference: &|key| {
+            active: &|key| {
                 let is_of = |known: &&Regression| known.from == *key && known.to == key.planid;
                 let known = active.iter().find(is_of)?;
-                Some((known.before, known.since))
+                Some(Active {
+                    before: known.before,
+                    reference: known.reference,
+                    since: known.since,
+                })
             },
             has_changed: &|key, since| {
                 let mut events = judged.iter().map(|one| &one.event);
@@ -192,9 +200,10 @@ fn look(judged: &Judged, now: i64) -> Look {
         after: event.after.sums,
         executions,
         period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
-        finding: match judged.verdict {
-            Verdict::Slower(finding) => Some(finding),
-            Verdict::Faster | Verdict::Unknown => None,
+        reference: Reference::Plan,
+        found: match judged.verdict {
+            Verdict::Slower(finding) => Found::Slower(finding),
+            Verdict::Faster | Verdict::Unknown => Found::Nothing,
         },
     }
 }
@@ -205,6 +214,16 @@ fn look(judged: &Judged, now: i64) -> Look {
 /// Raises "out of memory".
 pub fn regressions() -> Option<Vec<Regression>> {
     Some(known(&loaded()?.store, |_| true))
+}
+
+/// Notes at a snapshot what a plan did in an interval of the history: it will be compared with that.
+///
+/// # Errors
+/// Raises an error if memory cannot be mapped.
+pub fn note_reference(key: &PlanKey, at: i64, reference: Reference, sums: Sums) {
+    if let Some(Reading { store, .. }) = loaded() {
+        entry::keep(&store, key, |kept| kept.note(at, reference, sums));
+    }
 }
 
 /// Hides a regression until a moment. Returns `false` if it is not known, or if `is_allowed` says so.

@@ -280,3 +280,58 @@ fn deep_plans_take_little_time() {
     );
     assert!(start.elapsed().as_secs() < 5);
 }
+
+/// Each execution takes 200 times as long, and the first one, on a cold cache, longer than all others
+/// together. That is no chance.
+#[test]
+fn one_very_long_execution_does_not_hide_a_difference() {
+    let of = |times: &[f64]| {
+        let log = |ms: &f64| ms.log2();
+        Side {
+            executions: times.len() as u64,
+            total_ms: times.iter().sum(),
+            squares: times.iter().map(|ms| ms * ms).sum(),
+            logs: times.iter().map(log).sum(),
+            log_squares: times.iter().map(|ms| log(ms) * log(ms)).sum(),
+            ..Side::default()
+        }
+    };
+    let times = |ms: f64, first: f64| {
+        let mut times: Vec<f64> = (0..12).map(|i| ms * (1.0 + 0.01 * f64::from(i % 5))).collect();
+        times[0] = first;
+        of(&times)
+    };
+    let verdict = |first, second| super::difference(&first, &second).verdict;
+    assert_eq!(verdict(times(0.01, 0.01), times(2.0, 60.0)), Verdict::Differs);
+    assert_eq!(verdict(times(2.0, 60.0), times(0.01, 0.01)), Verdict::Differs);
+    // All others take as long as before, or hardly longer.
+    assert_eq!(verdict(times(2.0, 2.0), times(2.0, 60.0)), Verdict::Chance);
+    assert_eq!(verdict(times(2.0, 2.0), times(2.1, 60.0)), Verdict::Chance);
+    // The typical one takes longer, the mean one less long.
+    assert_eq!(verdict(times(2.0, 200.0), times(4.0, 4.0)), Verdict::Chance);
+}
+
+/// Ten executions by three processes, and later ten by one: the counters of both moments are subtracted.
+#[test]
+fn the_processes_of_an_interval_are_its_own() {
+    let of = |executions: u64, starts: u64, processes: f64, self_ms: f64| {
+        let mut side = side("Parallel Seq Scan on orders", self_ms, 10_000 * executions / 10);
+        (side.executions, side.total_ms) = (executions, self_ms);
+        (side.nodes[1].starts, side.nodes[1].processes) = (starts, processes);
+        side.nodes[1].parent = Some(0);
+        side
+    };
+    let earlier = of(10, 30, 3.0, 3_000.0);
+    let mut later = of(20, 40, 2.0, 6_000.0);
+    later.subtract(&earlier);
+    assert_eq!((later.executions, later.nodes[1].starts), (10, 10));
+    assert_eq!(later.nodes[1].processes, 1.0);
+    // As if nothing came before.
+    let mut first = of(10, 30, 3.0, 3_000.0);
+    first.subtract(&of(0, 0, 1.0, 0.0));
+    assert_eq!(first.nodes[1].processes, 3.0);
+    // A node that did not run keeps what it had.
+    let mut none = of(10, 30, 3.0, 3_000.0);
+    none.subtract(&earlier);
+    assert_eq!(none.nodes[1].processes, 3.0);
+}

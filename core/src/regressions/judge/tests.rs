@@ -184,24 +184,3 @@ fn without_a_change_of_plan_it_must_be_slow_in_three_intervals_of_four() {
     assert_eq!(with(2, 1.0), None);
     assert_eq!(with(4, 1.5), None);
 }
-
-#[test]
-fn the_best_reference_has_enough_executions() {
-    let references = References {
-        baseline: None,
-        week: Some(sums(3, 1.0)),
-        yesterday: Some(sums(7, 1.0)),
-        before: Some(sums(9, 1.0)),
-    };
-    let kind = |references: References| references.best().map(|(kind, _)| kind);
-    assert_eq!(kind(references), Some(Reference::Yesterday));
-    let baseline = Some(sums(5, 1.0));
-    assert_eq!(
-        kind(References {
-            baseline,
-            ..references
-        }),
-        Some(Reference::Baseline)
-    );
-    assert_eq!(kind(References::default()), None);
-}

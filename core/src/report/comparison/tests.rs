@@ -218,7 +218,7 @@ fn json_can_be_compared_elsewhere() {
             &read["a"]
                 .to_string()
                 .replace("\"rowsource_plan\":1", "\"rowsource_plan\":2"),
-            "this is no exported plan: it has the format 2, and this version of pg_rowsource reads 1 at line 1 column 1439",
+            "this is no exported plan: it has the format 2, and this version of pg_rowsource reads 1 at line 1 column 1468",
         ),
     ] {
         assert_eq!(

@@ -1,0 +1,222 @@
+//! How often the library finds what is there, and how often what is not: planted causes, and executions that
+//! nothing changed between.
+
+use crate::measure::context::ExperimentContext;
+use crate::model::check::Goal;
+use crate::model::spread::spread;
+use crate::model::table::Table;
+use postgres::Client;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rowsource_core::regressions::{Candidate, Sums, judge, median_ratio};
+use rowsource_tests::causes::{self, Judged, Planted};
+use rowsource_tests::session::run_each;
+use rowsource_tests::{SHIPPED, Server};
+use std::time::Instant;
+
+/// Plants each cause a few times, and lets the library name it.
+pub fn run_causes(context: &mut ExperimentContext) {
+    let rows = context.sizes.of(12_000, 30_000) as usize;
+    let rounds = context.sizes.rounds(1, 20);
+    context.setting("rows", rows);
+    context.setting("runs of each", rounds);
+    let server = causes::server("bench-causes");
+    context.server(&server);
+    let mut table = Table::new(
+        "Planted causes",
+        "12 executions before and 12 after. Named: rowsource_compare() says this cause first. Nothing planted: the same statement, \
+         while nothing changes; named is any of these causes. Regressions: how often rowsource_regressions() has the statement, \
+         a minute later.",
+        &[
+            "planted",
+            "expected",
+            "runs",
+            "named",
+            "others",
+            "ratio",
+            "nothing planted: named",
+            "regressions",
+        ],
+    );
+    let (mut missed, mut wrong) = (0, 0);
+    for (i, of) in Planted::ALL.into_iter().enumerate() {
+        let run = |planted: Option<Planted>, part: f64| -> Vec<Judged> {
+            let one = |round: usize| {
+                let done =
+                    (i as f64 + (part + round as f64 / rounds as f64) / 2.0) / Planted::ALL.len() as f64;
+                context.at(done, &format!("{of:?}"));
+                causes::judged(&server, of, planted, rows)
+            };
+            (0..rounds).map(one).collect()
+        };
+        let [with, without] = [run(Some(of), 0.0), run(None, 1.0)];
+        let is_named = |judged: &&Judged| judged.cause.as_deref() == Some(of.expected());
+        let named = with.iter().filter(is_named).count();
+        let mut others: Vec<&str> = with
+            .iter()
+            .filter(|judged| !is_named(judged))
+            .map(|judged| judged.cause.as_deref().unwrap_or("not known"))
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let is_planted = |judged: &&Judged| {
+            let cause = judged.cause.as_deref();
+            Planted::ALL
+                .iter()
+                .any(|planted| cause == Some(planted.expected()))
+        };
+        let invented = without.iter().filter(is_planted).count();
+        let regressions = without.iter().filter(|judged| judged.is_regression).count();
+        missed += rounds - named;
+        wrong += regressions;
+        let ratios: Vec<f64> = with.iter().map(|judged| judged.ratio).collect();
+        context.measured(format!("{of:?}"), "planted", "times as long", &ratios);
+        table.row([
+            format!("{of:?}"),
+            of.expected().to_owned(),
+            rounds.to_string(),
+            named.to_string(),
+            others.join(", "),
+            format!("{:.1}", spread(&ratios).median),
+            format!("{invented} of {rounds}"),
+            format!("{regressions} of {rounds}"),
+        ]);
+        let part = named as f64 / rounds as f64;
+        context.goal(
+            format!("{of:?}: named first"),
+            &Goal::at_least(0.95),
+            &spread(&[part]),
+        );
+    }
+    context.table(table);
+    context.finding(format!(
+        "{missed} of {} planted causes are not named first. Without a cause, {wrong} of as many runs have a regression.",
+        rounds * Planted::ALL.len()
+    ));
+}
+
+/// How often recorded executions are split.
+const SPLITS: usize = 1_000;
+/// How many other plans say how fast the machine is.
+const OTHERS: usize = 9;
+
+/// Records executions of unchanged plans on a server that others use, and splits them at random moments.
+pub fn run_splits(context: &mut ExperimentContext) {
+    let rounds = context.sizes.of(20, 400) as usize;
+    context.setting("executions of each statement", rounds);
+    context.setting("splits", SPLITS);
+    let server = Server::preloaded(
+        "bench-splits",
+        &[SHIPPED, "max_wal_size = '64MB'", "checkpoint_timeout = '30s'"],
+    );
+    context.server(&server);
+    let recorded = record(context, &server, rounds);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(4_711);
+    let mut wrong = [0; 2];
+    for _ in 0..SPLITS {
+        let of = random.random_range(0..recorded.len());
+        // As long as that of the simulation: most are short.
+        let length = (2.0 + random.random_range(0.0f64..8.0).exp2()).min(rounds as f64) as usize;
+        let begin = random.random_range(0..=rounds - length);
+        let middle = begin + random.random_range(1..length);
+        let parts = |times: &Vec<f64>| [sums(&times[begin..middle]), sums(&times[middle..begin + length])];
+        let [before, after] = parts(&recorded[of]);
+        let others = (1..=OTHERS).map(|i| parts(&recorded[(of + i) % recorded.len()]));
+        let others: Vec<[Sums; 2]> = others.collect();
+        for (wrong, with_control) in wrong.iter_mut().zip([true, false]) {
+            let pairs = others.iter().filter(|_| with_control);
+            let control = median_ratio(pairs.map(|[before, after]| (before, after)), || ());
+            let candidate = Candidate {
+                before,
+                after,
+                control: control.expect("memory"),
+                database_ms: 0.0,
+                intervals: None,
+            };
+            *wrong += usize::from(judge(&[candidate], || ()).expect("memory")[0].is_some());
+        }
+    }
+    context.goal(
+        "splits that are called a regression",
+        &Goal::at_most(1.0),
+        &spread(&[wrong[0] as f64]),
+    );
+    context.finding(format!(
+        "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without the control by other plans. \
+         Any cost counts as enough here, so that it excludes none.",
+        wrong[0], wrong[1]
+    ));
+}
+
+fn sums(times: &[f64]) -> Sums {
+    let mut sums = Sums::default();
+    times.iter().for_each(|ms| sums.add(*ms, *ms, false));
+    sums
+}
+
+/// Runs lookups, joins and aggregates one after the other, and notes how long each execution took. Between
+/// rounds, something disturbs them now and then.
+fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Vec<Vec<f64>> {
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE orders AS SELECT i AS id, i % 2000 AS customer, i % 25 AS region, random() * 1000 AS price FROM generate_series(1, 60000) i;
+         CREATE TABLE items AS SELECT i % 60000 + 1 AS id, i % 50 AS quantity, random() * 100 AS price FROM generate_series(1, 120000) i;
+         CREATE INDEX ON orders (id); CREATE INDEX ON orders (customer); CREATE INDEX ON items (id); VACUUM ANALYZE",
+    );
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(815);
+    let mut recorded = vec![Vec::new(); STATEMENTS.len()];
+    let mut disturber: Option<std::thread::JoinHandle<Client>> = None;
+    let mut idle = Some(server.session());
+    for round in 0..rounds {
+        context.at(round as f64 / rounds as f64, "recording");
+        if let Some(handle) = disturber.take_if(|handle| handle.is_finished()) {
+            idle = handle.join().ok();
+        }
+        if random.random_bool(0.1)
+            && let Some(mut other) = idle.take()
+        {
+            let sql = DISTURBANCES[random.random_range(0..DISTURBANCES.len())];
+            disturber = Some(std::thread::spawn(move || {
+                run_each(&mut other, sql);
+                other
+            }));
+        }
+        for (times, sql) in recorded.iter_mut().zip(STATEMENTS) {
+            let parameter = random.random_range(1..2_000).to_string();
+            let sql = sql.replace('$', &parameter);
+            let begun = Instant::now();
+            run_each(&mut client, &sql);
+            times.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    drop(disturber.map(|handle| handle.join()));
+    recorded
+}
+
+/// `$` is a parameter.
+const STATEMENTS: [&str; 16] = [
+    "SELECT price FROM orders WHERE id = $",
+    "SELECT sum(price) FROM orders WHERE customer = $",
+    "SELECT count(*) FROM orders",
+    "SELECT region, sum(price) FROM orders GROUP BY region",
+    "SELECT count(*) FROM orders WHERE price < $",
+    "SELECT sum(i.price) FROM orders o JOIN items i USING (id) WHERE o.customer = $",
+    "SELECT region, count(*) FROM orders o JOIN items i USING (id) WHERE o.price < $ GROUP BY region",
+    "SELECT * FROM orders ORDER BY price LIMIT 10",
+    "SELECT sum(quantity) FROM items WHERE price < $ / 20.0",
+    "UPDATE orders SET price = price + 1 WHERE id = $",
+    "UPDATE orders SET price = price WHERE customer = $",
+    "SELECT quantity, avg(price) FROM items GROUP BY quantity ORDER BY 2",
+    "SELECT count(DISTINCT customer) FROM orders WHERE region = $ % 25",
+    "SELECT max(price) FROM items WHERE id BETWEEN $ AND $ + 500",
+    "SELECT o.id FROM orders o WHERE o.customer = $ AND EXISTS (SELECT FROM items i WHERE i.id = o.id AND i.quantity > 25)",
+    "INSERT INTO items SELECT $, 1, 1.0",
+];
+
+const DISTURBANCES: [&str; 4] = [
+    "CHECKPOINT",
+    "VACUUM ANALYZE",
+    "SELECT sum(sqrt(i)) FROM generate_series(1, 6000000) i",
+    "CREATE TABLE IF NOT EXISTS copies AS SELECT * FROM items WITH NO DATA; INSERT INTO copies SELECT * FROM items; TRUNCATE copies",
+];

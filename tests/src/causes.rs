@@ -1,0 +1,329 @@
+//! Statements that become slower for a planted cause, and what the library says of them. Who judges does not
+//! know what was planted.
+
+use crate::Server;
+use crate::compiled::object;
+use crate::session::{run_each, value};
+use crate::store::measure_all;
+use postgres::Client;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    IndexDropped,
+    StatisticsStale,
+    GenericPlan,
+    TableGrown,
+    ColdCache,
+    LockHeld,
+    WorkMemLowered,
+    SlowerStorage,
+    FewerWorkers,
+}
+
+/// How often each statement runs before and after.
+const EXECUTIONS: usize = 12;
+/// The microseconds of a read, before and after it is made slower.
+const READ_US: [&str; 2] = ["100", "1000"];
+
+/// What the library says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The cause that rowsource_compare() names; `None` if it names none.
+    pub cause: Option<String>,
+    /// How many times as long the mean execution takes.
+    pub ratio: f64,
+    /// Whether rowsource_regressions() has the statement.
+    pub is_regression: bool,
+    /// The parts of the difference, and the comparison of each node.
+    pub shown: String,
+}
+
+impl Planted {
+    pub const ALL: [Planted; 9] = [
+        Planted::IndexDropped,
+        Planted::StatisticsStale,
+        Planted::GenericPlan,
+        Planted::TableGrown,
+        Planted::ColdCache,
+        Planted::LockHeld,
+        Planted::WorkMemLowered,
+        Planted::SlowerStorage,
+        Planted::FewerWorkers,
+    ];
+
+    /// Returns the cause that must be named.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Planted::IndexDropped => "index gone",
+            Planted::StatisticsStale => "wrong estimate",
+            Planted::GenericPlan => "generic plan",
+            Planted::TableGrown => "more data",
+            Planted::ColdCache => "cold cache",
+            Planted::LockHeld => "locks",
+            Planted::WorkMemLowered => "spilling",
+            Planted::SlowerStorage => "slower storage",
+            Planted::FewerWorkers => "less parallelism",
+        }
+    }
+
+    /// Returns a statement for each cause.
+    fn statement(self) -> &'static str {
+        match self {
+            Planted::IndexDropped => "SELECT count(note) FROM orders WHERE customer = 42",
+            Planted::StatisticsStale => {
+                "SELECT count(d.pad) FROM events e JOIN wide d ON d.id = 1 + e.id % 299 WHERE e.kind = 9"
+            }
+            Planted::GenericPlan => "EXECUTE of_kind(42)",
+            Planted::TableGrown => "SELECT count(pad) FROM grows",
+            Planted::ColdCache => "SELECT count(pad) FROM wide WHERE id <= 200",
+            Planted::LockHeld => "UPDATE counters SET n = n + 1 WHERE id = 1",
+            Planted::WorkMemLowered => {
+                "SELECT count(*) FROM (SELECT note FROM orders ORDER BY note, id OFFSET 0) s"
+            }
+            Planted::SlowerStorage => "SELECT count(pad) FROM cold",
+            Planted::FewerWorkers => "SELECT count(pad) FROM shared",
+        }
+    }
+
+    /// Plants it, unless others do that while the statement runs.
+    fn plant(self, stage: &mut Stage<'_>, rows: usize) {
+        let sql = match self {
+            Planted::IndexDropped => "DROP INDEX orders_customer_idx".to_owned(),
+            Planted::StatisticsStale => {
+                "INSERT INTO events SELECT i, 9 FROM generate_series(1, 250) i".to_owned()
+            }
+            Planted::GenericPlan => "SET plan_cache_mode = force_generic_plan".to_owned(),
+            Planted::TableGrown => {
+                format!(
+                    "INSERT INTO grows SELECT repeat('x', 7000) FROM generate_series(1, {rows} * 9 / 750) i; VACUUM ANALYZE grows"
+                )
+            }
+            Planted::WorkMemLowered => "SET work_mem = '64kB'".to_owned(),
+            Planted::FewerWorkers => "SET max_parallel_workers = 0".to_owned(),
+            Planted::SlowerStorage => {
+                stage.read_us = READ_US[1];
+                return;
+            }
+            Planted::LockHeld | Planted::ColdCache => return,
+        };
+        run_each(&mut stage.client, &sql);
+    }
+}
+
+/// Makes reads of blocks take this many microseconds.
+fn reads_take(server: &Server, us: &str) {
+    fs::write(server.data().join("slow_reads"), us).expect("the file");
+}
+
+/// Starts a server for planted causes, on which a read takes as long as on a disk.
+pub fn server(name: &str) -> Server {
+    let server = Server::overridden(
+        name,
+        &[
+            "pg_rowsource.snapshot_interval = 0",
+            "autovacuum = off",
+            "jit = off",
+            "track_io_timing = on",
+            "shared_buffers = '16MB'",
+            "effective_io_concurrency = 0",
+            "max_parallel_workers_per_gather = 0",
+        ],
+        &object("slow_reads/slow_reads.c"),
+    );
+    reads_take(&server, READ_US[0]);
+    server
+}
+
+/// Makes the tables. `rows` is their size.
+fn prepare(server: &Server, client: &mut Client, rows: usize) {
+    reads_take(server, "0");
+    let sql = format!(
+        "DROP TABLE IF EXISTS orders, events, skewed, grows, wide, counters, cold, shared, other;
+         CREATE TABLE orders AS SELECT i AS id, i % ({rows} / 12) AS customer, md5(i::text) AS note FROM generate_series(1, {rows}) i;
+         CREATE INDEX orders_customer_idx ON orders (customer); CREATE INDEX ON orders (id);
+         CREATE TABLE events AS SELECT i AS id, CASE WHEN i % ({rows} / 10) = 0 THEN 9 ELSE i % 5 END AS kind
+           FROM generate_series(1, {rows}) i;
+         CREATE INDEX ON events (kind);
+         CREATE TABLE skewed AS SELECT i AS id, CASE WHEN i % ({rows} / 10) = 0 THEN 42 ELSE i % 2 END AS kind
+           FROM generate_series(1, {rows}) i;
+         CREATE INDEX ON skewed (kind);
+         CREATE TABLE grows (pad text); ALTER TABLE grows ALTER pad SET STORAGE PLAIN;
+         INSERT INTO grows SELECT repeat('x', 7000) FROM generate_series(1, {rows} / 750) i;
+         CREATE TABLE counters AS SELECT 1 AS id, 0 AS n;
+         CREATE TABLE wide (id int PRIMARY KEY, pad text); ALTER TABLE wide ALTER pad SET STORAGE PLAIN;
+         INSERT INTO wide SELECT i, repeat('x', 7000) FROM generate_series(1, 300) i;
+         CREATE TABLE other (id int PRIMARY KEY, pad text); ALTER TABLE other ALTER pad SET STORAGE PLAIN;
+         INSERT INTO other SELECT i, repeat('x', 7000) FROM generate_series(1, 2500) i;
+         CREATE TABLE cold (pad text); ALTER TABLE cold ALTER pad SET STORAGE PLAIN;
+         INSERT INTO cold SELECT repeat('x', 7000) FROM generate_series(1, 200) i;
+         CREATE TABLE shared (pad text); ALTER TABLE shared ALTER pad SET STORAGE PLAIN;
+         INSERT INTO shared SELECT repeat('x', 7000) FROM generate_series(1, 400) i;
+         ALTER TABLE shared SET (parallel_workers = 2);
+         VACUUM ANALYZE; SELECT rowsource_reset(); DELETE FROM rowsource_snapshots;
+         DEALLOCATE ALL; PREPARE of_kind(int) AS SELECT count(id) FROM skewed WHERE kind = $1;
+         RESET ALL; SET work_mem = '64MB'; SET plan_cache_mode = force_custom_plan;
+         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET enable_bitmapscan = off"
+    );
+    run_each(client, &sql);
+    measure_all(client);
+    reads_take(server, READ_US[0]);
+}
+
+/// Who runs the statement, and who disturbs it.
+struct Stage<'a> {
+    server: &'a Server,
+    /// The microseconds of a read.
+    read_us: &'static str,
+    client: Client,
+    other: Client,
+    lock: Arc<Lock>,
+}
+
+/// What another session does with a row: whether it locks it for a while again and again, whether it does
+/// now, and whether it may end.
+#[derive(Default)]
+struct Lock {
+    is_wanted: AtomicBool,
+    is_held: AtomicBool,
+    is_done: AtomicBool,
+}
+
+impl Lock {
+    /// Locks the row for 20 ms at a time.
+    fn run(&self, server: &Server) {
+        let mut client = server.session();
+        while !self.is_done.load(Relaxed) {
+            if self.is_wanted.load(Relaxed) {
+                run_each(
+                    &mut client,
+                    "BEGIN; SELECT n FROM counters WHERE id = 1 FOR UPDATE",
+                );
+                self.is_held.store(true, Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+                self.is_held.store(false, Relaxed);
+                run_each(&mut client, "COMMIT");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until the row is locked, if somebody wants that.
+    fn wait(&self) {
+        while self.is_wanted.load(Relaxed) && !self.is_held.load(Relaxed) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// Reads so many other blocks that no others are in shared buffers.
+    fn evict(&mut self) {
+        reads_take(self.server, "0");
+        run_each(&mut self.other, "SELECT count(pad) FROM other WHERE id > 0");
+        reads_take(self.server, self.read_us);
+    }
+
+    /// Stores a snapshot, and returns when it was taken.
+    fn snapshot(&mut self) -> String {
+        run_each(&mut self.client, "SELECT rowsource_snapshot()");
+        value(
+            &mut self.client,
+            "SELECT max(taken_at)::text FROM rowsource_snapshots",
+        )
+    }
+
+    /// Runs a statement a few times. Returns its queryid.
+    fn run(&mut self, sql: &str, is_cold: bool) -> i64 {
+        for _ in 0..EXECUTIONS {
+            if is_cold {
+                self.evict();
+            }
+            self.lock.wait();
+            run_each(&mut self.client, sql);
+        }
+        value(&mut self.client, "SELECT queryid FROM rowsource_last()")
+    }
+}
+
+/// Runs the statement of a cause, plants what is planted, and runs it again. Returns what the library says.
+/// `rows` is the size of the tables.
+pub fn judged(server: &Server, of: Planted, planted: Option<Planted>, rows: usize) -> Judged {
+    let mut stage = Stage {
+        server,
+        read_us: READ_US[0],
+        client: server.session(),
+        other: server.session(),
+        lock: Arc::default(),
+    };
+    prepare(server, &mut stage.client, rows);
+    run_each(
+        &mut stage.other,
+        "SET enable_seqscan = off; SET pg_rowsource.statistics_level = basic",
+    );
+    if of == Planted::FewerWorkers {
+        run_each(
+            &mut stage.client,
+            "SET max_parallel_workers_per_gather = 2; SET seq_page_cost = 0",
+        );
+    }
+    // The first executions read what the others find.
+    stage.evict();
+    (0..2).for_each(|_| run_each(&mut stage.client, of.statement()));
+    let begin = stage.snapshot();
+    // Times of reads are the same on a machine that others use, those of a processor are not.
+    let is_cold = matches!(
+        of,
+        Planted::StatisticsStale | Planted::TableGrown | Planted::SlowerStorage | Planted::FewerWorkers
+    );
+    let queryid = stage.run(of.statement(), is_cold);
+    let middle = stage.snapshot();
+    if let Some(planted) = planted {
+        planted.plant(&mut stage, rows);
+    }
+    stage
+        .lock
+        .is_wanted
+        .store(planted == Some(Planted::LockHeld), Relaxed);
+    let lock = Arc::clone(&stage.lock);
+    std::thread::scope(|scope| {
+        scope.spawn(|| lock.run(server));
+        stage.run(of.statement(), is_cold || planted == Some(Planted::ColdCache));
+        lock.is_done.store(true, Relaxed);
+    });
+    let end = stage.snapshot();
+    says(&mut stage.client, queryid, [begin, middle, end])
+}
+
+/// Asks the library what has changed. It knows the statement and the moments only.
+fn says(client: &mut Client, queryid: i64, [begin, middle, end]: [String; 3]) -> Judged {
+    let json = format!(
+        "SELECT rowsource_compare({queryid}, '{begin}..{middle}', '{middle}..{end}', format => 'json')::jsonb AS j"
+    );
+    let row = client
+        .query_one(
+            &format!(
+                "WITH c AS MATERIALIZED ({json})
+                 SELECT j->>'cause', j::text, (j->>'b_mean_time')::float8 / (j->>'a_mean_time')::float8 FROM c"
+            ),
+            &[],
+        )
+        .expect("a comparison");
+    run_each(client, "SELECT rowsource_judge()");
+    let is_regression = value(
+        client,
+        &format!(
+            "SELECT EXISTS (SELECT FROM rowsource_regressions() WHERE queryid = {queryid} AND state <> 'over')"
+        ),
+    );
+    Judged {
+        cause: row.get(0),
+        ratio: row.get(2),
+        is_regression,
+        shown: row.get(1),
+    }
+}

@@ -1,0 +1,74 @@
+//! Planted causes: rowsource_compare() names each, and none where nothing was planted.
+
+use rowsource_tests::causes::{Planted, judged, server};
+
+const ROWS: usize = 30_000;
+
+fn names(planted: Planted) {
+    let server = server(&format!("cause-{planted:?}").to_lowercase());
+    let judged = judged(&server, planted, Some(planted), ROWS);
+    println!("{planted:?}: {judged:?}");
+    assert_eq!(judged.cause.as_deref(), Some(planted.expected()), "{judged:?}");
+    server.assert_no_crash();
+}
+
+#[test]
+fn a_dropped_index_is_named() {
+    names(Planted::IndexDropped);
+}
+
+#[test]
+fn stale_statistics_are_named() {
+    names(Planted::StatisticsStale);
+}
+
+#[test]
+fn a_generic_plan_is_named() {
+    names(Planted::GenericPlan);
+}
+
+#[test]
+fn a_table_that_has_grown_is_named() {
+    names(Planted::TableGrown);
+}
+
+#[test]
+fn a_cold_cache_is_named() {
+    names(Planted::ColdCache);
+}
+
+#[test]
+fn a_lock_is_named() {
+    names(Planted::LockHeld);
+}
+
+#[test]
+fn less_work_mem_is_named() {
+    names(Planted::WorkMemLowered);
+}
+
+#[test]
+fn slower_storage_is_named() {
+    names(Planted::SlowerStorage);
+}
+
+#[test]
+fn fewer_workers_are_named() {
+    names(Planted::FewerWorkers);
+}
+
+/// Each of the same statements, while nothing changes: no regression is found, and no such cause named.
+#[test]
+fn without_a_cause_none_is_named() {
+    let server = server("cause-none");
+    for of in Planted::ALL {
+        let judged = judged(&server, of, None, ROWS);
+        println!("{of:?}: {judged:?}");
+        // A machine that others use may take longer for the same rows.
+        let is_planted = Planted::ALL
+            .iter()
+            .any(|planted| judged.cause.as_deref() == Some(planted.expected()));
+        assert!(!is_planted && !judged.is_regression, "{of:?}: {judged:?}");
+    }
+    server.assert_no_crash();
+}
