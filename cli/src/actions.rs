@@ -2,7 +2,7 @@
 
 use crate::app::{App, Effect};
 use crate::queries::{PlanKey, Want};
-use crate::screens::{Screen, View, is_plan_of};
+use crate::screens::{Screen, View};
 use crate::table::Target;
 
 impl App {
@@ -47,7 +47,8 @@ impl App {
         }
     }
 
-    /// Marks a plan, or compares the marked one with this one: the same plan's slowest execution with the mean.
+    /// Marks a plan, or compares the marked one with this one; if it is the same plan, its slowest execution
+    /// with the mean.
     pub fn compare(&mut self) -> Vec<Effect> {
         let Some(key) = self.plan() else {
             self.status = "this row has no plan: c compares plans of a statement".to_owned();
@@ -104,7 +105,9 @@ impl App {
             return Vec::new();
         };
         let next = match (self.screen(), target) {
-            (Screen::List(View::Statements), Target { plan: Some(key), .. }) if self.plans_of(&key) > 1 => {
+            (Screen::List(View::Statements), Target { plan: Some(key), .. })
+                if self.data.plans_of(&key).count() > 1 =>
+            {
                 Screen::Plans(key)
             }
             (
@@ -146,11 +149,6 @@ impl App {
         };
         self.push(next);
         vec![Effect::Refresh]
-    }
-
-    fn plans_of(&self, key: &PlanKey) -> usize {
-        let plans = self.data.plans.added.rows.iter();
-        plans.filter(|plan| is_plan_of(plan, key)).count()
     }
 
     /// Returns what the recording of a refresh needs beside what the screen needs: what all lists need.

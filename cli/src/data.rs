@@ -7,7 +7,7 @@ use crate::delta::{Counted, Difference, difference};
 use crate::model::{
     Activity, Finding, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp, Wait,
 };
-use crate::queries::{OWN, Want};
+use crate::queries::{OWN, PlanKey, Want};
 
 /// At most this many texts are kept.
 const MAX_TEXTS: usize = 5_000;
@@ -230,6 +230,24 @@ impl Data {
         }
         self.node_statements = ids.clone();
         (!ids.is_empty()).then(|| Want::Nodes(ids, self.nodes.since(self.nodes_at)))
+    }
+
+    /// Returns the plans of the statement that has a plan with this key, with what was added.
+    pub fn plans_of(&self, key: &PlanKey) -> impl Iterator<Item = &Plan> {
+        let plans = self.plans.added.rows.iter();
+        plans.filter(|plan| {
+            plan.queryid == Some(key.queryid)
+                && plan.toplevel == key.toplevel
+                && (plan.userid, plan.datid) == (key.userid, key.datid)
+        })
+    }
+
+    /// Returns the nodes of a plan, if they have come.
+    pub fn nodes_of(&self, key: &PlanKey) -> Vec<&Node> {
+        let nodes = self.plan.iter();
+        nodes
+            .filter(|node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid))
+            .collect()
     }
 
     /// Returns whether a statement is one of this program's.

@@ -3,7 +3,6 @@
 
 use crate::data::Data;
 use crate::queries::PlanKey;
-use crate::screens::nodes_of;
 use crate::table::{Cell, Row, Table, Target, node_name};
 
 /// How many columns the whole time takes.
@@ -11,7 +10,7 @@ const WIDTH: usize = 34;
 
 /// Makes the table.
 pub fn table(data: &Data, key: &PlanKey) -> Table {
-    let nodes = nodes_of(data, key);
+    let nodes = data.nodes_of(key);
     let mut table = Table::new(
         format!(
             "Where the time of plan {} goes: # the node itself, - the nodes below",

@@ -333,7 +333,7 @@ fn plans(data: &Data, key: &PlanKey) -> Table {
         ],
         Some(1),
     );
-    for row in data.plans.added.rows.iter().filter(|row| is_plan_of(row, key)) {
+    for row in data.plans_of(key) {
         let target = Target {
             plan: key_of(row),
             queryid: row.queryid,
@@ -358,23 +358,8 @@ fn plans(data: &Data, key: &PlanKey) -> Table {
     table
 }
 
-/// Returns whether a plan is one of the statement whose plan has a key.
-pub fn is_plan_of(plan: &Plan, key: &PlanKey) -> bool {
-    plan.queryid == Some(key.queryid)
-        && plan.toplevel == key.toplevel
-        && (plan.userid, plan.datid) == (key.userid, key.datid)
-}
-
-/// Returns the nodes of a plan, if they have come.
-pub fn nodes_of<'d>(data: &'d Data, key: &PlanKey) -> Vec<&'d Node> {
-    let nodes = data.plan.iter();
-    nodes
-        .filter(|node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid))
-        .collect()
-}
-
 fn plan(data: &Data, key: &PlanKey) -> Table {
-    let rows = nodes_of(data, key);
+    let rows = data.nodes_of(key);
     let executions = rows.first().map_or(0.0, |node| node.executions);
     let mut table = Table::new(
         format!(

@@ -13,6 +13,7 @@ mod executions;
 mod explain;
 mod export;
 mod exports;
+mod exports_of_history;
 mod flips;
 mod health;
 mod history;

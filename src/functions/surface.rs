@@ -6,6 +6,12 @@ use crate::pg::server::sql_types;
 use serde_json::json;
 use std::fmt::{self, Display, Formatter};
 
+/// The maximum length of a display format, or of a word, in bytes: several times the length of all words
+/// together.
+pub const MAX_FORMAT_BYTES: usize = 1_000;
+/// The maximum length of a name, in bytes. Those that are longer than PostgreSQL's get an error of their own.
+pub const MAX_NAME_BYTES: usize = 1_000;
+
 /// Exports functions and declares them: the comment, the name, the arguments with types, limits and defaults,
 /// who may call it, how PostgreSQL may call it, what it returns and how, and a view of its rows, which the
 /// same roles may read. `nobody` are superusers only. The expressions use the arguments by their names. The
@@ -27,7 +33,7 @@ macro_rules! functions {
         );)+
 
         /// Returns what is declared, in the order of the script.
-        fn declared() -> Vec<$crate::functions::surface::Object> {
+        pub fn declared() -> Vec<$crate::functions::surface::Object> {
             let mut objects = Vec::new();
             $(
                 let (returns, rows, columns) = $crate::functions::surface::functions!(@returns $shape($($result)*));

@@ -319,10 +319,16 @@ const CLI: &[Layer] = &[
         "the tables of what runs and waits now",
     ),
     layer(
+        "flame",
+        &["data", "queries", "table"],
+        "where the time of a plan goes, as bars",
+    ),
+    layer(
         "screens",
         &[
             "data",
             "delta",
+            "flame",
             "model",
             "queries",
             "screens_live",
@@ -335,6 +341,11 @@ const CLI: &[Layer] = &[
         "app",
         &["data", "model", "queries", "screens", "table"],
         "the state: what keys do",
+    ),
+    layer(
+        "actions",
+        &["app", "queries", "screens", "table"],
+        "keys that ask the server for a text about a row",
     ),
     layer("draw", &["app", "screens", "table"], "draws the state"),
     layer(
@@ -350,7 +361,9 @@ const CLI: &[Layer] = &[
     layer("args", &["screens"], "the options of the command line"),
     layer(
         "tests",
-        &["app", "args", "draw", "model", "record", "screens", "table"],
+        &[
+            "app", "args", "delta", "draw", "model", "queries", "record", "screens", "table",
+        ],
         "each screen as text, with what was recorded",
     ),
 ];

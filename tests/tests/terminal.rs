@@ -95,7 +95,7 @@ fn three_keys_lead_to_the_plan_and_q_leaves_needs_terminal() {
     terminal.until("left with 0");
 }
 
-/// Twice a second, beside a thousand plans and a hundred sessions: less than 1 % of a processor of the server.
+/// Twice a second, beside a thousand plans and a hundred sessions: less than 1 % of a processor.
 #[test]
 fn the_screen_costs_the_server_little_long() {
     const MOST: f64 = 0.01;

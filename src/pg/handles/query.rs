@@ -224,8 +224,8 @@ impl<'q> RelationRef<'q> {
         unsafe { &*self.rd_rel }
     }
 
-    /// Returns the number of its blocks when this session last asked for it. PostgreSQL forgets that number if
-    /// the file is truncated or replaced.
+    /// Returns the number of its blocks when this session last asked for it. PostgreSQL forgets that number
+    /// if the file is truncated or replaced.
     pub fn known_blocks(self) -> Option<u32> {
         // SAFETY: an open relation's storage is null, or live.
         let storage = unsafe { self.rd_smgr.as_ref() };
@@ -241,8 +241,7 @@ impl<'q> RelationRef<'q> {
 
     /// Returns the number of columns.
     pub fn columns(self) -> usize {
-        // SAFETY: an open relation has a row type.
-        unsafe { (*self.rd_att).natts }.max(0) as usize
+        self.class().relnatts.max(0) as usize
     }
 
     /// Returns whether the relation is temporary.

@@ -250,12 +250,7 @@ fn of_each_shape(seeds: Range<u64>) -> Vec<(&'static str, String, Honesty)> {
 /// Returns the reconciled estimate of each node, which the view would show.
 fn estimates(run: &Run) -> Vec<f64> {
     let mut items: Vec<Item> = (0..run.nodes.len())
-        .map(|i| Item {
-            parent: run.nodes[i].parent,
-            edge: Edge::Sequential,
-            processes: 1.0,
-            estimate: run.estimate(i),
-        })
+        .map(|i| Item::new(run.nodes[i].parent, Edge::Sequential, 1.0, run.estimate(i)))
         .collect();
     reconcile(&mut items, &mut [], f64::INFINITY);
     items.iter().map(|item| item.estimate.total).collect()
