@@ -350,7 +350,6 @@ AS 'MODULE_PATHNAME', 'rowsource_clocks_0_2';
 COMMENT ON FUNCTION rowsource_clocks(int) IS 'Measures each clock of this machine with this many readings: its cost, its resolution, and its steps back';
 
 CREATE FUNCTION pg_stat_rowsource(
-    since timestamptz DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -456,13 +455,13 @@ CREATE FUNCTION pg_stat_rowsource(
     OUT wait_time float8,
     OUT last_wait_time float8
 ) RETURNS SETOF record
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_0_2';
-COMMENT ON FUNCTION pg_stat_rowsource(timestamptz) IS 'The rows of the view pg_stat_rowsource: all, or those of the plans that ran since a time';
+COMMENT ON FUNCTION pg_stat_rowsource() IS 'The rows of the view pg_stat_rowsource';
 
 CREATE VIEW pg_stat_rowsource AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource(NULL::timestamptz) s
+      FROM pg_stat_rowsource() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource IS 'A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all';
@@ -574,8 +573,118 @@ COMMENT ON COLUMN pg_stat_rowsource.wait_time IS 'Milliseconds that the node its
 COMMENT ON COLUMN pg_stat_rowsource.last_wait_time IS 'wait_time of the last execution';
 GRANT SELECT ON pg_stat_rowsource TO PUBLIC;
 
+CREATE FUNCTION pg_stat_rowsource(
+    from_at timestamptz,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT node_id int,
+    OUT parent_id int,
+    OUT depth int,
+    OUT operation text,
+    OUT object_name text,
+    OUT plan_rows float8,
+    OUT compared_executions bigint,
+    OUT compared_starts bigint,
+    OUT compared_plan_rows float8,
+    OUT compared_rows bigint,
+    OUT max_underestimate float8,
+    OUT max_overestimate float8,
+    OUT may_stop_early boolean,
+    OUT executions bigint,
+    OUT starts bigint,
+    OUT last_starts bigint,
+    OUT rows bigint,
+    OUT last_rows bigint,
+    OUT total_time float8,
+    OUT last_total_time float8,
+    OUT startup_time float8,
+    OUT last_startup_time float8,
+    OUT self_time float8,
+    OUT last_self_time float8,
+    OUT percent_of_statement float8,
+    OUT last_percent_of_statement float8,
+    OUT processes float8,
+    OUT last_processes float8,
+    OUT time_error float8,
+    OUT last_time_error float8,
+    OUT self_time_error float8,
+    OUT last_self_time_error float8,
+    OUT timed_calls bigint,
+    OUT last_timed_calls bigint,
+    OUT timer_calls bigint,
+    OUT last_timer_calls bigint,
+    OUT clock_backsteps bigint,
+    OUT last_clock_backsteps bigint,
+    OUT shared_blks_hit bigint,
+    OUT last_shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT last_shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT last_shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT last_shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT last_local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT last_local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT last_local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT last_local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT last_temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT last_temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT last_shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT last_shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT last_local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT last_local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT last_temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT last_temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT last_wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT last_wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_wal_bytes bigint,
+    OUT memory_kb bigint,
+    OUT last_memory_kb bigint,
+    OUT disk_kb bigint,
+    OUT last_disk_kb bigint,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT self_blks_read bigint,
+    OUT self_blk_read_time float8,
+    OUT self_temp_blks_read bigint,
+    OUT self_temp_blks_written bigint,
+    OUT self_temp_blk_time float8,
+    OUT self_wal_records bigint,
+    OUT self_wal_fpi bigint,
+    OUT self_wal_bytes bigint,
+    OUT rows_removed bigint,
+    OUT last_rows_removed bigint,
+    OUT heap_fetches bigint,
+    OUT last_heap_fetches bigint,
+    OUT details jsonb,
+    OUT last_details jsonb,
+    OUT wait_time float8,
+    OUT last_wait_time float8
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_since_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource(timestamptz) IS 'Those of the plans that ran from a moment on';
+
 CREATE FUNCTION pg_stat_rowsource_plans(
-    since timestamptz DEFAULT NULL,
     OUT userid oid,
     OUT datid oid,
     OUT queryid bigint,
@@ -642,13 +751,13 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT before_time float8,
     OUT commit_time float8
 ) RETURNS SETOF record
-LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_0_2';
-COMMENT ON FUNCTION pg_stat_rowsource_plans(timestamptz) IS 'The rows of the view pg_stat_rowsource_plans: all, or those of the plans that ran since a time';
+COMMENT ON FUNCTION pg_stat_rowsource_plans() IS 'The rows of the view pg_stat_rowsource_plans';
 
 CREATE VIEW pg_stat_rowsource_plans AS
     SELECT u.rolname AS usename, d.datname, s.*
-      FROM pg_stat_rowsource_plans(NULL::timestamptz) s
+      FROM pg_stat_rowsource_plans() s
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = s.userid
            LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 COMMENT ON VIEW pg_stat_rowsource_plans IS 'A row per stored plan, with the sums of all its executions. The query others (one or two rows per database) is the sum of the executions whose plans are not stored: a row for client statements, and one for statements in functions';
@@ -720,6 +829,78 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.max_response_time IS 'Milliseconds of 
 COMMENT ON COLUMN pg_stat_rowsource_plans.before_time IS 'Milliseconds from the arrival of the clients'' messages to the executor: parsing, planning, binding, the executor''s start, and waits for locks meanwhile';
 COMMENT ON COLUMN pg_stat_rowsource_plans.commit_time IS 'Milliseconds from the end of the executions to that of their transactions, where these ended with them: deferred triggers, and waits for the disk and for standbys. The commit of a transaction block belongs to COMMIT. It is known when its session sends the next statement, or ends';
 GRANT SELECT ON pg_stat_rowsource_plans TO PUBLIC;
+
+CREATE FUNCTION pg_stat_rowsource_plans(
+    from_at timestamptz,
+    OUT userid oid,
+    OUT datid oid,
+    OUT queryid bigint,
+    OUT planid bigint,
+    OUT toplevel boolean,
+    OUT query text,
+    OUT textid bigint,
+    OUT assigned_planid bigint,
+    OUT gone_indexes text[],
+    OUT calls bigint,
+    OUT failed_calls bigint,
+    OUT cancelled_calls bigint,
+    OUT unfinished_calls bigint,
+    OUT explain_calls bigint,
+    OUT caller_queryid bigint,
+    OUT total_time float8,
+    OUT min_time float8,
+    OUT max_time float8,
+    OUT mean_time float8,
+    OUT stddev_time float8,
+    OUT p50_time float8,
+    OUT p95_time float8,
+    OUT p99_time float8,
+    OUT plans bigint,
+    OUT total_plan_time float8,
+    OUT min_plan_time float8,
+    OUT max_plan_time float8,
+    OUT mean_plan_time float8,
+    OUT generic_plan_calls bigint,
+    OUT custom_plan_calls bigint,
+    OUT rows bigint,
+    OUT shared_blks_hit bigint,
+    OUT shared_blks_read bigint,
+    OUT shared_blks_dirtied bigint,
+    OUT shared_blks_written bigint,
+    OUT local_blks_hit bigint,
+    OUT local_blks_read bigint,
+    OUT local_blks_dirtied bigint,
+    OUT local_blks_written bigint,
+    OUT temp_blks_read bigint,
+    OUT temp_blks_written bigint,
+    OUT shared_blk_read_time float8,
+    OUT shared_blk_write_time float8,
+    OUT local_blk_read_time float8,
+    OUT local_blk_write_time float8,
+    OUT temp_blk_read_time float8,
+    OUT temp_blk_write_time float8,
+    OUT wal_records bigint,
+    OUT wal_fpi bigint,
+    OUT wal_bytes bigint,
+    OUT last_time float8,
+    OUT last_outcome text,
+    OUT first_seen_at timestamptz,
+    OUT last_seen_at timestamptz,
+    OUT sampfreq int,
+    OUT clock_source text,
+    OUT workers_planned bigint,
+    OUT workers_launched bigint,
+    OUT details jsonb,
+    OUT wait_time float8,
+    OUT client_time float8,
+    OUT response_time float8,
+    OUT max_response_time float8,
+    OUT before_time float8,
+    OUT commit_time float8
+) RETURNS SETOF record
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pg_stat_rowsource_plans_since_0_2';
+COMMENT ON FUNCTION pg_stat_rowsource_plans(timestamptz) IS 'Those of the plans that ran from a moment on';
 
 CREATE FUNCTION pg_stat_rowsource_histogram(
     OUT userid oid,

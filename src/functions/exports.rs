@@ -225,15 +225,23 @@ functions! {
     rowsource_clocks(readings: int = "1000000") TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
         -> rows(clocks::columns(), |rows| clocks::rows(rows, readings.unwrap_or(0)));
 
-    /// The rows of the view pg_stat_rowsource: all, or those of the plans that ran since a time
-    pg_stat_rowsource(since: timestamptz = "NULL") TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(nodes::columns(), |rows| nodes::rows(rows, since)),
+    /// The rows of the view pg_stat_rowsource
+    pg_stat_rowsource() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(nodes::columns(), |rows| nodes::rows(rows, None)),
         view: View { comment: "A row per node of each stored plan. Columns that begin with last_ are of the last execution, the others of all", adds: Adds::Names(RAN) };
 
-    /// The rows of the view pg_stat_rowsource_plans: all, or those of the plans that ran since a time
-    pg_stat_rowsource_plans(since: timestamptz = "NULL") TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
-        -> rows(plans::columns(), |rows| plans::rows(rows, since)),
+    /// Those of the plans that ran from a moment on
+    pg_stat_rowsource[pg_stat_rowsource_since](from_at: timestamptz) TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(nodes::columns(), |rows| nodes::rows(rows, from_at));
+
+    /// The rows of the view pg_stat_rowsource_plans
+    pg_stat_rowsource_plans() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(plans::columns(), |rows| plans::rows(rows, None)),
         view: View { comment: "A row per stored plan, with the sums of all its executions. The query others (one or two rows per database) is the sum of the executions whose plans are not stored: a row for client statements, and one for statements in functions", adds: Adds::Names(RAN) };
+
+    /// Those of the plans that ran from a moment on
+    pg_stat_rowsource_plans[pg_stat_rowsource_plans_since](from_at: timestamptz) TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> rows(plans::columns(), |rows| plans::rows(rows, from_at));
 
     /// The rows of the view pg_stat_rowsource_histogram
     pg_stat_rowsource_histogram() TO PUBLIC "VOLATILE STRICT PARALLEL RESTRICTED"

@@ -22,10 +22,10 @@ pub fn until_waiting(observer: &mut Client, pid: i32, event: &str) {
     }
 }
 
-/// Waits until a query returns true, at most a minute.
+/// Waits until a query returns true, and neither false nor NULL, at most a minute.
 pub fn until(observer: &mut Client, condition: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !value::<bool>(observer, condition) {
+    while value::<Option<bool>>(observer, condition) != Some(true) {
         assert!(Instant::now() < deadline, "never: {condition}");
         std::thread::sleep(Duration::from_millis(20));
     }
