@@ -106,6 +106,44 @@ fn indexes_that_are_advised_save_what_they_say() {
     follow(&mut client, ordered, "index for an order with a limit", steps);
 }
 
+/// A role that may not look into the schema of a table sees its advice, and the report. A partitioned table
+/// gets no advice that would fail on it.
+#[test]
+fn a_table_in_a_schema_of_others_and_partitions_do_no_harm() {
+    let server = Server::preloaded("advice-schema", &SETTINGS);
+    let mut client = server.connect();
+    run_each(&mut client, SET_UP);
+    run_each(
+        &mut client,
+        "CREATE SCHEMA app; ALTER TABLE orders SET SCHEMA app; CREATE ROLE dba LOGIN; GRANT pg_monitor TO dba;
+         CREATE TABLE parts (id int, v int) PARTITION BY RANGE (id);
+         CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (60000);
+         CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (60000) TO (200000);
+         INSERT INTO parts SELECT i, i FROM generate_series(1, 100000) i; ANALYZE parts; SELECT rowsource_reset()",
+    );
+    run(&mut client, "SELECT count(*) FROM app.orders WHERE customer = 7");
+    run(&mut client, "SELECT count(*) FROM parts WHERE v = 7");
+    run_each(&mut client, "SET ROLE dba");
+    let found = advice(&mut client);
+    let of_filters: Vec<_> = found
+        .iter()
+        .filter(|row| row[0] == "index for a filter")
+        .map(|row| row[2].as_str())
+        .collect();
+    assert_eq!(
+        of_filters,
+        ["CREATE INDEX CONCURRENTLY ON app.orders (customer)"],
+        "{found:#?}"
+    );
+    let report = texts(&mut client, "SELECT * FROM rowsource_report()");
+    let shown = report
+        .iter()
+        .flatten()
+        .flatten()
+        .any(|line| line.contains("app.orders"));
+    assert!(shown, "{report:#?}");
+}
+
 #[test]
 fn a_vacuum_that_is_advised_ends_the_visits_of_the_table() {
     let server = Server::preloaded("advice-vacuum", &SETTINGS);

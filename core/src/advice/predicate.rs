@@ -159,7 +159,8 @@ const VALUE_WORDS: [&str; 8] = [
 
 /// Returns whether an expression has no column in it: a constant, a parameter, or a list of them.
 fn is_value(text: &str) -> bool {
-    if text.contains("SubPlan") {
+    // A name in quotes is a column.
+    if text.contains("SubPlan") || text.contains('"') {
         return false;
     }
     let mut plain = String::new();
@@ -226,6 +227,7 @@ mod tests {
             ("(at > (now() - '01:00:00'::interval))", "at<"),
             ("(5 = a)", "a="),
             ("(at < CURRENT_DATE)", "at<"),
+            ("(\"Price\" < 2)", "Price<"),
         ] {
             assert_eq!(names(condition).as_deref(), Some(expected), "{condition}");
         }
@@ -247,6 +249,8 @@ mod tests {
             "((at)::date = '2026-01-01'::date)",
             "((a = 1) AND (name ~~* '%x%'::text))",
             "(a = (SubPlan 1))",
+            "(\"Id\" = \"CompanyId\")",
+            "(\"Price\" < \"Price2\")",
             "(hashed SubPlan 1)",
             "(tags @> '{x}'::text[])",
             "(random() < '0.1'::double precision)",
