@@ -317,7 +317,8 @@ impl Below<'_> {
     /// Returns how much of its part of the time of the node that bounds it may be wrong.
     fn uncertain(&self, c: usize) -> f64 {
         let waited = self.items.get(c).map_or(0.0, |item| item.least / item.share());
-        (self.total(c) - waited).clamp(0.0, MAX_LOWERING * self.error(c))
+        let most = MAX_LOWERING * self.error(c);
+        most.min((self.total(c) - waited).max(0.0))
     }
 
     /// Makes those of a node's children that compete fit into its time, and those that are estimated into
