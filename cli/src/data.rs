@@ -160,9 +160,9 @@ impl Data {
             }
             Part::Nodes(rows) => {
                 self.nodes_at = self.at;
-                self.nodes.update(self.at, rows);
+                self.apply_nodes(|nodes, at| nodes.update(at, rows));
             }
-            Part::ChangedNodes(rows) => self.apply_nodes(rows),
+            Part::ChangedNodes(rows) => self.apply_nodes(|nodes, at| nodes.update_some(at, rows)),
             Part::Plan(rows) => self.plan = rows,
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
@@ -175,11 +175,15 @@ impl Data {
         }
     }
 
-    /// A plan whose nodes were not read before has no difference yet.
-    fn apply_nodes(&mut self, rows: Vec<Node>) {
+    /// A plan whose nodes were not read in the last refresh has no difference.
+    fn apply_nodes(&mut self, update: impl FnOnce(&mut Series<Node>, f64)) {
+        let asked = &self.node_statements;
+        if let Some((_, before)) = self.nodes.before.as_mut().filter(|_| !asked.is_empty()) {
+            before.retain(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
+        }
         let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
         let known: BTreeSet<_> = before.map(|row| (row.queryid, row.planid)).collect();
-        self.nodes.update_some(self.at, rows);
+        update(&mut self.nodes, self.at);
         if !known.is_empty() {
             let added = &mut self.nodes.added.rows;
             added.retain(|row| known.contains(&(row.queryid, row.planid)));

@@ -76,8 +76,8 @@ fn bar(begin: f64, time: f64, own: f64, whole: f64) -> String {
     };
     let (start, middle, end) = (column(begin), column(begin + time - own), column(begin + time));
     let mut bar = " ".repeat(start);
-    bar.extend(std::iter::repeat_n('-', middle - start));
-    bar.extend(std::iter::repeat_n('#', end - middle));
+    bar.extend(std::iter::repeat_n('-', middle.saturating_sub(start)));
+    bar.extend(std::iter::repeat_n('#', end.saturating_sub(middle.max(start))));
     if start == end && time > 0.0 {
         bar.push('.');
     }
@@ -94,5 +94,9 @@ mod tests {
         assert_eq!(bar(17.0, 17.0, 17.0, 34.0), " ".repeat(17) + &"#".repeat(17));
         assert_eq!(bar(1.0, 0.1, 0.1, 34.0), " .");
         assert_eq!(bar(0.0, 0.0, 0.0, 0.0), "");
+        assert_eq!(
+            bar(1.0, 31.0, 31.000000000000004, 68.0),
+            format!(" {}", "#".repeat(15))
+        );
     }
 }
