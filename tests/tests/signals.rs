@@ -549,7 +549,7 @@ fn statements_outlive_the_worker_at_random_moments() {
     let enough = AtomicBool::new(false);
     let (within, statements) = std::thread::scope(|scope| {
         let session = scope.spawn(|| {
-            let (mut within, mut statements) = (0, 0);
+            let (mut within, mut statements, mut timed) = (0, 0, 0);
             while !enough.load(Ordering::Relaxed) {
                 let _: f64 = value(&mut client, "SELECT burned_above()");
                 let (nodes, burned) = burn::during(&mut client, |client| measure(client, BURNS));
@@ -559,7 +559,7 @@ fn statements_outlive_the_worker_at_random_moments() {
                     panic!("{nodes:#?}")
                 };
                 assert_eq!((root.rows, above.rows, scan.rows), (1, ROWS, ROWS));
-                assert!(scan.timed_calls.is_some_and(|timed| timed < ROWS / 2), "{scan:?}");
+                timed += scan.timed_calls.expect("calls that were timed");
                 let [all, ms] = [root, scan].map(|node| node.total_ms.expect("a time"));
                 let slack = 3.0 * scan.error_ms.expect("an error");
                 let is_within = (burned - slack..=all - above_burned + slack).contains(&ms);
@@ -569,6 +569,8 @@ fn statements_outlive_the_worker_at_random_moments() {
                 within += usize::from(is_within);
                 statements += 1;
             }
+            // Most calls are timed of a statement that loses its processor all the time.
+            assert!(timed < statements * ROWS / 2, "{timed} of {statements}");
             (within, statements)
         });
         let (mut moments, mut rounds) = (0, 0);
