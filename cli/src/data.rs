@@ -23,6 +23,8 @@ const MARGIN_SECONDS: i64 = 2;
 #[derive(Clone, Debug)]
 pub struct Series<T> {
     before: Option<(f64, Vec<T>)>,
+    /// When all rows were read.
+    all_at: f64,
     /// What was added. Before the second refresh: all since the beginning.
     pub added: Difference<T>,
     /// The seconds in which it was; nothing before the second refresh.
@@ -33,6 +35,7 @@ impl<T> Default for Series<T> {
     fn default() -> Self {
         Self {
             before: None,
+            all_at: 0.0,
             added: Difference {
                 rows: Vec::new(),
                 gone: 0,
@@ -44,7 +47,13 @@ impl<T> Default for Series<T> {
 }
 
 impl<T: Counted> Series<T> {
+    /// Takes over all rows.
     fn update(&mut self, at: f64, rows: Vec<T>) {
+        self.all_at = at;
+        self.replace(at, rows);
+    }
+
+    fn replace(&mut self, at: f64, rows: Vec<T>) {
         match &self.before {
             Some((then, before)) => {
                 self.added = difference(before, &rows);
@@ -59,10 +68,10 @@ impl<T: Counted> Series<T> {
         self.before = Some((at, rows));
     }
 
-    /// Returns since when rows are wanted. `all_at` is when all were read.
-    fn since(&self, all_at: f64) -> Option<i64> {
+    /// Returns since when rows are wanted; nothing if all are.
+    fn since(&self) -> Option<i64> {
         let last = self.before.as_ref().map(|(at, _)| *at);
-        let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - all_at)));
+        let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - self.all_at)));
         last.map(|at| at as i64 - MARGIN_SECONDS)
     }
 
@@ -71,7 +80,7 @@ impl<T: Counted> Series<T> {
         let before = self.before.iter().flat_map(|(_, rows)| rows);
         let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
         all.extend(rows.into_iter().map(|row| (row.key(), row)));
-        self.update(at, all.into_values().collect());
+        self.replace(at, all.into_values().collect());
     }
 
     /// After a reset, the counters began at zero.
@@ -103,9 +112,6 @@ pub struct Data {
     pub missing: Vec<String>,
     /// What interrupted the last interval: a restart, a reset, evictions.
     pub event: Option<String>,
-    /// When all plans were read, and all nodes.
-    plans_at: f64,
-    nodes_at: f64,
     asked_texts: BTreeSet<i64>,
     node_statements: Vec<i64>,
 }
@@ -143,10 +149,7 @@ impl Data {
 
     fn apply_part(&mut self, part: Part) {
         match part {
-            Part::Plans(rows) => {
-                self.plans_at = self.at;
-                self.plans.update(self.at, rows);
-            }
+            Part::Plans(rows) => self.plans.update(self.at, rows),
             Part::ChangedPlans(rows) => self.plans.update_some(self.at, rows),
             Part::Texts(rows) => {
                 if self.texts.len() + rows.len() > MAX_TEXTS {
@@ -158,10 +161,7 @@ impl Data {
                         .filter_map(|text| Some((text.queryid, text.query?))),
                 );
             }
-            Part::Nodes(rows) => {
-                self.nodes_at = self.at;
-                self.apply_nodes(|nodes, at| nodes.update(at, rows));
-            }
+            Part::Nodes(rows) => self.apply_nodes(|nodes, at| nodes.update(at, rows)),
             Part::ChangedNodes(rows) => self.apply_nodes(|nodes, at| nodes.update_some(at, rows)),
             Part::Plan(rows) => self.plan = rows,
             Part::Live(rows) => self.live = rows,
@@ -192,7 +192,7 @@ impl Data {
 
     /// Returns the plans that ran since the last refresh, or now and then all of them.
     pub fn wanted_plans(&self) -> Want {
-        Want::Plans(self.plans.since(self.plans_at))
+        Want::Plans(self.plans.since())
     }
 
     /// Returns the texts that are needed and not known. Each is asked for once.
@@ -233,7 +233,7 @@ impl Data {
             }
         }
         self.node_statements = ids.clone();
-        (!ids.is_empty()).then(|| Want::Nodes(ids, self.nodes.since(self.nodes_at)))
+        (!ids.is_empty()).then(|| Want::Nodes(ids, self.nodes.since()))
     }
 
     /// Returns the plans of the statement that has a plan with this key, with what was added.

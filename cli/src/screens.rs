@@ -491,13 +491,10 @@ fn findings(data: &Data) -> Table {
         None,
     );
     for row in &data.findings {
-        let call = row
-            .command
-            .as_deref()
-            .and_then(|command| command.find("rowsource_compare("));
-        let call = call
-            .zip(row.command.as_deref())
-            .map(|(at, command)| command[at..].to_owned());
+        let call = row.command.as_deref().and_then(|command| {
+            let at = command.find("rowsource_compare(")?;
+            Some(command[at..].to_owned())
+        });
         let target = Target {
             queryid: row.queryid,
             call,
