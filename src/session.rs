@@ -471,7 +471,7 @@ pub fn each_plan(visit: impl FnMut(Plan)) {
     each_plan_since(i64::MIN, visit);
 }
 
-/// Visits those that ran since a time in microseconds, and perhaps others.
+/// Visits those that ran since a time in microseconds.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -479,7 +479,7 @@ pub fn each_plan_since(since: i64, mut visit: impl FnMut(Plan)) {
     for key in keys_since(since) {
         server::check_for_interrupts();
         memory::ensure();
-        if let Some(plan) = plan(&key) {
+        if let Some(plan) = plan(&key).filter(|plan| plan.statistics.last_seen_at >= since) {
             visit(plan);
         }
     }

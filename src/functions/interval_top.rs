@@ -33,8 +33,8 @@ const PLANS: &str = "
         SELECT d.userid, d.datid, d.queryid, d.planid, d.toplevel FROM during d
         UNION
         SELECT n.userid, n.datid, n.queryid, n.planid, n.toplevel
-          FROM e CROSS JOIN LATERAL {}pg_stat_rowsource_plans() n
-         WHERE e.is_now AND n.queryid IS NOT NULL AND n.last_seen_at OPERATOR(pg_catalog.>=) e.begin_at
+          FROM e CROSS JOIN LATERAL {}pg_stat_rowsource_plans(e.begin_at) n
+         WHERE e.is_now AND n.queryid IS NOT NULL
     ), earlier AS (
         SELECT false AS is_end, l.*
           FROM e CROSS JOIN ran r CROSS JOIN LATERAL (
@@ -137,14 +137,9 @@ impl Collected {
 
     /// Adds what the plans that are stored now did.
     fn add_now(&mut self) {
-        session::each_plan(|plan| {
-            server::check_for_interrupts();
-            let statistics = &plan.statistics;
-            let first_seen_at = statistics.first_seen_at;
-            if self.begin.is_none_or(|begin| statistics.last_seen_at >= begin) {
-                let parts = self.parts(&plan);
-                self.add(plan.key, first_seen_at, parts, true);
-            }
+        session::each_plan_since(self.begin.unwrap_or(i64::MIN), |plan| {
+            let parts = self.parts(&plan);
+            self.add(plan.key, plan.statistics.first_seen_at, parts, true);
         });
     }
 

@@ -22,11 +22,7 @@ pub fn each(visit: impl FnMut(&Rc<Stored>)) {
 
 /// Visits those that ran since a time in microseconds.
 pub fn each_since(since: Option<i64>, mut visit: impl FnMut(&Rc<Stored>)) {
-    let since = since.unwrap_or(i64::MIN);
-    session::each_plan_since(since, |plan| {
-        if plan.statistics.last_seen_at < since {
-            return;
-        }
+    session::each_plan_since(since.unwrap_or(i64::MIN), |plan| {
         let is_visible = server::may_see(plan.key.userid);
         visit(&Rc::new(Stored { plan, is_visible }));
     });
