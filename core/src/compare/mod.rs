@@ -4,7 +4,7 @@
 //! For each node, the difference of its own time is divided into parts that add up to it ([`parts`] has the
 //! formulas and their order). The largest part is the cause. If it is less than [`LEAST_SHARE`] of the
 //! difference, the cause is not known. If the mean execution takes about as long, or if chance explains the
-//! difference, there is no cause ([`Verdict`]).
+//! difference, or the load of the machine, there is no cause ([`Verdict`]).
 
 mod cause;
 mod matching;

@@ -6,6 +6,7 @@ use super::text::{narrowed, on_one_line, wrapped};
 use crate::compare::{
     Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, Side, Verdict, do_the_same,
 };
+use crate::regressions::SIZE;
 use serde::Serialize;
 
 /// The lines have at most this many columns.
@@ -180,6 +181,12 @@ impl Comparison<'_> {
             Verdict::Chance => {
                 let error = time(LEAST_ERRORS * self.difference.error_ms);
                 return text + &format!(": no difference, chance explains up to {error}");
+            }
+            Verdict::Speed => {
+                return text
+                    + &format!(
+                        ": no difference but in speed, the load of the machine explains up to {SIZE}x"
+                    );
             }
             Verdict::Differs => {}
         }
