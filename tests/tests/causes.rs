@@ -6,7 +6,7 @@ const ROWS: usize = 30_000;
 
 fn names(planted: Planted) {
     let server = server(&format!("cause-{planted:?}").to_lowercase());
-    let judged = judged(&server, planted, Some(planted), ROWS);
+    let judged = judged(&server, planted, true, ROWS);
     println!("{planted:?}: {judged:?}");
     assert_eq!(judged.cause.as_deref(), Some(planted.expected()), "{judged:?}");
     server.assert_no_crash();
@@ -63,7 +63,7 @@ fn fewer_workers_are_named() {
 fn without_a_cause_none_is_named() {
     let server = server("cause-none");
     for of in Planted::ALL {
-        let judged = judged(&server, of, None, ROWS);
+        let judged = judged(&server, of, false, ROWS);
         println!("{of:?}: {judged:?}");
         let is_told_by_times = |cause: &String| {
             ["slower storage", "more CPU per row", "outside of the nodes"].contains(&&**cause)
