@@ -441,8 +441,8 @@ fn compared(client: &mut Client) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A server on which a statement burns a tenth of a millisecond for each of ten rows, with other plans that stay as they are:
-/// they say how fast the machine is. An hour of the past lies between two snapshots.
+/// A server on which a statement burns a tenth of a millisecond for each of ten rows. Other plans stay as they
+/// are: they say how fast the machine is. An hour of the past lies between two snapshots.
 struct Past {
     server: Server,
     client: Client,
@@ -489,11 +489,11 @@ impl Past {
         run_each(&mut self.client, named);
     }
 
-    /// From now on, the statement has ten rows.
+    /// From now on, the statement has a hundred rows.
     fn slow_down(&mut self) {
         run_each(
             &mut self.client,
-            "INSERT INTO pace SELECT 1 FROM generate_series(1, 9)",
+            "INSERT INTO pace SELECT 1 FROM generate_series(1, 90)",
         );
     }
 
