@@ -304,9 +304,9 @@ pub fn columns() -> Columns<Seen> {
         cause: text = seen.cause();
         /// The command that shows more
         command: text = seen.seen(seen.command(&prefix()));
-        /// The command after which the session's next plan of the statement is the plan before: from 19 on, if
-        /// the plan changed, and pg_plan_advice.always_store_advice_details was on when the plan before was
-        /// first seen
+        /// The command after which the session's next plan of the statement is the plan before: from 19 on,
+        /// if the plan changed, and pg_plan_advice.always_store_advice_details was on when the plan before
+        /// was first seen
         advice_command: text = seen.advice_command();
         /// Until when the report leaves it out; NULL if nobody has dismissed it
         dismissal_ends_at: timestamptz = Some(seen.known.dismissed_until).filter(|until| *until != 0);

@@ -87,7 +87,7 @@ pub use read::{
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };
-pub use references::note_reference;
+pub use references::{forget_references, note_reference};
 pub use saving::save_at_stop;
 pub use startup::init;
 pub use targets::SharedTargets;

@@ -1,5 +1,5 @@
-//! Two hours of a load that does not change, on a server that is disturbed all the time: rowsource_regressions()
-//! finds nothing. The test moves the clock of the worker that looks.
+//! Two hours of a load that does not change, on a server that is disturbed all the time:
+//! rowsource_regressions() finds nothing. The test moves the clock of the worker that looks.
 
 use postgres::Client;
 use rowsource_tests::session::{run_each, texts};

@@ -11,7 +11,7 @@ mod matching;
 mod parts;
 mod side;
 
-pub use crate::regressions::LEAST_RATIO;
+pub use crate::regressions::{LEAST_RATIO, SIZE};
 pub use cause::{Cause, LEAST_ERRORS, LEAST_SHARE, Verdict};
 pub use matching::{Pairs, do_the_same, pairs};
 pub use parts::{Difference, MISESTIMATE, NodeParts, difference};

@@ -4,9 +4,8 @@ use super::numbers;
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
 use crate::compare::{
-    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, Side, Verdict, do_the_same,
+    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side, Verdict, do_the_same,
 };
-use crate::regressions::SIZE;
 use serde::Serialize;
 
 /// The lines have at most this many columns.

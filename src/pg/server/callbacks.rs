@@ -11,9 +11,6 @@ type AtExit = fn(c_int);
 /// What is called with what happens to a transaction.
 type AtTransactionEnd = fn(pg_sys::XactEvent::Type);
 
-/// What is called with the number of a subtransaction.
-type AtSubtransactionAbort = fn(pg_sys::SubTransactionId);
-
 /// Calls a function before this process detaches from shared memory, and before it aborts its transaction.
 /// Raises a fatal error if PostgreSQL has no room for another callback; so do the next two functions.
 pub fn before_leaving_memory(act: AtExit) {
@@ -43,18 +40,6 @@ pub fn at_transaction_end(act: AtTransactionEnd) {
     unsafe { pg_sys::RegisterXactCallback(Some(transaction_ends), act as *mut c_void) }
 }
 
-/// Calls a function whenever a subtransaction aborts.
-pub fn at_subtransaction_abort(act: AtSubtransactionAbort) {
-    // SAFETY: as above.
-    unsafe { pg_sys::RegisterSubXactCallback(Some(subtransaction_ends), act as *mut c_void) }
-}
-
-/// Returns the number of the current subtransaction.
-pub fn subtransaction() -> pg_sys::SubTransactionId {
-    // SAFETY: it only reads a variable. The bindings guard it.
-    unsafe { pg_sys::GetCurrentSubTransactionId() }
-}
-
 /// # Safety
 /// Only PostgreSQL may call this, with an [`AtExit`].
 unsafe extern "C-unwind" fn exits(code: c_int, act: pg_sys::Datum) {
@@ -67,20 +52,4 @@ unsafe extern "C-unwind" fn exits(code: c_int, act: pg_sys::Datum) {
 unsafe extern "C-unwind" fn transaction_ends(event: pg_sys::XactEvent::Type, act: *mut c_void) {
     // SAFETY: as above.
     unsafe { pgrx_extern_c_guard(|| transmute::<*mut c_void, AtTransactionEnd>(act)(event)) }
-}
-
-/// # Safety
-/// Only PostgreSQL may call this, with an [`AtSubtransactionAbort`].
-unsafe extern "C-unwind" fn subtransaction_ends(
-    event: pg_sys::SubXactEvent::Type,
-    subtransaction: pg_sys::SubTransactionId,
-    _parent: pg_sys::SubTransactionId,
-    act: *mut c_void,
-) {
-    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        // SAFETY: as above.
-        unsafe {
-            pgrx_extern_c_guard(|| transmute::<*mut c_void, AtSubtransactionAbort>(act)(subtransaction));
-        }
-    }
 }

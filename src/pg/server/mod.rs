@@ -48,10 +48,7 @@ pub use access::{
     relation_alone, relation_name, relation_of_file, role_oid, schema_name, search_path, session_user_id,
     shown_relation, topmost_relation, trigger_name, trigger_names, user_id, user_name,
 };
-pub use callbacks::{
-    after_leaving_memory, at_exit, at_subtransaction_abort, at_transaction_end, before_leaving_memory,
-    subtransaction,
-};
+pub use callbacks::{after_leaving_memory, at_exit, at_transaction_end, before_leaving_memory};
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};
 pub use error::{
     HeldInterrupts, attempt, caught, check_for_interrupts, is_interrupted, log_alone, message, note_error,

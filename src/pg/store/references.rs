@@ -17,16 +17,14 @@ struct Noted {
     key: PlanKey,
     at: i64,
     against: Option<Against>,
-    /// The subtransaction that it belongs to.
-    subtransaction: u32,
 }
 
 static NOTED: BackendLocal<RefCell<Vec<Noted>>> = BackendLocal::new(RefCell::new(Vec::new()));
-/// Whether the callbacks are registered in this session.
+/// Whether the callback is registered in this session.
 static REGISTERED: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// Notes at a snapshot what a plan did in an interval of the history, or that it ran: it will be compared with
-/// that. It counts when the transaction commits.
+/// Notes at a snapshot what a plan did in an interval of the history, or that it ran: it will be compared
+/// with that. It counts when the transaction commits.
 ///
 /// # Errors
 /// Raises "out of memory".
@@ -36,7 +34,6 @@ pub fn note_reference(key: &PlanKey, at: i64, against: Option<Against>) {
     }
     if !REGISTERED.replace(true) {
         server::at_transaction_end(at_end_of_transaction);
-        server::at_subtransaction_abort(forget_since);
     }
     memory::ensure();
     let mut noted = NOTED.borrow_mut();
@@ -47,17 +44,14 @@ pub fn note_reference(key: &PlanKey, at: i64, against: Option<Against>) {
             key: *key,
             at,
             against,
-            subtransaction: server::subtransaction(),
         });
     }
 }
 
-/// Forgets what a subtransaction has noted that is aborted, and those in it. Their numbers are larger, and all
-/// others that have larger ones come later.
-fn forget_since(subtransaction: u32) {
-    NOTED
-        .borrow_mut()
-        .retain(|noted| noted.subtransaction < subtransaction);
+/// Forgets what the transaction has noted: a subtransaction aborts, and that may be its own. The next
+/// snapshot notes it again.
+pub fn forget_references() {
+    NOTED.take();
 }
 
 /// Puts into shared memory what the transaction has noted, if it commits.
