@@ -143,7 +143,7 @@ fn a_regression_has_the_command_that_brings_the_plan_before_back_pg19_plus() {
         &mut client,
         "CREATE TABLE orders AS SELECT i AS id, i % 5000 AS customer, repeat('x', 50) AS note FROM generate_series(1, 60000) i;
          CREATE INDEX ON orders (customer); VACUUM (FREEZE, ANALYZE) orders;
-         SET pg_rowsource.statistics_level = basic; SET enable_bitmapscan = off;
+         SET pg_rowsource.statistics_level = typical; SET enable_bitmapscan = off;
          SET pg_plan_advice.always_store_advice_details = on",
     );
     const QUERY: &str = "SELECT count(note) FROM orders \"it's\" WHERE customer = 42";
@@ -179,7 +179,7 @@ fn a_regression_has_the_command_that_brings_the_plan_before_back_pg19_plus() {
 fn without_pg_plan_advice_there_is_no_command_pg19_plus() {
     let server = basic_server("no-plan-advice", &[]);
     let mut client = server.session();
-    run_each(&mut client, "SELECT 4711 AS marker");
+    measured(&mut client, "SELECT 4711 AS marker");
     let advice = texts(
         &mut client,
         "SELECT plan_advice FROM pg_stat_rowsource_plans WHERE query LIKE '%AS marker'",
