@@ -694,6 +694,7 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT textid bigint,
     OUT assigned_planid bigint,
     OUT gone_indexes text[],
+    OUT plan_advice text,
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -772,6 +773,7 @@ COMMENT ON COLUMN pg_stat_rowsource_plans.query IS 'The text of the statement';
 COMMENT ON COLUMN pg_stat_rowsource_plans.textid IS 'Identifies the statement by its text without constants, spaces and comments: the same on each server, where queryids differ';
 COMMENT ON COLUMN pg_stat_rowsource_plans.assigned_planid IS 'The planid that PostgreSQL or another extension gave the plan, from 18 on';
 COMMENT ON COLUMN pg_stat_rowsource_plans.gone_indexes IS 'The indexes that the query''s plan before used and that were gone when this plan was first seen, at most 8; NULL if none';
+COMMENT ON COLUMN pg_stat_rowsource_plans.plan_advice IS 'What makes the planner choose this plan again, as a value of pg_plan_advice.advice: from 19 on, if pg_plan_advice.always_store_advice_details was on when the plan was first seen';
 COMMENT ON COLUMN pg_stat_rowsource_plans.calls IS 'Executions, including failed and cancelled ones';
 COMMENT ON COLUMN pg_stat_rowsource_plans.failed_calls IS 'Executions that an error ended';
 COMMENT ON COLUMN pg_stat_rowsource_plans.cancelled_calls IS 'Executions that a cancel request or a timeout ended';
@@ -841,6 +843,7 @@ CREATE FUNCTION pg_stat_rowsource_plans(
     OUT textid bigint,
     OUT assigned_planid bigint,
     OUT gone_indexes text[],
+    OUT plan_advice text,
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -1020,6 +1023,7 @@ CREATE FUNCTION rowsource_regressions(
     OUT chance float8,
     OUT cause text,
     OUT command text,
+    OUT advice_command text,
     OUT dismissal_ends_at timestamptz,
     OUT query text
 ) RETURNS SETOF record
@@ -1054,6 +1058,7 @@ CREATE FUNCTION rowsource_regressions(
     OUT chance float8,
     OUT cause text,
     OUT command text,
+    OUT advice_command text,
     OUT dismissal_ends_at timestamptz,
     OUT query text
 ) RETURNS SETOF record
@@ -2088,6 +2093,7 @@ CREATE FUNCTION rowsource_plans_to_store(
     OUT textid bigint,
     OUT assigned_planid bigint,
     OUT gone_indexes text[],
+    OUT plan_advice text,
     OUT calls bigint,
     OUT failed_calls bigint,
     OUT cancelled_calls bigint,
@@ -2155,6 +2161,8 @@ REVOKE ALL ON FUNCTION rowsource_plans_to_store(timestamptz) FROM PUBLIC;
 CREATE FUNCTION rowsource_note_reference(
     at timestamptz,
     reference int,
+    from_time timestamptz,
+    to_time timestamptz,
     userid oid,
     datid oid,
     queryid bigint,
@@ -2165,8 +2173,8 @@ CREATE FUNCTION rowsource_note_reference(
 ) RETURNS void
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_note_reference_0_2';
-COMMENT ON FUNCTION rowsource_note_reference(timestamptz, int, oid, oid, bigint, bigint, boolean, bytea, bytea) IS 'Internal: notes at a snapshot what a plan did in an earlier interval: its statistics until the end, and until the beginning';
-REVOKE ALL ON FUNCTION rowsource_note_reference(timestamptz, int, oid, oid, bigint, bigint, boolean, bytea, bytea) FROM PUBLIC;
+COMMENT ON FUNCTION rowsource_note_reference(timestamptz, int, timestamptz, timestamptz, oid, oid, bigint, bigint, boolean, bytea, bytea) IS 'Internal: notes at a snapshot what a plan did in an earlier interval: its statistics until the end, and until the beginning. Without a reference, that it ran';
+REVOKE ALL ON FUNCTION rowsource_note_reference(timestamptz, int, timestamptz, timestamptz, oid, oid, bigint, bigint, boolean, bytea, bytea) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_display_stored(
     wanted_snap bigint,
@@ -2970,6 +2978,7 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
     -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
+    -- A row without a reference says that the plan ran: what the previous snapshot noted holds no more.
     WITH this AS MATERIALIZED (
         SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
          WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
@@ -2978,7 +2987,7 @@ BEGIN ATOMIC
         UNION ALL SELECT 1, t.taken_at - '7 days 01:00'::interval, t.taken_at - '7 days'::interval FROM this t
         UNION ALL SELECT 2, t.taken_at - '1 day 01:00'::interval, t.taken_at - '1 day'::interval FROM this t
     ), ends AS MATERIALIZED (
-        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id
+        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id, u.taken_at AS to_at
           FROM wanted w
                CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
                                     WHERE s.taken_at <= w.from_at ORDER BY s.taken_at DESC LIMIT 1::bigint) f
@@ -2987,7 +2996,12 @@ BEGIN ATOMIC
          WHERE w.reference = 0 OR f.taken_at >= w.from_at - '01:00'::interval AND u.taken_at <= w.to_at + '01:00'::interval
     )
     SELECT rowsource_note_reference(
-               t.taken_at, e.reference, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               t.taken_at, NULL::integer, NULL::timestamptz, NULL::timestamptz, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               NULL::bytea, NULL::bytea)
+      FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id
+    UNION ALL
+    SELECT rowsource_note_reference(
+               t.taken_at, e.reference, e.from_at, e.to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                pg_catalog.substring(u.statistics, 1, 4096), pg_catalog.substring(f.statistics, 1, 4096))
       FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id CROSS JOIN ends e
            CROSS JOIN LATERAL (

@@ -15,7 +15,7 @@ use rowsource_core::compare::{Cause, Side, difference};
 use rowsource_core::export::Syntax;
 use rowsource_core::flips::Event;
 use rowsource_core::model::{Exemplar, MAX_NODES, PlanKey, PlanOrigin};
-use rowsource_core::report::comparison::{Comparison, Metric};
+use rowsource_core::report::comparison::{Comparison, Metric, NOT_KNOWN};
 use std::cell::LazyCell;
 
 /// What the lines of `rowsource_compare()` are.
@@ -224,13 +224,30 @@ pub(super) fn cause(from: &PlanKey, to: &PlanKey) -> Option<String> {
         memory::ensure_headroom(plan.description.nodes.len());
         Some(Side::of(&plan, &wait_names::shown(&plan, false)))
     });
-    let (first, second) = (first?, second?);
+    Some(cause_of(&first?, second?, None))
+}
+
+/// Returns why the mean execution of a plan took longer in the second of two intervals, if the history has
+/// both.
+pub(super) fn cause_since(key: &PlanKey, [first, second]: [(i64, i64); 2]) -> Option<String> {
+    let [before, after] = [first, second].map(|interval| interval_plans::side_of(key, interval));
+    Some(cause_of(&before?, after?, Some((key, second))))
+}
+
+/// Returns the cause of a difference; [`NOT_KNOWN`] if there is none, or no difference. `ran` is the plan of
+/// the second side, and when it ran.
+fn cause_of(first: &Side, second: Side, ran: Option<(&PlanKey, (i64, i64))>) -> String {
+    let mut second = second;
+    let difference = difference(first, &second);
+    if let (Some((Cause::Locks, _)), Some((key, interval))) = (difference.cause(), ran) {
+        second.blocker = blockers::longest(key, interval);
+    }
     let comparison = Comparison {
-        first: &first,
+        first,
         second: &second,
-        difference: &difference(&first, &second),
+        difference: &difference,
     };
-    comparison.cause()
+    comparison.cause().unwrap_or_else(|| NOT_KNOWN.to_owned())
 }
 
 /// Returns executions as a side.

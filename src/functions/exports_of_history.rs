@@ -1,6 +1,7 @@
 //! The SQL functions of the history: samples, lists of an interval, reports, and what snapshots need.
 
 use super::history::{Stored, Wanted};
+use super::regressions::Earlier;
 use super::surface::{Adds, MAX_FORMAT_BYTES, MAX_NAME_BYTES, View, functions};
 use super::{
     advice, ash, blockers, health, history, interval_top, regressions, report, temp_usage, transfer,
@@ -181,10 +182,11 @@ functions! {
         -> rows(history::plan_columns(), |rows| history::plans_to_store(rows, since));
 
     /// Internal: notes at a snapshot what a plan did in an earlier interval: its statistics until the end,
-    /// and until the beginning
+    /// and until the beginning. Without a reference, that it ran
     rowsource_note_reference(
-        at: timestamptz, reference: int, userid: oid, datid: oid, queryid: bigint, planid: bigint,
-        toplevel: boolean, statistics: bytea(archive::WHOLE_BYTES), earlier: bytea(archive::WHOLE_BYTES)
+        at: timestamptz, reference: int, from_time: timestamptz, to_time: timestamptz, userid: oid, datid: oid,
+        queryid: bigint, planid: bigint, toplevel: boolean, statistics: bytea(archive::WHOLE_BYTES),
+        earlier: bytea(archive::WHOLE_BYTES)
     ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void({
             let key = || Some(PlanKey::new(
@@ -194,8 +196,13 @@ functions! {
                 planid?,
                 toplevel?,
             ));
-            if let (Some(at), Some(reference), Some(key), Some(statistics)) = (at, reference, key(), statistics) {
-                regressions::note_reference((at, reference), &key, &statistics, earlier.as_deref());
+            if let (Some(at), Some(key)) = (at, key()) {
+                regressions::note_reference(&key, at, &Earlier {
+                    reference,
+                    interval: [from_time, to_time],
+                    statistics: statistics.as_deref(),
+                    earlier: earlier.as_deref(),
+                });
             }
         });
 

@@ -60,6 +60,10 @@ pub fn baseline(name: &str) -> (i64, i64) {
     })
 }
 
+/// How late the first snapshot may be taken after a statement became slower, in microseconds, so that the
+/// time before is told apart.
+const FIRST_US: i64 = 900_000_000;
+
 /// A plan until the end of the interval, and until its beginning.
 #[derive(Default)]
 struct Stored {
@@ -74,12 +78,60 @@ struct Stored {
 /// Raises an error if the query did not run then.
 pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
     origin::must_be_this("intervals are compared");
-    let Ends {
-        from_at,
-        to_at,
-        to_snap,
-        ..
-    } = intervals::ends(interval, None);
+    let ends = intervals::ends(interval, None);
+    // First those of this database and this user.
+    let most = sides(queryid, interval, &ends)
+        .into_iter()
+        .max_by(|(one, first), (other, second)| {
+            let by_distance = display::distance(other).cmp(&display::distance(one));
+            by_distance.then(first.total_ms.total_cmp(&second.total_ms))
+        });
+    let Ends { from_at, to_at, .. } = ends;
+    let Some((key, mut side)) = most else {
+        fail(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            &match from_at.is_empty() {
+                true => "no snapshot is as old as this interval".to_owned(),
+                false => format!("queryid {queryid} did not run from {from_at} to {to_at}"),
+            },
+            &how_to_take(),
+        )
+    };
+    side.name = format!(
+        "planid {}, mean of {} from {from_at} to {to_at}",
+        key.planid,
+        side.count()
+    );
+    (key, side)
+}
+
+/// Returns what a plan did in an interval, likewise; `None` if it did not run then.
+pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
+    let ends = intervals::ends(interval, None);
+    let mut sides = sides(key.queryid, interval, &ends).into_iter();
+    sides.find(|(of, _)| of == key).map(|(_, side)| side)
+}
+
+/// Returns whether the history tells two intervals apart, and the user may read it: whether a snapshot was
+/// taken from the beginning of the first one until the first snapshot of the second one.
+pub fn tells_apart(first: i64, second: i64) -> bool {
+    const APART: &str = "
+        SELECT pg_catalog.json_build_array(1)
+         WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
+               AND EXISTS (SELECT FROM {}rowsource_intervals v
+                            WHERE v.snap_id OPERATOR(pg_catalog.>) 0 AND v.to_at OPERATOR(pg_catalog.>) {from}
+                                  AND v.to_at OPERATOR(pg_catalog.<=) {to})";
+    let mut is_apart = false;
+    if origin::other().is_none() {
+        query::each(APART, (first, second.saturating_add(FIRST_US)), |_| {
+            is_apart = true
+        });
+    }
+    is_apart
+}
+
+/// Returns what each plan of a query did in an interval, if it ran then.
+fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)> {
     let mut plans: HashMap<PlanKey, Stored> = HashMap::new();
     query::each(
         &intervals::with_intervals(PLANS).replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
@@ -98,7 +150,7 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
             }
         },
     );
-    if to_snap == Some(0) {
+    if ends.to_snap == Some(0) {
         let keys = session::keys().into_iter();
         for key in keys.filter(|key| key.queryid == queryid && server::may_see(key.userid)) {
             server::check_for_interrupts();
@@ -109,31 +161,12 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
             }
         }
     }
-    let sides = plans.into_iter().filter_map(|(key, stored)| {
+    let mut sides = memory::with_room(plans.len());
+    sides.extend(plans.into_iter().filter_map(|(key, stored)| {
         let side = did(&stored.end?, stored.begin.as_ref());
         (side.executions > 0).then_some((key, side))
-    });
-    // First those of this database and this user.
-    let most = sides.max_by(|(one, first), (other, second)| {
-        let by_distance = display::distance(other).cmp(&display::distance(one));
-        by_distance.then(first.total_ms.total_cmp(&second.total_ms))
-    });
-    let Some((key, mut side)) = most else {
-        fail(
-            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
-            &match from_at.is_empty() {
-                true => "no snapshot is as old as this interval".to_owned(),
-                false => format!("queryid {queryid} did not run from {from_at} to {to_at}"),
-            },
-            &how_to_take(),
-        )
-    };
-    side.name = format!(
-        "planid {}, mean of {} from {from_at} to {to_at}",
-        key.planid,
-        side.count()
-    );
-    (key, side)
+    }));
+    sides
 }
 
 /// Returns what a plan did since an earlier moment. If it was evicted or reset meanwhile, that is all of it.

@@ -82,6 +82,12 @@ impl Row {
         Some(&*stored.plan.description.gone_indexes).filter(|gone| !gone.is_empty())
     }
 
+    /// Returns what makes the planner choose the plan again, if that is known and the user may see it.
+    fn plan_advice(&self) -> Option<&str> {
+        let stored = self.stored.as_ref().filter(|stored| stored.is_visible)?;
+        stored.plan.description.advice.as_deref()
+    }
+
     fn caller(&self) -> Option<i64> {
         let is_visible = self.stored.as_ref().is_some_and(|stored| stored.is_visible);
         Some(self.totals.plan.caller).filter(|caller| *caller != 0 && is_visible)
@@ -120,6 +126,9 @@ pub fn columns() -> Columns<Row> {
         /// The indexes that the query's plan before used and that were gone when this plan was first seen, at
         /// most 8; NULL if none
         gone_indexes: texts = row.gone_indexes();
+        /// What makes the planner choose this plan again, as a value of pg_plan_advice.advice: from 19 on, if
+        /// pg_plan_advice.always_store_advice_details was on when the plan was first seen
+        plan_advice: text = row.plan_advice();
         /// Executions, including failed and cancelled ones
         calls: bigint = row.totals.plan.times.calls;
         /// Executions that an error ended

@@ -1,20 +1,21 @@
 //! `rowsource_regressions()`: the statements that became slower. The background worker looks for them.
 
 use super::commands::prefix;
-use super::compare;
 use super::words::MASKED;
+use super::{compare, interval_plans};
 use crate::pg::ash::judge::judge_now;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, fail};
+use crate::pg::server::{self, fail, memory};
 use crate::pg::store;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::model::{Plan, PlanKey, archive};
-use rowsource_core::regressions::{Closing, Reference, Regression, State, Sums};
+use rowsource_core::regressions::{Against, Closing, Reference, Regression, State, Sums};
 use rowsource_core::report::comparison::NOT_KNOWN;
+use std::cell::OnceCell;
 
-/// Without a change of plan, the time before that is compared begins this many microseconds earlier.
-const BEFORE_US: i64 = 3_600_000_000;
+/// Of how many plans without a change the cause is looked for in the history: those that cost the most.
+const HISTORY_CAUSES: usize = 16;
 
 /// A regression, as a user sees it.
 pub struct Seen {
@@ -23,6 +24,10 @@ pub struct Seen {
     pub is_visible: bool,
     /// One of its plans, if he may, and it is stored.
     plan: Option<Plan>,
+    /// Whether its cause is looked for in the history.
+    is_costly: bool,
+    /// Whether the history has the time before and after.
+    is_in_history: OnceCell<bool>,
 }
 
 impl Seen {
@@ -54,30 +59,66 @@ impl Seen {
         }
     }
 
-    /// Returns the cause, if the plan has changed and both plans are stored.
+    /// Returns the cause, if what is needed is stored: both plans, or the plan in both intervals.
     fn cause(&self) -> Option<String> {
-        (self.is_visible && self.has_changed_plan())
-            .then(|| compare::cause(&self.known.from, &self.known.to()))
-            .flatten()
+        if !self.is_visible {
+            return None;
+        }
+        let Regression { from, .. } = &self.known;
+        match self.has_changed_plan() {
+            true => compare::cause(from, &self.known.to()),
+            false if !self.is_costly || !self.is_in_history() => None,
+            false => compare::cause_since(from, self.intervals()),
+        }
     }
 
-    /// Returns the command that shows more.
+    /// Returns the interval that a plan without a change is compared with, and that since it became slower.
+    fn intervals(&self) -> [(i64, i64); 2] {
+        let Regression { since, closed_at, .. } = self.known;
+        let end = match self.known.state {
+            State::Over => closed_at,
+            _ => server::now(),
+        };
+        [self.known.interval.into(), (since, end.max(since + 1))]
+    }
+
+    /// Returns whether the history has both.
+    fn is_in_history(&self) -> bool {
+        let [(first, _), (second, _)] = self.intervals();
+        *self
+            .is_in_history
+            .get_or_init(|| interval_plans::tells_apart(first, second))
+    }
+
+    /// Returns the command that shows more. Without the history, nothing is left of the time before.
     pub fn command(&self, prefix: &str) -> String {
         let Regression { from, to, since, .. } = &self.known;
         let [a, b] = match self.has_changed_plan() {
             true => [from.planid.to_string(), to.to_string()],
-            false => {
-                let moments = [*since - BEFORE_US, *since].map(server::shown_time);
-                [
-                    format!("{}..{}", moments[0], moments[1]),
-                    format!("{}..", moments[1]),
-                ]
+            false if self.is_in_history() => {
+                let [(begin, end), (_, last)] = self.intervals();
+                let [begin, end, since, last] = [begin, end, *since, last].map(server::shown_time);
+                match self.known.state {
+                    State::Over => [format!("{begin}..{end}"), format!("{since}..{last}")],
+                    _ => [format!("{begin}..{end}"), format!("{since}..")],
+                }
             }
+            false => ["mean", "slowest"].map(|which| format!("{to} {which}")),
         };
         format!(
             "SELECT * FROM {prefix}rowsource_compare({}, '{a}', '{b}')",
             from.queryid
         )
+    }
+
+    /// Returns the command that makes the planner choose the plan before again, if it is known.
+    fn advice_command(&self) -> Option<String> {
+        let is_known = self.is_visible && self.has_changed_plan();
+        let before = is_known.then(|| store::plan(&self.known.from)).flatten()?;
+        let advice = before.description.advice.as_deref()?;
+        let words: Vec<&str> = advice.split_whitespace().collect();
+        let advice = words.join(" ").replace('\'', "''");
+        Some(format!("SET pg_plan_advice.advice = '{advice}'"))
     }
 
     /// Returns a sentence for the report.
@@ -108,6 +149,11 @@ impl Seen {
 pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
     let mut all = store::regressions().unwrap_or_default();
     all.retain(|known| known.since <= to && (known.state != State::Over || known.closed_at >= from));
+    let is_steady = |known: &&Regression| known.to == known.from.planid && known.state != State::Over;
+    let mut costs: Vec<f64> = memory::with_room(all.len());
+    costs.extend(all.iter().filter(is_steady).map(|known| known.extra_ms));
+    costs.sort_unstable_by(|one, other| other.total_cmp(one));
+    let least = costs.get(HISTORY_CAUSES - 1).copied().unwrap_or(f64::MIN);
     let seen = |known: Regression| {
         server::check_for_interrupts();
         let is_visible = server::may_see(known.from.userid);
@@ -117,6 +163,8 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
             known,
             is_visible,
             plan: is_visible.then(stored).flatten(),
+            is_costly: known.state != State::Over && known.extra_ms >= least,
+            is_in_history: OnceCell::new(),
         }
     };
     all.into_iter().map(seen).collect()
@@ -146,19 +194,40 @@ pub fn dismiss(id: Option<i64>, until: Option<i64>) {
     }
 }
 
-/// Notes what a plan did in an earlier interval, for the process that judges: its stored statistics until the
-/// end, and until the beginning. What another version has stored is left out.
-pub fn note_reference((at, reference): (i64, i32), key: &PlanKey, statistics: &[u8], earlier: Option<&[u8]>) {
-    let sums = |bytes| archive::stored_whole(bytes).map(|stats| Sums::of(&stats));
-    let reference = usize::try_from(reference)
-        .ok()
-        .and_then(|at| Reference::ALL.get(at));
-    if let (Some(reference), Ok(until)) = (reference, sums(statistics))
-        && let Ok(earlier) = earlier.map(sums).transpose()
-    {
-        let sums = earlier.map_or(until, |earlier| until.since(&earlier));
-        store::note_reference(key, at, *reference, sums);
+/// What a plan did in an earlier interval, as a snapshot has it.
+pub struct Earlier<'a> {
+    /// Which interval that is: its place in [`Reference::ALL`].
+    pub reference: Option<i32>,
+    /// When it began and ended.
+    pub interval: [Option<i64>; 2],
+    /// Its stored statistics until the end, and until the beginning.
+    pub statistics: Option<&'a [u8]>,
+    /// See `statistics`.
+    pub earlier: Option<&'a [u8]>,
+}
+
+impl Earlier<'_> {
+    /// Returns what it is compared with; `None` if there is nothing, or if another version has stored it.
+    fn against(&self) -> Option<Against> {
+        let sums = |bytes| archive::stored_whole(bytes).map(|stats| Sums::of(&stats)).ok();
+        let reference = *Reference::ALL.get(usize::try_from(self.reference?).ok()?)?;
+        let until = sums(self.statistics?)?;
+        let sums = match self.earlier {
+            Some(earlier) => until.since(&sums(earlier)?),
+            None => until,
+        };
+        let [from, to] = self.interval;
+        Some(Against {
+            sums,
+            interval: [from?, to?],
+            reference,
+        })
     }
+}
+
+/// Notes at a snapshot what a plan did in an earlier interval, for the process that judges.
+pub fn note_reference(key: &PlanKey, at: i64, earlier: &Earlier<'_>) {
+    store::note_reference(key, at, earlier.against());
 }
 
 /// Looks for regressions now, as if it were a moment.
@@ -228,11 +297,17 @@ pub fn columns() -> Columns<Seen> {
         basis: text = seen.basis();
         /// The probability that the difference is chance; NULL if nothing is tested
         chance: float8 = seen.known.chance();
-        /// Why it takes longer, as rowsource_compare() says it, from all executions of both plans; not known
-        /// if no part is large enough; NULL if the plan did not change, or if one is not stored any more
+        /// Why it takes longer, as rowsource_compare() says it; not known if no part is large enough. If the
+        /// plan changed, from all executions of both plans; NULL if one is not stored any more. Else from the
+        /// history, of the 16 that cost the most; NULL if the snapshots of this database do not have the time
+        /// before, if you may not read them, or if it is over
         cause: text = seen.cause();
         /// The command that shows more
         command: text = seen.seen(seen.command(&prefix()));
+        /// The command after which the session's next plan of the statement is the plan before: from 19 on,
+        /// if the plan changed, and pg_plan_advice.always_store_advice_details was on when the plan before
+        /// was first seen
+        advice_command: text = seen.advice_command();
         /// Until when the report leaves it out; NULL if nobody has dismissed it
         dismissal_ends_at: timestamptz = Some(seen.known.dismissed_until).filter(|until| *until != 0);
         /// The text of the statement; NULL if neither plan is stored any more

@@ -61,6 +61,7 @@ mod pending;
 mod presence;
 mod read;
 mod record;
+mod references;
 mod reserve;
 mod room;
 mod saving;
@@ -73,7 +74,7 @@ pub use attach::{attach, attach_for_file};
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use executions::each_execution;
 pub use exemplars::{Gone, LiveStatement};
-pub use judging::{Judged, dismiss, flips, judge, note_reference, regressions};
+pub use judging::{Judged, dismiss, flips, judge, regressions};
 pub use live::{
     LINE, LiveMemory, attach_worker, live_memory, shared_history, shared_snapshots, shared_stops,
     shared_targets, shared_trace,
@@ -86,6 +87,7 @@ pub use read::{
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };
+pub use references::{forget_references, note_reference};
 pub use saving::save_at_stop;
 pub use startup::init;
 pub use targets::SharedTargets;

@@ -90,30 +90,59 @@ impl Planted {
         }
     }
 
-    /// Plants it, unless others do that while the statement runs.
-    fn plant(self, stage: &mut Stage<'_>, rows: usize) {
-        let sql = match self {
-            Planted::IndexDropped => "DROP INDEX orders_customer_idx".to_owned(),
+    /// Returns the statement that plants it in the tables.
+    fn in_tables(self, rows: usize) -> Option<String> {
+        match self {
+            Planted::IndexDropped => Some("DROP INDEX orders_customer_idx".to_owned()),
             Planted::StatisticsStale => {
-                "INSERT INTO events SELECT i, 9 FROM generate_series(1, 250) i".to_owned()
+                Some("INSERT INTO events SELECT i, 9 FROM generate_series(1, 250) i".to_owned())
             }
-            Planted::GenericPlan => "SET plan_cache_mode = force_generic_plan".to_owned(),
-            Planted::TableGrown => {
-                format!(
-                    "INSERT INTO grows SELECT repeat('x', 7000) FROM generate_series(1, {rows} * 9 / 750) i; VACUUM ANALYZE grows"
-                )
+            Planted::TableGrown => Some(format!(
+                "INSERT INTO grows SELECT repeat('x', 7000) FROM generate_series(1, {rows} * 9 / 750) i; VACUUM ANALYZE grows"
+            )),
+            _ => None,
+        }
+    }
+
+    /// Returns what the session sets while it runs the statement.
+    fn settings(self, is_planted: bool) -> &'static str {
+        match (self, is_planted) {
+            (Planted::GenericPlan, true) => "SET plan_cache_mode = force_generic_plan",
+            (Planted::WorkMemLowered, true) => "SET work_mem = '64kB'",
+            (Planted::FewerWorkers, true) => {
+                "SET max_parallel_workers_per_gather = 2; SET seq_page_cost = 0; SET max_parallel_workers = 0"
             }
-            Planted::WorkMemLowered => "SET work_mem = '64kB'".to_owned(),
-            Planted::FewerWorkers => "SET max_parallel_workers = 0".to_owned(),
-            Planted::SlowerStorage => {
-                stage.read_us = READ_US[1];
-                return;
+            (Planted::FewerWorkers, false) => {
+                "SET max_parallel_workers_per_gather = 2; SET seq_page_cost = 0"
             }
-            Planted::LockHeld | Planted::ColdCache => return,
-        };
-        run_each(&mut stage.client, &sql);
+            _ => "SELECT",
+        }
+    }
+
+    /// Returns whether nothing that it reads is in shared buffers. Times of reads are the same on a machine
+    /// that others use, those of a processor are not.
+    fn is_cold(self, is_planted: bool) -> bool {
+        match self {
+            Planted::StatisticsStale
+            | Planted::TableGrown
+            | Planted::SlowerStorage
+            | Planted::FewerWorkers => true,
+            Planted::ColdCache => is_planted,
+            _ => false,
+        }
+    }
+
+    /// Returns the microseconds of a read.
+    fn read_us(self, is_planted: bool) -> &'static str {
+        READ_US[usize::from(is_planted && self == Planted::SlowerStorage)]
     }
 }
+
+/// What a session has set while it runs nothing of these.
+/// From 17 on, a read is not of many blocks.
+const SETTINGS: &str = "RESET ALL; SET work_mem = '64MB'; SET plan_cache_mode = force_custom_plan;
+     SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET enable_bitmapscan = off;
+     SELECT set_config(name, '1', false) FROM pg_settings WHERE name = 'io_combine_limit'";
 
 /// Makes reads of blocks take this many microseconds.
 fn reads_take(server: &Server, us: &str) {
@@ -162,26 +191,23 @@ fn prepare(server: &Server, client: &mut Client, rows: usize) {
          CREATE TABLE cold (pad text); ALTER TABLE cold ALTER pad SET STORAGE PLAIN;
          INSERT INTO cold SELECT repeat('x', 7000) FROM generate_series(1, 200) i;
          CREATE TABLE shared (pad text); ALTER TABLE shared ALTER pad SET STORAGE PLAIN;
-         INSERT INTO shared SELECT repeat('x', 7000) FROM generate_series(1, 400) i;
+         INSERT INTO shared SELECT repeat('x', 7000) FROM generate_series(1, 1200) i;
          ALTER TABLE shared SET (parallel_workers = 2);
          VACUUM ANALYZE; SELECT rowsource_reset(); DELETE FROM rowsource_snapshots;
-         DEALLOCATE ALL; PREPARE of_kind(int) AS SELECT count(id) FROM skewed WHERE kind = $1;
-         RESET ALL; SET work_mem = '64MB'; SET plan_cache_mode = force_custom_plan;
-         SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET enable_bitmapscan = off"
+         DEALLOCATE ALL; PREPARE of_kind(int) AS SELECT count(id) FROM skewed WHERE kind = $1; {SETTINGS}"
     );
     run_each(client, &sql);
     measure_all(client);
     reads_take(server, READ_US[0]);
 }
 
-/// Who runs the statement, and who disturbs it.
+/// Who runs statements, and who disturbs them.
 struct Stage<'a> {
     server: &'a Server,
-    /// The microseconds of a read.
-    read_us: &'static str,
     client: Client,
     other: Client,
     lock: Arc<Lock>,
+    is_planted: bool,
 }
 
 /// What another session does with a row: whether it locks it for a while again and again, whether it does
@@ -225,7 +251,6 @@ impl Stage<'_> {
     fn evict(&mut self) {
         reads_take(self.server, "0");
         run_each(&mut self.other, "SELECT count(pad) FROM other WHERE id > 0");
-        reads_take(self.server, self.read_us);
     }
 
     /// Stores a snapshot, and returns when it was taken.
@@ -237,70 +262,79 @@ impl Stage<'_> {
         )
     }
 
-    /// Runs a statement a few times. Returns its queryid.
-    fn run(&mut self, sql: &str, is_cold: bool) -> i64 {
-        for _ in 0..EXECUTIONS {
-            if is_cold {
-                self.evict();
+    /// Runs each statement a few times. Returns their queryids.
+    fn run(&mut self, statements: &[Planted], executions: usize) -> Vec<i64> {
+        let run = |of: &Planted| {
+            run_each(&mut self.client, of.settings(self.is_planted));
+            for _ in 0..executions {
+                if of.is_cold(self.is_planted) {
+                    self.evict();
+                }
+                reads_take(self.server, of.read_us(self.is_planted));
+                if *of == Planted::LockHeld {
+                    self.lock.wait();
+                }
+                run_each(&mut self.client, of.statement());
             }
-            self.lock.wait();
-            run_each(&mut self.client, sql);
-        }
-        value(&mut self.client, "SELECT queryid FROM rowsource_last()")
+            let queryid = value(&mut self.client, "SELECT queryid FROM rowsource_last()");
+            run_each(&mut self.client, SETTINGS);
+            measure_all(&mut self.client);
+            queryid
+        };
+        statements.iter().map(run).collect()
     }
 }
 
 /// Runs the statement of a cause, plants what is planted, and runs it again. Returns what the library says.
 /// `rows` is the size of the tables.
-pub fn judged(server: &Server, of: Planted, planted: Option<Planted>, rows: usize) -> Judged {
+pub fn judged(server: &Server, of: Planted, is_planted: bool, rows: usize) -> Judged {
+    judged_each(server, &[of], is_planted, rows).remove(0)
+}
+
+/// Does so with several statements, of which each has its own cause.
+pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, rows: usize) -> Vec<Judged> {
     let mut stage = Stage {
         server,
-        read_us: READ_US[0],
         client: server.session(),
         other: server.session(),
         lock: Arc::default(),
+        is_planted: false,
     };
     prepare(server, &mut stage.client, rows);
     run_each(
         &mut stage.other,
         "SET enable_seqscan = off; SET pg_rowsource.statistics_level = basic",
     );
-    if of == Planted::FewerWorkers {
-        run_each(
-            &mut stage.client,
-            "SET max_parallel_workers_per_gather = 2; SET seq_page_cost = 0",
-        );
-    }
     // The first executions read what the others find.
     stage.evict();
-    (0..2).for_each(|_| run_each(&mut stage.client, of.statement()));
+    stage.run(statements, 2);
     let begin = stage.snapshot();
-    // Times of reads are the same on a machine that others use, those of a processor are not.
-    let is_cold = matches!(
-        of,
-        Planted::StatisticsStale | Planted::TableGrown | Planted::SlowerStorage | Planted::FewerWorkers
-    );
-    let queryid = stage.run(of.statement(), is_cold);
+    let queryids = stage.run(statements, EXECUTIONS);
     let middle = stage.snapshot();
-    if let Some(planted) = planted {
-        planted.plant(&mut stage, rows);
+    stage.is_planted = is_planted;
+    for sql in statements
+        .iter()
+        .filter_map(|of| of.in_tables(rows))
+        .filter(|_| is_planted)
+    {
+        run_each(&mut stage.client, &sql);
     }
-    stage
-        .lock
-        .is_wanted
-        .store(planted == Some(Planted::LockHeld), Relaxed);
+    let is_locked = is_planted && statements.contains(&Planted::LockHeld);
+    stage.lock.is_wanted.store(is_locked, Relaxed);
     let lock = Arc::clone(&stage.lock);
     std::thread::scope(|scope| {
         scope.spawn(|| lock.run(server));
-        stage.run(of.statement(), is_cold || planted == Some(Planted::ColdCache));
+        stage.run(statements, EXECUTIONS);
         lock.is_done.store(true, Relaxed);
     });
     let end = stage.snapshot();
-    says(&mut stage.client, queryid, [begin, middle, end])
+    let moments = [begin, middle, end];
+    let says = |queryid| says(&mut stage.client, queryid, &moments);
+    queryids.into_iter().map(says).collect()
 }
 
 /// Asks the library what has changed. It knows the statement and the moments only.
-fn says(client: &mut Client, queryid: i64, [begin, middle, end]: [String; 3]) -> Judged {
+fn says(client: &mut Client, queryid: i64, [begin, middle, end]: &[String; 3]) -> Judged {
     let json = format!(
         "SELECT rowsource_compare({queryid}, '{begin}..{middle}', '{middle}..{end}', format => 'json')::jsonb AS j"
     );

@@ -124,12 +124,26 @@ fn a_regression_is_confirmed_and_over_when_the_index_is_back() {
     run(&mut client, QUERY, 5);
     judge(&mut client, 8);
     assert_eq!(states(&mut client), ["confirmed"]);
-    // It survives a restart.
-    drop(client);
-    server.stop();
-    server.launch();
-    let mut client = measuring(&server);
-    assert_eq!(states(&mut client), ["confirmed"]);
+    // It survives a restart, and so does that somebody has dismissed it: also if the worker looks first.
+    run_each(
+        &mut client,
+        "SELECT rowsource_dismiss(id, '2100-01-01') FROM rowsource_regressions()",
+    );
+    for is_first in [false, true] {
+        server.stop();
+        server.launch();
+        client = measuring(&server);
+        if is_first {
+            judge(&mut client, 9);
+        }
+        let row = found(&mut client, "state, dismissal_ends_at > '2099-01-01'");
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(row, [[some("confirmed"), some("true")]], "{is_first}");
+    }
+    run_each(
+        &mut client,
+        "SELECT rowsource_dismiss(id, now()) FROM rowsource_regressions()",
+    );
     judge(&mut client, 9);
     assert_eq!(states(&mut client), ["confirmed"]);
 
@@ -403,6 +417,12 @@ fn a_statement_that_is_slower_with_the_same_plan_is_found() {
     let some = |text: &str| Some(text.to_owned());
     let basis = some("tested against the quarter of an hour before");
     assert_eq!(row, [[some("true"), None, some("true"), basis]]);
+    // No snapshot has the time before.
+    let compared = compared(&mut client);
+    assert!(
+        compared.contains(" -> ") && compared.contains("slowest execution"),
+        "{compared}"
+    );
     let shown = report(&mut client);
     assert!(shown.contains("slower with the same plan since"), "{shown}");
     run_each(&mut client, "UPDATE pace SET ms = 1");
@@ -413,7 +433,120 @@ fn a_statement_that_is_slower_with_the_same_plan_is_found() {
     server.assert_no_crash();
 }
 
-/// The plan has been slow since before the server started. What it took before that is in the snapshots.
+/// Runs the command of the only regression.
+fn compared(client: &mut Client) -> String {
+    let command: String = value(client, "SELECT command FROM rowsource_regressions()");
+    let rows = texts(client, &command);
+    let lines = rows.into_iter().flatten().flatten();
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A server on which a statement burns a tenth of a millisecond for each of ten rows. Other plans stay as
+/// they are: they say how fast the machine is. An hour of the past lies between two snapshots.
+struct Past {
+    server: Server,
+    client: Client,
+    others: String,
+}
+
+impl Past {
+    const SLOW: &str = "SELECT count(*) FROM pace WHERE burn(0.1 * ms)";
+
+    /// `moved` is how long ago that hour began.
+    fn new(name: &str, moved: &str) -> Past {
+        let (server, mut client) = server(name, &["pg_rowsource.snapshot_interval = 0"]);
+        client.batch_execute(BURN).expect("the function");
+        run_each(
+            &mut client,
+            "CREATE TABLE pace AS SELECT 1 AS ms FROM generate_series(1, 10)",
+        );
+        let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
+        let others = others.collect::<Vec<_>>().join("; ");
+        let mut past = Past {
+            server,
+            client,
+            others,
+        };
+        for times in [3, 20] {
+            past.run(times);
+            run_each(&mut past.client, "SELECT rowsource_snapshot()");
+        }
+        let moved = format!(
+            "UPDATE rowsource_snapshots SET taken_at = now() - {moved} + (snap_id - 1) * interval '61 min'"
+        );
+        run_each(&mut past.client, &moved);
+        past
+    }
+
+    fn run(&mut self, times: usize) {
+        run(&mut self.client, Past::SLOW, times);
+        run(&mut self.client, &self.others, times);
+    }
+
+    /// Names that hour as a baseline.
+    fn name(&mut self) {
+        let named = "SELECT rowsource_baseline('good', min(taken_at)::text, max(taken_at)::text) FROM rowsource_snapshots";
+        run_each(&mut self.client, named);
+    }
+
+    /// From now on, the statement has a hundred rows.
+    fn slow_down(&mut self) {
+        run_each(
+            &mut self.client,
+            "INSERT INTO pace SELECT 1 FROM generate_series(1, 90)",
+        );
+    }
+
+    /// Runs quarters of an hour, the first of which has this number. Returns what was found.
+    fn quarters(&mut self, numbers: std::ops::Range<i32>) -> Vec<Option<String>> {
+        for number in numbers {
+            self.run(6);
+            judge(&mut self.client, 15 * number);
+        }
+        let rows = found(&mut self.client, "basis");
+        rows.into_iter().flatten().collect()
+    }
+}
+
+/// Who compares with the baseline, without another plan, must not do so when it is gone.
+#[test]
+fn a_baseline_that_was_dropped_is_no_reference() {
+    let mut past = Past::new("slower-dropped", "interval '40 days'");
+    past.name();
+    past.run(1);
+    run_each(&mut past.client, "SELECT rowsource_snapshot()");
+    past.slow_down();
+    run_each(&mut past.client, "SELECT rowsource_baseline_drop('good')");
+    past.run(1);
+    run_each(&mut past.client, "SELECT rowsource_snapshot()");
+    assert_eq!(past.quarters(0..5), []);
+    past.server.assert_no_crash();
+}
+
+/// What a snapshot says that rolls back is not known to anybody else.
+#[test]
+fn a_snapshot_that_rolls_back_is_no_reference() {
+    let mut past = Past::new("slower-rolled-back", "interval '7 days 1 hour'");
+    past.slow_down();
+    past.run(1);
+    for sql in [
+        "BEGIN; SELECT rowsource_snapshot(); ROLLBACK",
+        "BEGIN; SAVEPOINT a; SAVEPOINT b; SELECT rowsource_snapshot(); RELEASE b; ROLLBACK TO a; COMMIT",
+    ] {
+        run_each(&mut past.client, sql);
+    }
+    assert_eq!(past.quarters(0..4), []);
+    run_each(
+        &mut past.client,
+        "BEGIN; SAVEPOINT a; SELECT rowsource_snapshot(); RELEASE a; COMMIT",
+    );
+    let basis = Some("tested against the same hour a week ago".to_owned());
+    assert_eq!(past.quarters(4..5), [basis]);
+    past.server.assert_no_crash();
+}
+
+/// The plan has been slow since before the server started. What it took before that is in the snapshots. The
+/// cause and the command compare with that, too.
 #[test]
 fn what_was_slow_before_a_restart_is_found_by_the_history() {
     for (name, reference, moved) in [
@@ -429,47 +562,33 @@ fn what_was_slow_before_a_restart_is_found_by_the_history() {
         ),
         ("slower-baseline", "the baseline", "interval '40 days'"),
     ] {
-        let (mut server, mut client) = server(name, &["pg_rowsource.snapshot_interval = 0"]);
-        client.batch_execute(BURN).expect("the function");
-        run_each(&mut client, "CREATE TABLE pace AS SELECT 1 AS ms");
-        let slow = "SELECT burn(ms) FROM pace";
-        let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
-        let others = others.collect::<Vec<_>>().join("; ");
-        // An hour of the past lies between two snapshots.
-        run(&mut client, slow, 3);
-        run(&mut client, &others, 3);
-        run_each(&mut client, "SELECT rowsource_snapshot()");
-        run(&mut client, slow, 20);
-        run(&mut client, &others, 20);
-        run_each(&mut client, "SELECT rowsource_snapshot()");
-        let past = format!(
-            "UPDATE rowsource_snapshots SET taken_at = now() - {moved} + (snap_id - 1) * interval '61 min'"
-        );
-        run_each(&mut client, &past);
+        let mut past = Past::new(name, moved);
         if reference == "the baseline" {
-            let named = "SELECT rowsource_baseline('good', (now() - interval '960 h' + '20 min')::text, (now() - interval '960 h' + '25 min')::text)";
-            run_each(&mut client, named);
+            past.name();
         }
-        run_each(&mut client, "UPDATE pace SET ms = 10");
-        run(&mut client, slow, 6);
-        run(&mut client, &others, 6);
-        drop(client);
-        server.stop();
-        server.launch();
-        let mut client = measuring(&server);
-        for quarter in 0..4 {
-            assert_eq!(states(&mut client), [] as [&str; 0], "{name}, {quarter}");
-            run(&mut client, slow, 6);
-            run(&mut client, &others, 6);
-            if quarter == 0 {
-                run_each(&mut client, "SELECT rowsource_snapshot()");
-            }
-            judge(&mut client, 15 * quarter);
-        }
-        let row = found(&mut client, "state, basis, from_planid = to_planid, calls_before");
+        past.slow_down();
+        past.run(6);
+        past.server.stop();
+        past.server.launch();
+        past.client = measuring(&past.server);
+        past.run(6);
+        run_each(&mut past.client, "SELECT rowsource_snapshot()");
+        assert_eq!(past.quarters(0..3), [], "{name}");
+        let basis = format!("tested against {reference}");
+        assert_eq!(past.quarters(3..4), [Some(basis)], "{name}");
+        let client = &mut past.client;
+        let row = found(client, "state, from_planid = to_planid, calls_before, cause");
         let some = |text: &str| Some(text.to_owned());
-        let basis = some(&format!("tested against {reference}"));
-        assert_eq!(row, [[some("open"), basis, some("true"), some("20")]], "{name}");
-        server.assert_no_crash();
+        let cause = "it handles more data (10 rows -> 100 rows)";
+        assert_eq!(
+            row,
+            [[some("open"), some("true"), some("20"), some(cause)]],
+            "{name}"
+        );
+        let compared = compared(client);
+        let first = compared.lines().take(2).collect::<Vec<_>>().join(" ");
+        assert!(first.contains("because it handles more data"), "{compared}");
+        assert!(compared.contains("mean of 20 executions"), "{compared}");
+        past.server.assert_no_crash();
     }
 }

@@ -85,6 +85,7 @@ mod node_gets;
 mod node_waits;
 mod node_waits_sampled;
 mod node_waits_shown;
+mod noisy_load;
 mod objects;
 mod overhead;
 mod own_figures;

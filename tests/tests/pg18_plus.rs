@@ -126,3 +126,64 @@ fn the_servers_io_is_shown_as_ever_pg19_plus() {
         }
     }
 }
+
+/// pg_plan_advice says what makes the planner choose a plan again. The command in a regression's row brings
+/// the plan before back.
+#[test]
+fn a_regression_has_the_command_that_brings_the_plan_before_back_pg19_plus() {
+    let server = basic_server(
+        "plan-advice",
+        &[
+            "shared_preload_libraries = 'pg_rowsource, pg_plan_advice'",
+            "pg_rowsource.snapshot_interval = 0",
+        ],
+    );
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "CREATE TABLE orders AS SELECT i AS id, i % 5000 AS customer, repeat('x', 50) AS note FROM generate_series(1, 60000) i;
+         CREATE INDEX ON orders (customer); VACUUM (FREEZE, ANALYZE) orders;
+         SET pg_rowsource.statistics_level = typical; SET enable_bitmapscan = off;
+         SET pg_plan_advice.always_store_advice_details = on",
+    );
+    const QUERY: &str = "SELECT count(note) FROM orders \"it's\" WHERE customer = 42";
+    let mut run = |sql: &str| {
+        run_each(&mut client, sql);
+        (0..20).for_each(|_| run_each(&mut client, QUERY));
+    };
+    run("SELECT");
+    run(
+        "SET seq_page_cost = 0; SET cpu_tuple_cost = 0; SET cpu_operator_cost = 0; SET random_page_cost = 1000",
+    );
+    run_each(&mut client, "SELECT rowsource_judge()");
+    let advice = texts(
+        &mut client,
+        "SELECT plan_advice FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(note)%' ORDER BY first_seen_at",
+    );
+    let advice: Vec<String> = advice.into_iter().flatten().flatten().collect();
+    assert_eq!(advice.len(), 2, "{advice:?}");
+    assert!(
+        advice[0].contains("INDEX_SCAN") && advice[1].contains("SEQ_SCAN"),
+        "{advice:?}"
+    );
+    let command: String = value(&mut client, "SELECT advice_command FROM rowsource_regressions()");
+    let plan = |client: &mut postgres::Client| format!("{:?}", texts(client, &format!("EXPLAIN {QUERY}")));
+    assert!(plan(&mut client).contains("Seq Scan"));
+    run_each(&mut client, &command);
+    assert!(plan(&mut client).contains("Index Scan"), "{command}");
+    server.assert_no_crash();
+}
+
+/// Without that module, nothing but the advice is missing.
+#[test]
+fn without_pg_plan_advice_there_is_no_command_pg19_plus() {
+    let server = basic_server("no-plan-advice", &[]);
+    let mut client = server.session();
+    measured(&mut client, "SELECT 4711 AS marker");
+    let advice = texts(
+        &mut client,
+        "SELECT plan_advice FROM pg_stat_rowsource_plans WHERE query LIKE '%AS marker'",
+    );
+    assert_eq!(advice, [[None]]);
+    server.assert_no_crash();
+}

@@ -40,16 +40,16 @@ pub fn run_causes(context: &mut ExperimentContext) {
     );
     let (mut missed, mut wrong) = (0, 0);
     for (i, of) in Planted::ALL.into_iter().enumerate() {
-        let run = |planted: Option<Planted>, part: f64| -> Vec<Judged> {
+        let run = |is_planted: bool, part: f64| -> Vec<Judged> {
             let one = |round: usize| {
                 let done =
                     (i as f64 + (part + round as f64 / rounds as f64) / 2.0) / Planted::ALL.len() as f64;
                 context.at(done, &format!("{of:?}"));
-                causes::judged(&server, of, planted, rows)
+                causes::judged(&server, of, is_planted, rows)
             };
             (0..rounds).map(one).collect()
         };
-        let [with, without] = [run(Some(of), 0.0), run(None, 1.0)];
+        let [with, without] = [run(true, 0.0), run(false, 1.0)];
         let is_named = |judged: &&Judged| judged.cause.as_deref() == Some(of.expected());
         let named = with.iter().filter(is_named).count();
         let mut others: Vec<&str> = with
@@ -93,6 +93,46 @@ pub fn run_causes(context: &mut ExperimentContext) {
         "{missed} of {} planted causes are not named first. Without a cause, {wrong} of as many runs have a regression.",
         rounds * Planted::ALL.len()
     ));
+    run_pairs(context, &server, rows);
+}
+
+/// Plants two causes at once, each in a statement of its own: the library must not take one for the other.
+fn run_pairs(context: &mut ExperimentContext, server: &Server, rows: usize) {
+    let rounds = context.sizes.rounds(1, 5);
+    context.setting("runs of each pair", rounds);
+    let mut table = Table::new(
+        "Two planted causes at once",
+        "Each in a statement of its own. Named: of how many of both statements rowsource_compare() says the right cause first.",
+        &["planted", "named", "others"],
+    );
+    let (mut named, mut all) = (0, 0);
+    for (i, first) in Planted::ALL.into_iter().enumerate() {
+        let pair = [first, Planted::ALL[(i + 1) % Planted::ALL.len()]];
+        let what = format!("{:?}, {:?}", pair[0], pair[1]);
+        let (mut of_pair, mut others) = (0, Vec::new());
+        for _ in 0..rounds {
+            context.at(i as f64 / Planted::ALL.len() as f64, &what);
+            let judged = causes::judged_each(server, &pair, true, rows);
+            for (of, judged) in pair.iter().zip(judged) {
+                let cause = judged.cause.unwrap_or_else(|| "not known".to_owned());
+                match cause == of.expected() {
+                    true => of_pair += 1,
+                    false => others.push(format!("{of:?}: {cause}")),
+                }
+            }
+        }
+        others.sort_unstable();
+        others.dedup();
+        (named, all) = (named + of_pair, all + 2 * rounds);
+        table.row([what, format!("{of_pair} of {}", 2 * rounds), others.join(", ")]);
+    }
+    context.table(table);
+    context.goal(
+        "of pairs: named first",
+        &Goal::at_least(0.95),
+        &spread(&[named as f64 / all as f64]),
+    );
+    context.finding(format!("Of pairs, {named} of {all} causes are named first."));
 }
 
 /// How often recorded executions are split.

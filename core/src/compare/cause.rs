@@ -23,6 +23,9 @@ pub enum Verdict {
     Alike,
     /// The difference has less than [`LEAST_ERRORS`] of its standard error, which chance explains.
     Chance,
+    /// The same work was done at another speed, less than [`SIZE`](crate::regressions::SIZE) times as slow or
+    /// fast: a machine that others use explains that.
+    Speed,
 }
 
 /// Why a node takes longer, or less long. The names are for the case that it takes longer.
@@ -77,6 +80,11 @@ impl Cause {
         Cause::CpuPerRow,
         Cause::Outside,
     ];
+
+    /// Returns whether only times tell it: the same work takes longer. All others are counted, or are waits.
+    pub fn is_speed(self) -> bool {
+        matches!(self, Cause::SlowerStorage | Cause::CpuPerRow | Cause::Outside)
+    }
 
     /// Returns the name that views show.
     pub fn name(self) -> &'static str {

@@ -28,11 +28,14 @@
 //! - More data and more calls of a node whose estimate is wrong now, and of the nodes above it, are a wrong
 //!   estimate, and so are more calls of any node.
 //! - What is left of the statement's time is outside of the nodes. Its waits are exact.
+//! - Slower storage, CPU per row and what is outside of the nodes are told by times only. A machine that
+//!   others use does the same work more slowly, and [`SIZE`] says by how much: if a read, the processor time
+//!   of a row, or what is outside takes less than that many times as long, it is no cause.
 
 use super::cause::{Cause, LEAST_ERRORS, LEAST_EXECUTIONS, LEAST_SHARE, Verdict};
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
-use crate::regressions::LEAST_RATIO;
+use crate::regressions::{LEAST_RATIO, SIZE};
 
 /// By how many times an estimate must be wrong to be a cause. Unmeasured.
 pub const MISESTIMATE: f64 = 10.0;
@@ -59,6 +62,12 @@ impl NodeParts {
     /// Returns the whole difference.
     pub fn total(&self) -> f64 {
         self.parts.iter().sum()
+    }
+
+    /// Returns the parts that only times tell.
+    fn speed_ms(&self) -> f64 {
+        let speed = self.parts().filter(|(cause, _)| cause.is_speed());
+        speed.map(|(_, ms)| ms).sum()
     }
 
     /// Returns the parts that are not zero.
@@ -98,6 +107,16 @@ pub struct Difference {
     pub verdict: Verdict,
     /// The standard error of the difference, in milliseconds; 0 if nothing is known of it.
     pub error_ms: f64,
+    /// The times of the second side that only times explain.
+    timed: Timed,
+}
+
+/// What a price is paid for, in milliseconds of an execution of the second side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Timed {
+    cpu: f64,
+    reads: f64,
+    outside: f64,
 }
 
 impl Difference {
@@ -108,9 +127,33 @@ impl Difference {
             return None;
         }
         let total = self.total.total();
-        let (cause, ms) = self.total.largest(total)?;
+        let mut real = self.total;
+        Cause::ALL
+            .into_iter()
+            .filter(|cause| self.is_noise(*cause))
+            .for_each(|cause| real.parts[cause as usize] = 0.0);
+        let (cause, ms) = real.largest(total)?;
         let share = ms / total;
         (share >= LEAST_SHARE).then_some((cause, share))
+    }
+
+    /// Returns whether the load of the machine explains a part.
+    fn is_noise(&self, cause: Cause) -> bool {
+        let after = match cause {
+            Cause::CpuPerRow => self.timed.cpu,
+            Cause::SlowerStorage => self.timed.reads,
+            Cause::Outside => self.timed.outside,
+            _ => return false,
+        };
+        times(after - self.total.get(cause), after) < SIZE
+    }
+
+    /// Returns whether the load of the machine explains all, or nearly all, of the difference from the mean
+    /// time of the first side.
+    fn is_of_speed(&self, before_ms: f64) -> bool {
+        let counted_ms = self.total.total() - self.total.speed_ms();
+        let is_counted = times(before_ms, before_ms + counted_ms) >= LEAST_RATIO;
+        !is_counted && self.cause().is_none_or(|(cause, _)| !cause.is_speed())
     }
 
     /// Returns the node with the largest part: of a cause, or of all. A node of the first side is `Err`.
@@ -226,6 +269,7 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         misestimated,
         verdict: Verdict::Differs,
         error_ms: (first.squared_error() + second.squared_error()).sqrt(),
+        timed: Timed::default(),
         pairs,
     };
     for (i, node) in second.nodes.iter().enumerate() {
@@ -239,7 +283,10 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
                     has_moved: ours != above(first, &found.pairs.second, a),
                     is_misestimated: above_misestimated[i],
                 };
-                context.parts(&Work::of(first, partner), &after, &relation)
+                let (parts, timed) = context.parts(&Work::of(first, partner), &after, &relation);
+                found.timed.cpu += timed.cpu;
+                found.timed.reads += timed.reads;
+                parts
             }
             None => context.of_lone(&after, 1.0),
         };
@@ -251,8 +298,17 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         }
     }
     found.add_outside(first, second);
-    found.verdict = verdict(first, second, found.error_ms);
+    found.verdict = match verdict(first, second, found.error_ms) {
+        Verdict::Differs if found.is_of_speed(first.mean_ms()) => Verdict::Speed,
+        verdict => verdict,
+    };
     found
+}
+
+/// Returns how many times as long the longer one of two times is.
+fn times(one: f64, other: f64) -> f64 {
+    let (less, more) = (one.min(other).max(0.0), one.max(other));
+    if less == more { 1.0 } else { more / less }
 }
 
 /// Says whether two mean times differ, whose difference has this standard error. One execution that took much
@@ -292,6 +348,10 @@ impl Difference {
         self.outside.add(Cause::Locks, locks);
         self.outside.add(Cause::OtherWaits, waits);
         self.outside.add(Cause::Outside, outside - locks - waits);
+        let of_node = |node| Work::of(second, node).elapsed_ms();
+        let nodes: f64 = second.nodes.iter().map(of_node).sum();
+        let waited = second.per_execution(second.lock_ms + second.wait_ms);
+        self.timed.outside = second.mean_ms() - nodes - waited;
         self.outside.parts().for_each(|(cause, ms)| total.add(cause, ms));
         self.total = total;
     }
@@ -350,8 +410,8 @@ impl Context {
         parts
     }
 
-    /// Returns the parts of a node with a partner.
-    fn parts(&self, before: &Work, after: &Work, relation: &Relation) -> NodeParts {
+    /// Returns the parts of a node with a partner, and what its prices are paid for.
+    fn parts(&self, before: &Work, after: &Work, relation: &Relation) -> (NodeParts, Timed) {
         let mut parts = NodeParts::default();
         let whole = after.elapsed_ms() - before.elapsed_ms();
         parts.add(
@@ -392,7 +452,20 @@ impl Context {
             true => Cause::CpuPerRow,
         };
         parts.add(cause, rest);
-        parts
+        let is_priced = |price| relation.is_same && (price != Cause::CpuPerRow || cause == price);
+        let timed = |price, ms: f64| {
+            if is_priced(price) {
+                ms / before.processes
+            } else {
+                0.0
+            }
+        };
+        let timed = Timed {
+            cpu: timed(Cause::CpuPerRow, after.cpu_ms()),
+            reads: timed(Cause::SlowerStorage, after.read_ms),
+            outside: 0.0,
+        };
+        (parts, timed)
     }
 
     fn reads(&self, before: &Work, after: &Work) -> Reads {

@@ -65,6 +65,8 @@ pub struct PlanDescription {
     pub cut: u32,
     /// The indexes of the plan before that were gone when this one was first described, as `schema.index`.
     pub gone_indexes: Vec<String>,
+    /// What tells the planner to make this plan again, if PostgreSQL has that.
+    pub advice: Option<Box<str>>,
 }
 
 impl PlanDescription {
@@ -80,6 +82,7 @@ impl PlanDescription {
             names: None,
             lists: plan.lists,
             gone_indexes: Vec::new(),
+            advice: None,
             cut: u32::try_from(plan.cut + usize::from(is_cut)).unwrap_or(u32::MAX),
             nodes: plan.nodes,
         }
@@ -149,6 +152,7 @@ impl PlanDescription {
             constants: None,
             lists: Vec::new(),
             gone_indexes: self.gone_indexes.clone(),
+            advice: self.advice.clone(),
             ..*self
         }
     }
@@ -258,6 +262,7 @@ impl PlanDescription {
             + constants
             + size_of_val(&*self.lists)
             + self.text.len()
+            + self.advice.as_ref().map_or(0, |advice| advice.len())
             + self
                 .gone_indexes
                 .iter()

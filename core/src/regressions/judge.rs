@@ -264,13 +264,23 @@ impl Candidate {
 
     /// Returns whether a plan that did not change was slow for long enough.
     fn is_steady(&self) -> bool {
-        let mean_ms = self.before.mean_busy_ms();
-        let is_slow = |interval: &&Interval| {
-            let busy = ratio(mean_ms, interval.sums.mean_busy_ms());
-            interval.sums.executions > 0 && busy / interval.control.max(1.0) >= STEADY_SIZE
-        };
-        self.intervals
-            .is_none_or(|intervals| intervals.iter().filter(is_slow).count() >= STEADY)
+        let slow = |intervals: [Interval; 4]| intervals.iter().filter(|one| self.is_slow(one)).count();
+        self.intervals.is_none_or(|intervals| slow(intervals) >= STEADY)
+    }
+
+    fn is_slow(&self, interval: &Interval) -> bool {
+        let busy = ratio(self.before.mean_busy_ms(), interval.sums.mean_busy_ms());
+        interval.sums.executions > 0 && busy / interval.control.max(1.0) >= STEADY_SIZE
+    }
+
+    /// Returns the first of the intervals in which it was slow.
+    pub(super) fn first_slow(&self) -> Option<usize> {
+        self.intervals?.iter().position(|interval| self.is_slow(interval))
+    }
+
+    /// Returns how many times as long all plans took in the newest of the intervals.
+    pub(super) fn newest_control(&self) -> f64 {
+        self.intervals.map_or(self.control, |[.., newest]| newest.control)
     }
 }
 

@@ -32,10 +32,15 @@
 //! its spend. A thousand splits can thus have two and more. Recorded executions of a real server are
 //! unmeasured.
 //!
+//! A plan without a change that is a regression keeps its reference, which the history may not have any
+//! more. Then the control is what it was when it was found, times what all plans took longer in each interval
+//! since.
+//!
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
 //! later, or three periods of a statement that comes less than once in five minutes. It is over when it does
 //! not hold any more, or when the statement has not run for a day; if it comes seldom, for up to eight days
-//! ([`Regressions`]).
+//! ([`Regressions`]). A plan without a change that runs in fewer than three of the four intervals is over
+//! when three executions take less than [`SIZE`] times the time before.
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 
@@ -53,10 +58,10 @@ pub use judge::{
     LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY,
     WALL_SIZE, judge, median_ratio,
 };
-pub use kept::Kept;
-pub use steady::{Active, Known, PlanNow, Steady};
+pub use kept::{Against, Kept};
+pub use steady::{Known, PlanNow, Steady};
 pub use sums::Sums;
-pub use table::{Closing, Found, Look, Regression, Regressions, SavedRegressions, State};
+pub use table::{Active, Closing, Found, Look, Regression, Regressions, SavedRegressions, State};
 
 #[cfg(test)]
 mod simulation;

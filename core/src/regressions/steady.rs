@@ -3,9 +3,10 @@
 //! the history has ([`super::Kept`]), else the interval before. The history outlives a restart, so with it
 //! three intervals suffice.
 
-use super::judge::{Candidate, Interval, Reference, judge, median_ratio};
+use super::judge::{Candidate, Interval, Reference, SIZE, judge, median_ratio};
+use super::kept::Against;
 use super::sums::Sums;
-use super::table::{Found, Look};
+use super::table::{Active, Found, Look};
 use crate::model::PlanKey;
 use rustc_hash::FxHashMap;
 use std::collections::TryReserveError;
@@ -18,6 +19,9 @@ const LATEST: usize = 4;
 const MARKS: usize = LATEST + 2;
 /// With fewer moments, no plan can have been slow for long enough.
 const MIN_MARKS: usize = LATEST;
+/// A plan that was slow and runs in too few of the intervals is slow no more if this many executions in a row
+/// are not. As many confirm it. Unmeasured.
+const FAST_EXECUTIONS: u64 = 3;
 
 /// What is known of each plan. Empty if nothing is.
 #[derive(Default)]
@@ -26,6 +30,8 @@ pub struct Steady {
     /// When these moments were: only the last `marked` ones.
     moments: [i64; MARKS],
     marked: usize,
+    /// How many times as long all plans took in each of the latest intervals as in the one before it.
+    steps: [f64; LATEST],
     looks: Vec<Look>,
 }
 
@@ -36,7 +42,7 @@ struct Marked {
     /// zero.
     sums: [Sums; MARKS],
     /// What the history has to compare it with.
-    kept: Option<(Reference, Sums)>,
+    kept: Option<Against>,
 }
 
 /// A plan at a moment.
@@ -47,18 +53,7 @@ pub struct PlanNow {
     /// The sums of all of its executions.
     pub sums: Sums,
     /// What the history has to compare it with.
-    pub kept: Option<(Reference, Sums)>,
-}
-
-/// A plan that is a regression already.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Active {
-    /// The executions that it is compared with.
-    pub before: Sums,
-    /// What these are.
-    pub reference: Reference,
-    /// Since when it is slower.
-    pub since: i64,
+    pub kept: Option<Against>,
 }
 
 /// What the caller knows at a moment.
@@ -78,9 +73,8 @@ pub struct Known<'a> {
 /// A plan that is judged.
 struct Judged {
     key: PlanKey,
-    since: i64,
-    reference: Reference,
-    is_active: bool,
+    against: Against,
+    active: Option<Active>,
 }
 
 impl Marked {
@@ -89,10 +83,19 @@ impl Marked {
         self.sums[to].since(&self.sums[from])
     }
 
+    /// Returns the sums of all of its executions.
+    fn now(&self) -> Sums {
+        self.sums[MARKS - 1]
+    }
+
     /// Returns what to compare it with. The interval before is known if all moments are.
-    fn reference(&self, marked: usize) -> Option<(Reference, Sums)> {
-        let before = || (marked == MARKS).then(|| (Reference::Before, self.between([0, 1])));
-        self.kept.or_else(before)
+    fn against(&self, marked: usize, moments: &[i64; MARKS]) -> Option<Against> {
+        let before = || Against {
+            sums: self.between([0, 1]),
+            interval: [moments[0], moments[1]],
+            reference: Reference::Before,
+        };
+        self.kept.or_else(|| (marked == MARKS).then(before))
     }
 }
 
@@ -110,7 +113,7 @@ impl Steady {
     }
 
     /// Marks the end of an interval, and judges all plans.
-    pub fn mark(&mut self, known: &Known<'_>, check: impl FnMut()) -> Result<(), TryReserveError> {
+    pub fn mark(&mut self, known: &Known<'_>, mut check: impl FnMut()) -> Result<(), TryReserveError> {
         let mut plans = FxHashMap::default();
         plans.try_reserve(known.plans.len())?;
         for plan in known.plans {
@@ -125,10 +128,25 @@ impl Steady {
         self.moments[MARKS - 1] = known.now;
         self.marked = (self.marked + 1).min(MARKS);
         self.looks.clear();
+        let step = self.step(&mut check)?;
+        self.steps.rotate_left(1);
+        self.steps[LATEST - 1] = step;
         match self.looks() {
             Some(_) => self.judge(known, check),
             None => Ok(()),
         }
+    }
+
+    /// Returns how many times as long all plans took in the latest interval as in the one before.
+    fn step(&self, check: impl FnMut()) -> Result<f64, TryReserveError> {
+        if self.marked < 3 {
+            return Ok(1.0);
+        }
+        let mut pairs = Vec::new();
+        pairs.try_reserve_exact(self.plans.len())?;
+        let of = |marked: &Marked| [3, 2].map(|from| marked.between([MARKS - from, MARKS - from + 1]));
+        pairs.extend(self.plans.values().map(of));
+        median_ratio(pairs.iter().map(|[before, after]| (before, after)), check)
     }
 
     /// Returns the moments between which each of the intervals lies that are looked at, as far as they are
@@ -153,8 +171,8 @@ impl Steady {
         for (control, interval) in controls.iter_mut().zip(self.intervals()) {
             let Some(interval) = interval else { continue };
             let of = |marked: &Marked| {
-                let (kind, before) = marked.reference(self.marked)?;
-                (kind == reference).then(|| (before, marked.between(interval)))
+                let against = marked.against(self.marked, &self.moments)?;
+                (against.reference == reference).then(|| (against.sums, marked.between(interval)))
             };
             pairs.clear();
             pairs.extend(self.plans.values().filter_map(of));
@@ -163,11 +181,23 @@ impl Steady {
         Ok(controls)
     }
 
+    /// Returns the same for a plan whose regression is older than these intervals: what was known at the last
+    /// moment, and what has changed since. The other plans are not compared with what it is compared with
+    /// any more.
+    fn controls_since(&self, machine: f64) -> [f64; LATEST + 1] {
+        let mut controls = [machine * self.steps[LATEST - 1]; LATEST + 1];
+        for i in (0..LATEST - 1).rev() {
+            controls[i] = controls[i + 1] / self.steps[i + 1];
+        }
+        let logs = controls[..LATEST].iter().map(|control| control.log2());
+        controls[LATEST] = (logs.sum::<f64>() / LATEST as f64).exp2();
+        controls
+    }
+
     fn judge(&mut self, known: &Known<'_>, mut check: impl FnMut()) -> Result<(), TryReserveError> {
         let intervals = self.intervals();
         let all = intervals[LATEST].unwrap_or_default();
-        let begin = self.moments[all[0]];
-        let database_ms = (known.database_ms)(begin);
+        let database_ms = (known.database_ms)(self.moments[all[0]]);
         let mut controls = [[1.0; LATEST + 1]; Reference::ALL.len()];
         for (controls, reference) in controls.iter_mut().zip(Reference::ALL) {
             *controls = self.controls(reference, &mut check)?;
@@ -179,23 +209,27 @@ impl Steady {
         for (key, marked) in &self.plans {
             check();
             let active = (known.active)(key);
-            let reference = active.map(|active| (active.reference, active.before));
-            let Some((reference, before)) = reference.or_else(|| marked.reference(self.marked)) else {
+            let against = active.map(|active| active.against);
+            let Some(against) = against.or_else(|| marked.against(self.marked, &self.moments)) else {
                 continue;
             };
             if (known.has_changed)(key, self.moments[MARKS - self.marked]) {
                 continue;
             }
-            let at = Reference::ALL.iter().position(|kind| *kind == reference);
-            let controls = at.map_or([1.0; LATEST + 1], |at| controls[at]);
+            let controls = match active {
+                Some(active) => self.controls_since(active.machine),
+                None => {
+                    let at = Reference::ALL.iter().position(|kind| *kind == against.reference);
+                    at.map_or([1.0; LATEST + 1], |at| controls[at])
+                }
+            };
             judged.push(Judged {
                 key: *key,
-                since: active.map_or(begin, |active| active.since),
-                reference,
-                is_active: active.is_some(),
+                against,
+                active,
             });
             candidates.push(Candidate {
-                before,
+                before: against.sums,
                 after: marked.between(all),
                 control: controls[LATEST],
                 database_ms,
@@ -207,24 +241,25 @@ impl Steady {
         }
         let findings = judge(&candidates, check)?;
         for (plan, (candidate, finding)) in judged.into_iter().zip(candidates.iter().zip(findings)) {
-            let found = match finding {
-                Some(finding) => Found::Slower(finding),
-                None if !plan.is_active => continue,
-                None if candidate.has_few_intervals() => Found::TooFew,
-                None => Found::Nothing,
+            let sums = self.plans.get(&plan.key).map_or_else(Sums::default, Marked::now);
+            let found = match (finding, plan.active) {
+                (Some(finding), _) => Found::Slower(finding),
+                (None, None) => continue,
+                (None, Some(active)) => found_again(candidate, &active, &sums),
             };
+            let first = candidate.first_slow().and_then(|i| intervals[i]).unwrap_or(all);
             self.looks.push(Look {
                 from: plan.key,
                 to: plan.key.planid,
-                since: plan.since,
+                since: plan.active.map_or(self.moments[first[0]], |active| active.since),
                 before: candidate.before,
                 after: candidate.after,
-                executions: self
-                    .plans
-                    .get(&plan.key)
-                    .map_or(0, |marked| marked.sums[MARKS - 1].executions),
+                executions: sums.executions,
+                busy_ms: sums.busy_ms,
                 period_us: 0,
-                reference: plan.reference,
+                reference: plan.against.reference,
+                interval: plan.against.interval,
+                machine: candidate.newest_control(),
                 found,
             });
         }
@@ -232,166 +267,23 @@ impl Steady {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLANS: i64 = 20;
-
-    /// Plans that run 20 times in each quarter of an hour, each time as long as the function says.
-    struct Server {
-        steady: Steady,
-        plans: Vec<PlanNow>,
-        quarter: i64,
-        active: Option<(PlanKey, Active)>,
+/// Says what can be said of a plan that was slow, and of which the predicate does not hold. `sums` has all of
+/// its executions.
+fn found_again(candidate: &Candidate, active: &Active, sums: &Sums) -> Found {
+    if !candidate.has_few_intervals() {
+        return Found::Nothing;
     }
-
-    impl Server {
-        fn new() -> Server {
-            let plan = |i| PlanNow {
-                key: PlanKey::new(10, 5, i, 1, true),
-                sums: Sums::default(),
-                kept: None,
-            };
-            Server {
-                steady: Steady::default(),
-                plans: (0..PLANS).map(plan).collect(),
-                quarter: 1_000,
-                active: None,
-            }
-        }
-
-        /// Runs a quarter of an hour, and returns the queries that are slower.
-        fn run(&mut self, ms: impl Fn(i64) -> f64) -> Vec<i64> {
-            for plan in &mut self.plans {
-                let ms = ms(plan.key.queryid);
-                let executions = if ms > 0.0 { 20 } else { 0 };
-                for i in 0..executions {
-                    let busy = ms * (1.0 + 0.02 * f64::from(i % 5));
-                    plan.sums.add(busy, busy, false);
-                }
-            }
-            self.quarter += 1;
-            let now = self.quarter * INTERVAL_US;
-            assert!(self.steady.is_due(now));
-            let active = self.active;
-            let known = Known {
-                now,
-                plans: &self.plans,
-                active: &|key| {
-                    let (of, active) = active?;
-                    (of == *key).then_some(active)
-                },
-                has_changed: &|key, _| key.queryid == 3,
-                database_ms: &|_| 1.0,
-            };
-            self.steady.mark(&known, || {}).expect("memory");
-            assert!(!self.steady.is_due(now + INTERVAL_US - 1));
-            let looks = self.steady.looks().unwrap_or_default();
-            if let Some(look) = looks.first() {
-                let active = Active {
-                    before: look.before,
-                    reference: look.reference,
-                    since: look.since,
-                };
-                self.active = (look.found != Found::Nothing).then_some((look.from, active));
-            }
-            let slower = looks.iter().filter(|look| matches!(look.found, Found::Slower(_)));
-            let mut found: Vec<i64> = slower.map(|look| look.from.queryid).collect();
-            found.sort_unstable();
-            found
-        }
+    let (executions, busy_ms) = active.slow;
+    let executions = sums.executions.saturating_sub(executions);
+    if executions < FAST_EXECUTIONS {
+        return Found::TooFew;
     }
-
-    #[test]
-    fn a_plan_that_is_slow_for_three_quarters_of_an_hour_is_found_and_stays() {
-        let mut server = Server::new();
-        for _ in 0..8 {
-            assert_eq!(server.run(|_| 1.0), [] as [i64; 0]);
-        }
-        // Query 3 runs with another plan: that is judged elsewhere.
-        let slower = |query| if query == 7 || query == 3 { 4.0 } else { 1.0 };
-        assert_eq!(server.run(slower), [] as [i64; 0]);
-        assert_eq!(server.run(slower), [] as [i64; 0]);
-        for quarter in 0..20 {
-            assert_eq!(server.run(slower), [7], "{quarter}");
-        }
-        let looks = server.steady.looks().expect("it is known");
-        let before = looks[0].before.mean_busy_ms();
-        assert!((before - 1.04).abs() < 0.01, "{before}");
-        // It is compared with what it was.
-        server.run(|_| 1.0);
-        assert_eq!(server.run(|_| 1.0), [] as [i64; 0]);
-    }
-
-    /// Gives all plans the same executions to compare them with.
-    fn keep(server: &mut Server, reference: Reference, ms: f64) {
-        let mut sums = Sums::default();
-        (0..20).for_each(|i| sums.add(ms * (1.0 + 0.02 * f64::from(i % 5)), ms, false));
-        server
-            .plans
-            .iter_mut()
-            .for_each(|plan| plan.kept = Some((reference, sums)));
-    }
-
-    /// The process has just started, and the plan has been slow for longer than it runs.
-    #[test]
-    fn what_the_history_has_is_a_reference_at_once() {
-        let mut server = Server::new();
-        keep(&mut server, Reference::Week, 1.0);
-        let slower = |query| if query == 7 { 4.0 } else { 1.0 };
-        for quarter in 0..3 {
-            assert_eq!(server.run(slower), [] as [i64; 0], "{quarter}");
-        }
-        for quarter in 3..9 {
-            assert_eq!(server.run(slower), [7], "{quarter}");
-            let looks = server.steady.looks().expect("it is known");
-            assert_eq!((looks.len(), looks[0].reference), (1, Reference::Week));
-        }
-        // It stays the reference of this one, if the history has another one meanwhile.
-        keep(&mut server, Reference::Yesterday, 4.0);
-        let looks = |server: &Server| server.steady.looks().expect("it is known")[0];
-        assert_eq!(server.run(|query| slower(query) * 4.0), [7]);
-        assert_eq!(looks(&server).reference, Reference::Week);
-        // Without executions nothing new is found. Then it is as fast as it was.
-        for quarter in 0..2 {
-            assert_eq!(
-                server.run(|query| if query == 7 { 0.0 } else { 4.0 }).len(),
-                1 - quarter
-            );
-        }
-        assert_eq!(looks(&server).found, Found::TooFew);
-        for _ in 0..4 {
-            assert_eq!(server.run(|_| 1.0), [] as [i64; 0]);
-        }
-        assert_eq!(server.steady.looks().map(<[Look]>::len), Some(0));
-    }
-
-    /// A week ago all took a quarter of it: that is no slow plan.
-    #[test]
-    fn plans_are_compared_with_others_of_the_same_reference() {
-        let mut server = Server::new();
-        keep(&mut server, Reference::Week, 1.0);
-        (0..9).for_each(|_| assert_eq!(server.run(|_| 4.0), [] as [i64; 0]));
-    }
-
-    #[test]
-    fn a_machine_that_is_slow_is_no_slow_plan() {
-        let mut server = Server::new();
-        (0..8).for_each(|_| assert_eq!(server.run(|_| 1.0), [] as [i64; 0]));
-        (0..8).for_each(|_| assert_eq!(server.run(|_| 5.0), [] as [i64; 0]));
-    }
-
-    #[test]
-    fn a_short_time_is_no_regression() {
-        let mut server = Server::new();
-        for i in 0..40 {
-            let ms = if i % 8 == 0 { 9.0 } else { 1.0 };
-            assert_eq!(
-                server.run(|query| if query == 7 { ms } else { 1.0 }),
-                [] as [i64; 0],
-                "{i}"
-            );
-        }
+    let mean_ms = (sums.busy_ms - busy_ms) / executions as f64;
+    match mean_ms < SIZE * candidate.before.mean_busy_ms() * candidate.newest_control().max(1.0) {
+        true => Found::Nothing,
+        false => Found::StillSlow,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The regressions that are known, in a table of fixed size: they open, are confirmed, and are over.
 
 use super::judge::{Basis, Finding, Reference};
+use super::kept::Against;
 use super::sums::Sums;
 use crate::model::PlanKey;
 use crate::room::crowded;
@@ -91,12 +92,19 @@ pub struct Regression {
     looked_at: i64,
     /// For how many microseconds, as far as somebody looked, it has not run.
     idle_us: i64,
+    /// When it was last looked at after it had run.
+    ran_at: i64,
     /// Until when somebody does not want to see it.
     pub dismissed_until: i64,
     /// How many executions there were when it was found.
     opened_executions: u64,
     /// How many there are now.
     pub executions: u64,
+    /// How many there were when it was last seen to be slow, and their busy time in milliseconds.
+    slow_executions: u64,
+    slow_busy_ms: f64,
+    /// How many times as long all plans take as they did in the interval that it is compared with.
+    machine: f64,
     /// How many times as long the mean execution takes.
     pub ratio: f64,
     /// How many milliseconds all executions took longer.
@@ -105,6 +113,8 @@ pub struct Regression {
     chance: f64,
     /// The executions before.
     pub before: Sums,
+    /// When the interval of these began and ended; 0 if it is not one of the history.
+    pub interval: [i64; 2],
     /// The mean busy time and the mean time of those since, in milliseconds.
     pub after_ms: [f64; 2],
     /// How certain it is.
@@ -113,6 +123,19 @@ pub struct Regression {
     closing: Closing,
     /// What it is compared with.
     pub reference: Reference,
+}
+
+/// A plan that is a regression already.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Active {
+    /// What it is compared with.
+    pub against: Against,
+    /// How many times as long all plans take as they did then.
+    pub machine: f64,
+    /// Since when it is slower.
+    pub since: i64,
+    /// How many executions there were when it was last seen to be slow, and their busy time in milliseconds.
+    pub slow: (u64, f64),
 }
 
 /// A statement that is looked at.
@@ -130,10 +153,16 @@ pub struct Look {
     pub after: Sums,
     /// How many executions there are: those of `after`, or those of the plan in all.
     pub executions: u64,
+    /// Their busy time, in milliseconds.
+    pub busy_ms: f64,
     /// The mean time between executions, in microseconds; 0 if that is not known.
     pub period_us: i64,
     /// What it is compared with.
     pub reference: Reference,
+    /// When the interval of that began and ended.
+    pub interval: [i64; 2],
+    /// How many times as long all plans take as they did then.
+    pub machine: f64,
     /// What was found.
     pub found: Found,
 }
@@ -147,6 +176,8 @@ pub enum Found {
     Nothing,
     /// Too few of its executions ended lately to say more than before.
     TooFew,
+    /// Its latest executions are few, and slow.
+    StillSlow,
 }
 
 /// The regressions in a file.
@@ -163,7 +194,7 @@ pub struct Regressions {
     all: [Regression; REGRESSIONS],
 }
 
-const _: () = assert!(size_of::<Regressions>() <= 32 << 10);
+const _: () = assert!(size_of::<Regressions>() <= 36 << 10);
 
 impl Regression {
     /// Returns the key of the new plan.
@@ -197,17 +228,43 @@ impl Regression {
     /// Notes that somebody looks, and whether the statement has run since the last time.
     fn note_executions(&mut self, look: &Look, now: i64) {
         let watched = now.saturating_sub(self.looked_at).clamp(0, WATCHED_US);
-        self.idle_us = match look.executions == self.executions {
-            true => self.idle_us.saturating_add(watched),
-            false => 0,
-        };
+        if look.executions == self.executions {
+            self.idle_us = self.idle_us.saturating_add(watched);
+        } else {
+            (self.idle_us, self.ran_at) = (0, now);
+        }
         (self.executions, self.looked_at) = (look.executions, now);
+    }
+
+    /// Returns the mean time between executions, in microseconds. If only the plan's executions in all are
+    /// known, it is that from the beginning until the last one.
+    fn period_us(&self, look: &Look) -> i64 {
+        if look.period_us > 0 {
+            return look.period_us;
+        }
+        let ran_for = self.ran_at.saturating_sub(self.since);
+        let executions = look.executions.saturating_sub(self.opened_executions);
+        ran_for.max(0) / (executions as i64).saturating_add(1)
     }
 
     /// Returns whether it has not run for too long.
     fn is_idle(&self, look: &Look) -> bool {
-        let periods = look.period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
+        let periods = self.period_us(look).saturating_mul(i64::from(CONFIRM_PERIODS));
         self.idle_us >= periods.clamp(IDLE_US, MAX_IDLE_US)
+    }
+
+    /// Returns what the process that judges plans without a change has to know of it.
+    pub fn active(&self) -> Active {
+        Active {
+            against: Against {
+                sums: self.before,
+                interval: self.interval,
+                reference: self.reference,
+            },
+            machine: self.machine,
+            since: self.since,
+            slow: (self.slow_executions, self.slow_busy_ms),
+        }
     }
 
     fn close(&mut self, closing: Closing, now: i64) {
@@ -215,7 +272,7 @@ impl Regression {
     }
 
     fn set(&mut self, look: &Look, finding: &Finding) {
-        self.reference = look.reference;
+        (self.reference, self.interval) = (look.reference, look.interval);
         (self.since, self.before) = (look.since, look.before);
         self.after_ms = [look.after.mean_busy_ms(), look.after.mean_wall_ms()];
         self.ratio = finding.ratio;
@@ -230,8 +287,9 @@ impl Regression {
     fn is_confirmed(&self, look: &Look, now: i64) -> bool {
         let since = now.saturating_sub(self.opened_at);
         let executions = look.executions.saturating_sub(self.opened_executions);
-        let periods = look.period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
-        let is_seldom = look.period_us > CONFIRM_US;
+        let period_us = self.period_us(look);
+        let periods = period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
+        let is_seldom = period_us > CONFIRM_US;
         since >= CONFIRM_US
             && (executions >= CONFIRM_EXECUTIONS
                 || is_seldom && since >= periods && executions >= u64::from(CONFIRM_PERIODS))
@@ -253,7 +311,7 @@ impl Regressions {
             let at = self.all.iter().position(|known| known.is_of(&look));
             let slower = match &look.found {
                 Found::Slower(finding) => Some(finding),
-                Found::Nothing | Found::TooFew => None,
+                Found::Nothing | Found::TooFew | Found::StillSlow => None,
             };
             let at = at.or_else(|| self.open(&look, slower?));
             let Some(known) = at.and_then(|at| self.all.get_mut(at)) else {
@@ -261,6 +319,10 @@ impl Regressions {
             };
             let (state, is_new) = (known.state, known.looked_at == 0);
             known.note_executions(&look, now);
+            known.machine = look.machine;
+            if matches!(look.found, Found::Slower(_) | Found::StillSlow) {
+                (known.slow_executions, known.slow_busy_ms) = (look.executions, look.busy_ms);
+            }
             let is_waiting = known.closing() == Some(Closing::NotRun) && known.idle_us > 0;
             match (&look.found, state) {
                 (Found::Slower(_), State::Over) if is_waiting => {}
@@ -348,6 +410,15 @@ impl Regressions {
         }
     }
 
+    /// Returns an empty table.
+    #[cfg(test)]
+    pub(super) fn empty() -> Box<Regressions> {
+        Box::new(Regressions {
+            last_id: 0,
+            all: [Regression::default(); REGRESSIONS],
+        })
+    }
+
     /// The largest number of regressions.
     pub const MAX: usize = REGRESSIONS;
 
@@ -368,203 +439,4 @@ impl Regressions {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE: i64 = 60_000_000;
-
-    fn table() -> Box<Regressions> {
-        Box::new(Regressions {
-            last_id: 0,
-            all: [Regression::default(); REGRESSIONS],
-        })
-    }
-
-    fn look(userid: u32, query: i64, executions: u64, extra_ms: f64) -> Look {
-        Look {
-            from: PlanKey::new(userid, 5, query, 1, true),
-            to: 2,
-            since: 100 * MINUTE,
-            before: Sums::default(),
-            after: Sums::default(),
-            executions,
-            period_us: 0,
-            reference: Reference::Plan,
-            found: match extra_ms > 0.0 {
-                true => Found::Slower(Finding {
-                    ratio: 3.0,
-                    extra_ms,
-                    basis: Basis::Tested(0.001),
-                }),
-                false => Found::Nothing,
-            },
-        }
-    }
-
-    /// Returns the numbers and states that have changed.
-    fn update(table: &mut Regressions, looks: &[Look], minute: i64) -> Vec<(u64, &'static str)> {
-        let mut changes = Vec::new();
-        let changed = |known: &Regression| changes.push((known.id, known.state.name()));
-        table.update(
-            looks.iter().copied(),
-            true,
-            100 * MINUTE + minute * MINUTE,
-            changed,
-        );
-        changes
-    }
-
-    #[test]
-    fn a_regression_is_confirmed_after_five_minutes_and_ten_executions() {
-        let mut table = table();
-        let mut at =
-            |minute, executions, extra_ms| update(&mut table, &[look(10, 7, executions, extra_ms)], minute);
-        assert_eq!(at(0, 20, 9.0), [(1, "open")]);
-        assert_eq!(at(4, 90, 9.0), []);
-        assert_eq!(at(5, 29, 9.0), []);
-        assert_eq!(at(6, 30, 9.0), [(1, "confirmed")]);
-        assert_eq!(at(7, 40, 9.0), []);
-        assert_eq!(at(8, 50, 0.0), [(1, "over")]);
-        assert_eq!(at(9, 60, 0.0), []);
-        // It comes back.
-        assert_eq!(at(10, 70, 9.0), [(1, "open")]);
-        // Somebody else's statement is not among what is looked at any more.
-        assert_eq!(update(&mut table, &[], 11), [(1, "over")]);
-    }
-
-    #[test]
-    fn a_statement_that_comes_seldom_is_confirmed_after_three_periods() {
-        let mut table = table();
-        let hours = 60;
-        let nightly = |executions| Look {
-            period_us: 24 * hours * MINUTE,
-            ..look(10, 7, executions, 9.0)
-        };
-        assert_eq!(update(&mut table, &[nightly(1)], 0), [(1, "open")]);
-        assert_eq!(update(&mut table, &[nightly(3)], 48 * hours), []);
-        assert_eq!(update(&mut table, &[nightly(4)], 72 * hours), [(1, "confirmed")]);
-    }
-
-    /// Returns why all are over that are.
-    fn closings(table: &Regressions) -> Vec<&'static str> {
-        let closings = table.all().filter_map(Regression::closing);
-        closings.map(Closing::name).collect()
-    }
-
-    #[test]
-    fn what_does_not_run_for_a_day_is_over_until_it_runs_again() {
-        let mut table = table();
-        let mut at = |hour: i64, executions| {
-            let changes = update(&mut table, &[look(10, 7, executions, 9.0)], 60 * hour);
-            (changes, closings(&table))
-        };
-        assert_eq!(at(0, 20).0, [(1, "open")]);
-        assert_eq!(at(1, 40).0, [(1, "confirmed")]);
-        for hour in 2..25 {
-            assert_eq!(at(hour, 40).0, [], "{hour}");
-        }
-        assert_eq!(at(25, 40), (vec![(1, "over")], vec!["not run"]));
-        // As long as it does not run, it stays over, and no time is too long.
-        for day in 2..40 {
-            assert_eq!(at(24 * day, 40), (vec![], vec!["not run"]), "{day}");
-        }
-        assert_eq!(at(24 * 40, 41), (vec![(1, "open")], vec![]));
-    }
-
-    #[test]
-    fn time_in_which_nobody_looked_does_not_count() {
-        let mut table = table();
-        let mut at = |hour: i64| update(&mut table, &[look(10, 7, 20, 9.0)], 60 * hour);
-        assert_eq!(at(0), [(1, "open")]);
-        // The server was down for two days.
-        assert_eq!(at(48), []);
-        assert_eq!(at(49), []);
-        for hour in 50..71 {
-            assert_eq!(at(hour), [], "{hour}");
-        }
-        assert_eq!(at(71), [(1, "over")]);
-    }
-
-    #[test]
-    fn a_statement_that_comes_once_a_week_may_be_idle_for_longer() {
-        let mut table = table();
-        let mut over = Vec::new();
-        for hour in 0..1_000 {
-            let weekly = Look {
-                period_us: 7 * 24 * 60 * MINUTE,
-                ..look(10, 7, 1 + (hour / 168).min(2), 9.0)
-            };
-            let changes = update(&mut table, &[weekly], 60 * hour as i64);
-            over.extend(changes.iter().filter(|(_, state)| *state == "over").map(|_| hour));
-        }
-        // It ran last in hour 336.
-        assert_eq!(over, [336 + 8 * 24]);
-    }
-
-    #[test]
-    fn what_is_over_says_why() {
-        let mut table = table();
-        update(&mut table, &[look(10, 7, 20, 9.0), look(10, 8, 20, 9.0)], 0);
-        update(&mut table, &[look(10, 7, 30, 0.0)], 1);
-        assert_eq!(closings(&table), ["no longer slower", "another plan"]);
-        // With too few executions to judge, it stays as it is.
-        update(&mut table, &[look(10, 7, 40, 9.0)], 2);
-        let few = Look {
-            found: Found::TooFew,
-            ..look(10, 7, 41, 9.0)
-        };
-        assert_eq!(update(&mut table, &[few], 3), []);
-        assert_eq!(closings(&table), ["another plan"]);
-        // And what was not found is not opened.
-        let few = Look {
-            found: Found::TooFew,
-            ..look(10, 9, 41, 9.0)
-        };
-        assert_eq!(update(&mut table, &[few, look(10, 7, 42, 9.0)], 4), []);
-    }
-
-    #[test]
-    fn who_has_the_most_makes_room() {
-        let mut table = table();
-        let many: Vec<Look> = (0..REGRESSIONS as i64)
-            .map(|i| look(10, i, 9, 100.0 + i as f64))
-            .collect();
-        assert_eq!(update(&mut table, &many, 0).len(), REGRESSIONS);
-        // A cheaper one of the same role finds no room, one of another role does.
-        let mut more = many.clone();
-        more.push(look(10, 999, 9, 50.0));
-        assert_eq!(update(&mut table, &more, 1), []);
-        more[REGRESSIONS] = look(11, 999, 9, 50.0);
-        assert_eq!(update(&mut table, &more, 2).len(), 1);
-        assert_eq!(table.all().filter(|known| known.from.userid == 11).count(), 1);
-        // What is over makes room first.
-        assert_eq!(update(&mut table, &more[1..], 3), []);
-        assert_eq!(update(&mut table, &more[5..], 4).len(), 4);
-        assert_eq!(
-            update(&mut table, &[look(10, 1_000, 9, 1.0)], 5).first(),
-            Some(&(130, "open"))
-        );
-    }
-
-    #[test]
-    fn regressions_are_dismissed_and_cleared() {
-        let mut table = table();
-        update(&mut table, &[look(10, 7, 9, 9.0), look(11, 8, 9, 9.0)], 0);
-        assert!(table.dismiss(2, 500) && !table.dismiss(3, 500) && !table.dismiss(0, 500));
-        let dismissed: Vec<_> = table.all().map(|known| known.is_dismissed(499)).collect();
-        assert_eq!(dismissed, [false, true]);
-        let first = table.all().next().expect("a regression");
-        assert_eq!(
-            (first.to().planid, first.chance(), first.ratio),
-            (2, Some(0.001), 3.0)
-        );
-        let saved = table.saved().expect("memory");
-        let mut restored = self::table();
-        restored.restore(&saved);
-        assert!(restored.all().eq(table.all()));
-        table.clear(10, 0, 0);
-        assert_eq!(table.all().map(|known| known.id).collect::<Vec<_>>(), [2]);
-        table.clear(0, 0, 0);
-        assert_eq!(table.all().count(), 0);
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use super::numbers;
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
 use crate::compare::{
-    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, Side, Verdict, do_the_same,
+    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side, Verdict, do_the_same,
 };
 use serde::Serialize;
 
@@ -180,6 +180,12 @@ impl Comparison<'_> {
             Verdict::Chance => {
                 let error = time(LEAST_ERRORS * self.difference.error_ms);
                 return text + &format!(": no difference, chance explains up to {error}");
+            }
+            Verdict::Speed => {
+                return text
+                    + &format!(
+                        ": no difference but in speed, the load of the machine explains up to {SIZE}x"
+                    );
             }
             Verdict::Differs => {}
         }

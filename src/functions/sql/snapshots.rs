@@ -413,6 +413,7 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
     -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
     -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
+    -- A row without a reference says that the plan ran: what the previous snapshot noted holds no more.
     WITH this AS MATERIALIZED (
         SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
          WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
@@ -421,7 +422,7 @@ BEGIN ATOMIC
         UNION ALL SELECT 1, t.taken_at - '7 days 01:00'::interval, t.taken_at - '7 days'::interval FROM this t
         UNION ALL SELECT 2, t.taken_at - '1 day 01:00'::interval, t.taken_at - '1 day'::interval FROM this t
     ), ends AS MATERIALIZED (
-        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id
+        SELECT w.reference, f.snap_id AS from_snap_id, f.taken_at AS from_at, u.snap_id AS to_snap_id, u.taken_at AS to_at
           FROM wanted w
                CROSS JOIN LATERAL (SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
                                     WHERE s.taken_at <= w.from_at ORDER BY s.taken_at DESC LIMIT 1::bigint) f
@@ -430,7 +431,12 @@ BEGIN ATOMIC
          WHERE w.reference = 0 OR f.taken_at >= w.from_at - '01:00'::interval AND u.taken_at <= w.to_at + '01:00'::interval
     )
     SELECT rowsource_note_reference(
-               t.taken_at, e.reference, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               t.taken_at, NULL::integer, NULL::timestamptz, NULL::timestamptz, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
+               NULL::bytea, NULL::bytea)
+      FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id
+    UNION ALL
+    SELECT rowsource_note_reference(
+               t.taken_at, e.reference, e.from_at, e.to_at, p.userid, p.datid, p.queryid, p.planid, p.toplevel,
                pg_catalog.substring(u.statistics, 1, 4096), pg_catalog.substring(f.statistics, 1, 4096))
       FROM this t JOIN rowsource_snapshot_plans p ON p.snap_id = t.snap_id CROSS JOIN ends e
            CROSS JOIN LATERAL (

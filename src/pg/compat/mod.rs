@@ -28,6 +28,7 @@ mod globals;
 mod instrumentation;
 pub mod jumble;
 mod node_facts;
+mod plan_advice;
 mod plan_origin;
 pub mod planner;
 mod shared_memory;
@@ -48,6 +49,7 @@ pub use node_facts::{
     COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, heap_blocks, index_searches,
     scan_io, storage, worker_heap_blocks, worker_scan_io,
 };
+pub use plan_advice::{HAS_PLAN_ADVICE, plan_advice};
 pub use plan_origin::{note_parameters, plan_origin};
 pub use shared_memory::{
     HAS_REGISTRY, dsa_create, dshash_find_or_insert, dshash_parameters, named_dsm_segment, new_tranche,

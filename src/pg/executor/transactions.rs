@@ -3,6 +3,7 @@
 use super::listener::Listen;
 use super::{outermost_planner, response, statement};
 use crate::pg::border::backend_local::BackendLocal;
+use crate::pg::store;
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -56,7 +57,10 @@ unsafe extern "C-unwind" fn of_subtransaction(
 ) {
     match event {
         pg_sys::SubXactEvent::SUBXACT_EVENT_START_SUB => outermost_planner::subtransaction_begins(),
-        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => outermost_planner::subtransaction_ends(true),
+        pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB => {
+            outermost_planner::subtransaction_ends(true);
+            store::forget_references();
+        }
         pg_sys::SubXactEvent::SUBXACT_EVENT_COMMIT_SUB => outermost_planner::subtransaction_ends(false),
         _ => {}
     }

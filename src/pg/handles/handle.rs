@@ -341,6 +341,12 @@ impl<'q, T: PgNode> ListOf<'q, T> {
         ListOf(None, PhantomData)
     }
 
+    /// Returns a List as one of these nodes.
+    #[cfg(pg_ge_19)]
+    pub const fn of(list: Handle<'q, List>) -> ListOf<'q, T> {
+        ListOf(Some(list), PhantomData)
+    }
+
     /// Returns the number of members.
     #[inline(always)]
     pub fn len(self) -> usize {

@@ -355,6 +355,9 @@ unsafe fn describe<'q>(
                 .unwrap_or_default(),
         };
     }
+    if compat::HAS_PLAN_ADVICE {
+        description.advice = contained_or_cancelled(unlocked, || compat::plan_advice(query.plan()));
+    }
     let description = LazyDescription::new(description, extents);
     in_progress.end();
     Some(description)

@@ -7,9 +7,8 @@ use super::{attach, control, entry, listing, pending};
 use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::memory;
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
-use rowsource_core::model::PlanKey;
 use rowsource_core::regressions::{
-    Active, Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, Sums,
+    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,12 +94,7 @@ fn mark(
             plans,
             active: &|key| {
                 let is_of = |known: &&Regression| known.from == *key && known.to == key.planid;
-                let known = active.iter().find(is_of)?;
-                Some(Active {
-                    before: known.before,
-                    reference: known.reference,
-                    since: known.since,
-                })
+                active.iter().find(is_of).map(Regression::active)
             },
             has_changed: &|key, since| {
                 let mut events = judged.iter().map(|one| &one.event);
@@ -199,8 +193,11 @@ fn look(judged: &Judged, now: i64) -> Look {
         before: event.before.sums,
         after: event.after.sums,
         executions,
+        busy_ms: event.after.sums.busy_ms,
         period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
         reference: Reference::Plan,
+        interval: [0; 2],
+        machine: 1.0,
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
             Verdict::Faster | Verdict::Unknown => Found::Nothing,
@@ -214,16 +211,6 @@ fn look(judged: &Judged, now: i64) -> Look {
 /// Raises "out of memory".
 pub fn regressions() -> Option<Vec<Regression>> {
     Some(known(&loaded()?.store, |_| true))
-}
-
-/// Notes at a snapshot what a plan did in an interval of the history: it will be compared with that.
-///
-/// # Errors
-/// Raises an error if memory cannot be mapped.
-pub fn note_reference(key: &PlanKey, at: i64, reference: Reference, sums: Sums) {
-    if let Some(Reading { store, .. }) = loaded() {
-        entry::keep(&store, key, |kept| kept.note(at, reference, sums));
-    }
 }
 
 /// Hides a regression until a moment. Returns `false` if it is not known, or if `is_allowed` says so.

@@ -112,6 +112,35 @@ fn each_part_is_named() {
     );
 }
 
+/// A machine that others use does the same work more slowly. That is no cause, unless it is twice as slow.
+#[test]
+fn the_load_of_the_machine_is_no_cause() {
+    let verdict = |after: &Side| difference(&reading(50_000, 0.1), after).verdict;
+    let of = |after: &Side| cause(&reading(50_000, 0.1), after).map(|(cause, _)| cause);
+    // What a loaded machine did to reads of 0.1 ms: 6,000 ms became 8,950 ms.
+    let loaded = reading(50_000, 0.159);
+    assert_eq!((of(&loaded), verdict(&loaded)), (None, Verdict::Speed));
+    let slow = reading(50_000, 0.3);
+    assert_eq!(
+        (of(&slow), verdict(&slow)),
+        (Some(Cause::SlowerStorage), Verdict::Differs)
+    );
+    // It also has more to do, but less than two fifths of the difference.
+    let mut more = reading(50_000, 0.16);
+    more.nodes[1].wait_ms = 1_900.0;
+    more.nodes[1].self_ms += 1_900.0;
+    more.total_ms += 1_900.0;
+    assert_eq!((of(&more), verdict(&more)), (None, Verdict::Differs));
+    // Twice as much of it is the cause, although the machine is slower too.
+    more.nodes[1].wait_ms *= 2.0;
+    more.nodes[1].self_ms += 1_900.0;
+    more.total_ms += 1_900.0;
+    assert_eq!(of(&more), Some(Cause::OtherWaits));
+    // Faster is the same, the other way round.
+    let faster = difference(&loaded, &reading(50_000, 0.1));
+    assert_eq!((faster.cause(), faster.verdict), (None, Verdict::Speed));
+}
+
 /// 100,000 gets, of which `reads` take `read_ms` each.
 fn reading(reads: i64, read_ms: f64) -> Side {
     let mut side = scan();

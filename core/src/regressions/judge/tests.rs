@@ -184,3 +184,22 @@ fn without_a_change_of_plan_it_must_be_slow_in_three_intervals_of_four() {
     assert_eq!(with(2, 1.0), None);
     assert_eq!(with(4, 1.5), None);
 }
+
+/// A nightly job whose new plan was slow once, and is as fast as the old one since.
+#[test]
+fn a_nightly_job_that_was_slow_once_is_no_regression_five_nights_later() {
+    let before = sums(30, 1_000.0);
+    let mut after = Sums::default();
+    after.add(20_000.0, 20_000.0, false);
+    let found_after = |nights: u64| {
+        let mut after = after;
+        (0..nights).for_each(|i| after.add(1_000.0 + 10.0 * i as f64, 1_000.0, false));
+        found(candidate(before, after)).map(|finding| finding.basis)
+    };
+    for nights in 0..4 {
+        assert_eq!(found_after(nights), Some(Basis::FewExecutions), "{nights}");
+    }
+    for nights in 4..20 {
+        assert_eq!(found_after(nights), None, "{nights}");
+    }
+}
