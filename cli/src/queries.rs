@@ -97,7 +97,8 @@ const TEMP: &str = "SELECT pid, datname, usename, queryid, filetype, files, byte
 
 const LOCKS: &str = "SELECT root_pid AS root, blocked_sessions AS blocked, depth, pid, usename,
   application_name AS application, state, mode, relation,
-  extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited, queryid, left(query, 400) AS query
+  extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited,
+  extract(epoch FROM clock_timestamp() - xact_start)::float8 * 1000 AS open, queryid, left(query, 2000) AS query
   FROM @.rowsource_blockers";
 
 const SESSIONS: &str =
