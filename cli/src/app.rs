@@ -49,6 +49,8 @@ struct Look {
     filter: String,
     selected: Option<usize>,
     anchor: Option<Target>,
+    /// How many columns of a wide text are left of the screen.
+    shift: usize,
 }
 
 /// The state.
@@ -68,8 +70,9 @@ pub struct App {
     pub marked: Option<PlanKey>,
     screens: Vec<Screen>,
     looks: BTreeMap<String, Look>,
-    /// The rows that the terminal has room for.
+    /// The rows and columns that the terminal has room for.
     pub page: usize,
+    pub width: usize,
     /// Whether a replay has ended.
     pub ended: bool,
 }
@@ -78,6 +81,8 @@ pub struct App {
 const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 /// How long a text may be that is typed.
 const MAX_TYPED: usize = 200;
+/// How many columns a wide text moves.
+const SHIFT: usize = 20;
 
 impl App {
     /// Starts with a screen.
@@ -95,6 +100,7 @@ impl App {
             screens: vec![screen],
             looks: BTreeMap::new(),
             page: 10,
+            width: 80,
             ended: false,
         }
     }
@@ -185,6 +191,9 @@ impl App {
         if !look.filter.is_empty() {
             table.filter(&look.filter);
         }
+        if look.shift > 0 {
+            table.shift(look.shift);
+        }
         let anchored = look
             .anchor
             .and_then(|anchor| table.rows.iter().position(|row| row.target == anchor));
@@ -271,6 +280,9 @@ impl App {
             Action::Terminate => self.ask_signal("pg_terminate_backend"),
             Action::Down => return self.down(),
             Action::Up => return self.up(),
+            Action::Left | Action::Right if self.shift(action == Action::Right) => {}
+            Action::Right => return self.down(),
+            Action::Left => return self.up(),
         }
         Vec::new()
     }
@@ -354,6 +366,26 @@ impl App {
         };
         self.status = format!("sorted by {}", table.columns[next as usize].title);
         self.change_look(|look| look.sort = Some(next as usize));
+    }
+
+    /// Moves a text that is wider than the screen. Returns whether it did.
+    fn shift(&mut self, is_right: bool) -> bool {
+        let Screen::Text {
+            lines: Some(lines), ..
+        } = self.screen()
+        else {
+            return false;
+        };
+        let shift = self.look().shift;
+        let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        if is_right && shift + self.width < longest {
+            self.change_look(|look| look.shift += SHIFT);
+        } else if !is_right && shift > 0 {
+            self.change_look(|look| look.shift = shift.saturating_sub(SHIFT));
+        } else {
+            return is_right;
+        }
+        true
     }
 
     fn change_interval(&mut self, step: isize) {

@@ -67,6 +67,7 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
         height: area.height - 3 - notes_height,
         ..area
     };
+    app.width = width;
     app.page = usize::from(body.height.saturating_sub(2)).max(1);
     draw_table(buffer, body, &table, selected, sort, theme);
     for (line, note) in notes.iter().take(notes_height as usize).enumerate() {
@@ -213,7 +214,7 @@ fn hint(screen: &Screen) -> &'static str {
         Screen::Flame(_) | Screen::Node(..) => "e EXPLAIN  c compare  w HTML  Esc back  ? help  q leave",
         Screen::LivePlan(_) => "e as a table  b who blocks it  C cancel  T terminate  Esc back  ? help",
         Screen::Blocker(_) => "C cancel the blocker  T terminate it  y copy  Esc back  ? help  q leave",
-        Screen::Text { .. } => "up down PgUp PgDn  / filter  y copy  Esc back  ? help  q leave",
+        Screen::Text { .. } => "arrows PgUp PgDn  / filter  y copy  Esc back  ? help  q leave",
     }
 }
 

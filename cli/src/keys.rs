@@ -17,6 +17,9 @@ pub enum Action {
     Last,
     Down,
     Up,
+    /// Moves a text, else as Up and Down.
+    Left,
+    Right,
     Filter,
     Command,
     /// Sorts by a column that is so far right.
@@ -86,7 +89,7 @@ pub const ENTRIES: &[Entry] = &[
         does: "down: plan, node",
         keys: &[
             key(KeyCode::Enter, Action::Down),
-            key(KeyCode::Right, Action::Down),
+            key(KeyCode::Right, Action::Right),
         ],
     },
     Entry {
@@ -94,7 +97,7 @@ pub const ENTRIES: &[Entry] = &[
         does: "up",
         keys: &[
             key(KeyCode::Esc, Action::Up),
-            key(KeyCode::Left, Action::Up),
+            key(KeyCode::Left, Action::Left),
             key(KeyCode::Backspace, Action::Up),
         ],
     },
@@ -241,7 +244,7 @@ pub fn help() -> Vec<String> {
             "",
             "statements, nodes and waits: what was added between two refreshes.",
             "Marked rows: the node that takes the most time, or that runs now.",
-            "A key closes this help.",
+            "left and right also move wide texts. A key closes this help.",
         ]
         .map(str::to_owned),
     );

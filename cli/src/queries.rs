@@ -118,11 +118,14 @@ impl Want {
                 format!("{PLANS}(to_timestamp({since})) WHERE calls > 0"),
                 "ChangedPlans",
             ),
+            // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
-                    "SELECT DISTINCT ON (queryid) queryid, left(query, 2000) AS query FROM @.pg_stat_rowsource_plans
-                     WHERE queryid IN ({}) ORDER BY queryid",
-                    list(ids)
+                    "SELECT DISTINCT ON (queryid) queryid, query FROM (
+                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid IN ({ids})
+                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id IN ({ids})) t
+                     ORDER BY queryid, place",
+                    ids = list(ids)
                 ),
                 "Texts",
             ),

@@ -253,7 +253,20 @@ pub fn waits(data: &Data) -> Table {
         ],
         Some(0),
     );
-    for row in &data.waits.added.rows {
+    let is_idle = |class: &Option<String>| class.as_deref() == Some("Activity");
+    let idle = data
+        .waits
+        .added
+        .rows
+        .iter()
+        .filter(|row| is_idle(&row.class))
+        .count();
+    if idle > 0 {
+        table.notes.push(format!(
+            "{idle} events by which background processes are idle (class Activity) are left out"
+        ));
+    }
+    for row in data.waits.added.rows.iter().filter(|row| !is_idle(&row.class)) {
         let cells = vec![
             Cell::Time(row.time),
             Cell::Count(row.waits),

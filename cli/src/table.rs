@@ -282,6 +282,15 @@ impl Table {
         });
     }
 
+    /// Leaves out the first columns of the texts.
+    pub fn shift(&mut self, columns: usize) {
+        for cell in self.rows.iter_mut().flat_map(|row| &mut row.cells) {
+            if let Cell::Text(text) = cell {
+                *text = text.chars().skip(columns).collect();
+            }
+        }
+    }
+
     /// Returns it as JSON: times are milliseconds, and nothing is rounded.
     pub fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {

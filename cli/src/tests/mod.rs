@@ -289,6 +289,28 @@ fn an_answer_never_overwrites_another_text() {
     assert!(!text(&mut app).contains("cancelled"));
 }
 
+#[test]
+fn a_wide_text_moves() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    let call = calls(&mut app, KeyCode::Char('e'));
+    app.answer(
+        &call,
+        vec![format!("begin{}the end", " ".repeat(120)), "short".to_owned()],
+    );
+    assert!(!text(&mut app).contains("the end"));
+    press(&mut app, KeyCode::Right);
+    let moved = text(&mut app);
+    assert!(moved.contains("the end") && !moved.contains("begin"), "{moved}");
+    // There is nothing more to the right.
+    press(&mut app, KeyCode::Right);
+    assert_eq!(text(&mut app), moved);
+    press(&mut app, KeyCode::Left);
+    assert!(text(&mut app).contains("begin"));
+    press(&mut app, KeyCode::Left);
+    assert!(matches!(app.screen(), Screen::Plan(_)));
+}
+
 /// Presses a key, and returns the function that is called.
 fn calls(app: &mut App, code: KeyCode) -> String {
     let effects = press(app, code);
