@@ -365,7 +365,7 @@ fn nodes(plan: &Plan, waits: &[NamedWaits], by: By) -> Vec<Part> {
 }
 
 /// Returns the table that a node works on, or whose index it searches.
-fn relation(nodes: &[PlanNode], i: usize) -> Option<Rc<str>> {
+pub fn relation(nodes: &[PlanNode], i: usize) -> Option<Rc<str>> {
     let mut node = nodes.get(i)?;
     // The table of these is that of the node above.
     while node.operation.starts_with("Bitmap") && !node.operation.contains("Heap Scan") {
