@@ -165,9 +165,4 @@ impl Want {
             part,
         )
     }
-
-    /// Returns whether a server without the extension has this.
-    pub fn is_everywhere(&self) -> bool {
-        *self == Self::Sessions
-    }
 }

@@ -97,9 +97,7 @@ impl Screen {
             Self::Blocker(_) => vec![Want::Locks],
             Self::Text { .. } => Vec::new(),
         };
-        if !data.server.loaded || data.server.schema.is_none() {
-            wants = vec![Want::Sessions];
-        } else {
+        if data.server.loaded && data.server.schema.is_some() {
             wants.extend(data.wanted_texts());
         }
         wants

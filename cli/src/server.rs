@@ -119,7 +119,8 @@ impl Connection {
         Ok((server, at))
     }
 
-    /// Returns what is wanted. What the server refuses is listed as missing.
+    /// Returns what is wanted, or the sessions of a server without the extension. What the server refuses is
+    /// listed as missing.
     pub async fn snapshot(&mut self, wants: &[Want]) -> Result<Snapshot, Failure> {
         // Texts belong to the refresh before.
         let is_more = wants.iter().all(|want| matches!(want, Want::Texts(_)));
@@ -132,8 +133,10 @@ impl Connection {
             at,
             ..Snapshot::default()
         };
+        // Every server has these.
         let has_extension = server.schema.is_some() && server.loaded;
-        for want in wants.iter().filter(|want| has_extension || want.is_everywhere()) {
+        let wants = if has_extension { wants } else { &[Want::Sessions] };
+        for want in wants {
             let (query, part) = want.query(&server);
             match self.rows(&query).await {
                 Ok(rows) => match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
