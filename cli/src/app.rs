@@ -69,6 +69,9 @@ pub struct App {
     /// The plan that another one is to be compared with.
     pub marked: Option<PlanKey>,
     screens: Vec<Screen>,
+    /// The screens that the last question was for, and the last answer.
+    asked: Option<String>,
+    answered: Option<String>,
     looks: BTreeMap<String, Look>,
     /// The rows and columns that the terminal has room for.
     pub page: usize,
@@ -98,6 +101,8 @@ impl App {
             trouble: None,
             marked: None,
             screens: vec![screen],
+            asked: None,
+            answered: None,
             looks: BTreeMap::new(),
             page: 10,
             width: 80,
@@ -129,6 +134,7 @@ impl App {
 
     /// Returns what the screen needs.
     pub fn wants(&mut self) -> Vec<Want> {
+        self.asked = Some(self.look_key());
         let screen = self.screen().clone();
         screen.wants(&mut self.data)
     }
@@ -138,6 +144,7 @@ impl App {
         if self.trouble.take().is_some() {
             self.status = "connected again".to_owned();
         }
+        self.answered.clone_from(&self.asked);
         self.data.apply(snapshot);
         if let Some(event) = &self.data.event {
             self.status.clone_from(event);
@@ -155,6 +162,12 @@ impl App {
                 *lines = Some(answer.clone());
             }
         }
+    }
+
+    /// Returns whether nothing has come yet for the screen. A replay asks for nothing.
+    pub fn is_awaiting(&self) -> bool {
+        let is_text = matches!(self.screen(), Screen::Text { .. });
+        !is_text && self.asked.is_some() && self.answered.as_ref() != Some(&self.look_key())
     }
 
     fn look(&self) -> Look {

@@ -81,6 +81,9 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
 }
 
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
+    if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
+        return vec!["the answer of the server is awaited".to_owned()];
+    }
     let missing = app
         .data
         .missing

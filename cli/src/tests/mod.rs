@@ -289,6 +289,25 @@ fn an_answer_never_overwrites_another_text() {
     assert!(!text(&mut app).contains("cancelled"));
 }
 
+/// What a screen lacks is said only when the server has answered for it.
+#[test]
+fn nothing_is_said_before_the_answer() {
+    let mut app = app(View::Sessions);
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    press(&mut app, KeyCode::Char('b'));
+    assert!(text(&mut app).contains("is awaited"));
+    // This answer was for the list.
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("is awaited"));
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("waits for no other session"));
+}
+
 #[test]
 fn a_wide_text_moves() {
     let mut app = app(View::Statements);
