@@ -149,8 +149,8 @@ fn live_title(row: &Running) -> String {
     title
 }
 
-/// Adds up the processes of each node of the statement that a process runs, in the order of the nodes: the sum, how many they are, and what one
-/// of them waits for.
+/// Adds up the processes of each node of the statement that a process runs, in the order of the nodes: the
+/// sum, how many they are, and what one of them waits for.
 fn sum_processes(nodes: &[LiveNode], pid: i64) -> Vec<(LiveNode, u32, Option<String>)> {
     let mut sums: BTreeMap<_, (LiveNode, u32, Option<String>)> = BTreeMap::new();
     // What came last may be of another process.

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 /// A finding is over when its statement has run this often with plans that came later.
 const LATER_CALLS: u64 = 20;
 
-/// Selects the settings that bound the memory of nodes, as new sessions have them: a user, a database, work_mem
-/// in kB and hash_mem_multiplier. 0 is any user or database.
+/// Selects the settings that bound the memory of nodes, as new sessions have them: a user, a database,
+/// work_mem in kB and hash_mem_multiplier. 0 is any user or database.
 const SETTINGS: &str = "
     SELECT pg_catalog.json_build_array(0, 0,
                (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'work_mem'),
@@ -31,8 +31,9 @@ const SETTINGS: &str = "
                (SELECT pg_catalog.substr(u, 21)::pg_catalog.float8 FROM pg_catalog.unnest(s.setconfig) u
                  WHERE pg_catalog.starts_with(u, 'hash_mem_multiplier=') LIMIT 1))
       FROM pg_catalog.pg_db_role_setting s";
-/// Selects of a table that can have an index of its own: how many rows were written and read, the method and the
-/// columns of each index, and the columns of the type varchar. An expression is no column. Who may not look into its schema may read the catalog.
+/// Selects of a table that can have an index of its own: how many rows were written and read, the method and
+/// the columns of each index, and the columns of the type varchar. An expression is no column. Who may not
+/// look into its schema may read the catalog.
 const TABLE: &str = "
     SELECT pg_catalog.json_build_array(
                (SELECT s.n_tup_ins OPERATOR(pg_catalog.+) s.n_tup_upd OPERATOR(pg_catalog.+) s.n_tup_del
@@ -167,8 +168,8 @@ impl Search {
             .extend(findings.into_iter().map(|finding| Advice::of(plan, finding)));
     }
 
-    /// Sorts the plans of each statement, the last first, and counts how often the statement ran with each and
-    /// those that came later.
+    /// Sorts the plans of each statement, the last first, and counts how often the statement ran with each
+    /// and those that came later.
     fn count_later(&mut self) {
         for plans in self.plans.values_mut() {
             server::check_for_interrupts();

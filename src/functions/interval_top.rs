@@ -164,7 +164,8 @@ impl Collected {
         }
     }
 
-    /// Returns what is in a row of a list, for a part of a plan. Who may not see the statement sees no table of it.
+    /// Returns what is in a row of a list, for a part of a plan. Who may not see the statement sees no table
+    /// of it.
     fn group(&self, key: &PlanKey, of: &Of, is_visible: bool) -> Group {
         let mut group = Group::default();
         match self.by {

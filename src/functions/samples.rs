@@ -146,8 +146,8 @@ impl Lookup {
         }
     }
 
-    /// Returns the table that a sample is about. Of a plan that is not stored any more, it is what the node works
-    /// on, which may be an index.
+    /// Returns the table that a sample is about. Of a plan that is not stored any more, it is what the node
+    /// works on, which may be an index.
     pub fn table(&mut self, sampled: &Sampled) -> Option<Rc<str>> {
         let node = sampled.sample.node.map(usize::from);
         match (self.plan(&sampled.sample.key), node) {

@@ -96,8 +96,8 @@ fn three_keys_lead_to_the_plan_and_q_leaves_needs_terminal() {
     terminal.until("left with 0");
 }
 
-/// One connection and four questions lead to the first frame with figures and texts: the server, its store, the
-/// plans, and their texts.
+/// One connection and four questions lead to the first frame with figures and texts: the server, its store,
+/// the plans, and their texts.
 #[test]
 fn the_first_frame_takes_four_questions_needs_terminal() {
     let server = Server::preloaded(

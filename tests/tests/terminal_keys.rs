@@ -464,8 +464,8 @@ fn each_key_does_what_the_help_says_needs_terminal() {
     play("terminal-all-keys", |key| !is_number(key));
 }
 
-/// A statement that is slow now, from the first screen to the node that takes its time: two keys. A regression
-/// to the comparison of before and after: two keys.
+/// A statement that is slow now, from the first screen to the node that takes its time: two keys. A
+/// regression to the comparison of before and after: two keys.
 #[test]
 fn few_keys_lead_to_the_cause_needs_terminal() {
     let stage = stage("terminal-causes");
