@@ -1736,7 +1736,7 @@ CREATE FUNCTION rowsource_top_activity(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_activity_0_2';
-COMMENT ON FUNCTION rowsource_top_activity(text, text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event, or by one of them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user or database';
+COMMENT ON FUNCTION rowsource_top_activity(text, text, text) IS 'What sessions did most in an interval: samples by statement, plan, node and wait event, or by one of them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user, database or relation';
 
 CREATE VIEW rowsource_top_activity AS
     SELECT u.rolname AS usename, d.datname, s.*
@@ -1753,7 +1753,7 @@ COMMENT ON COLUMN rowsource_top_activity.planid IS 'Identifies its plan; NULL if
 COMMENT ON COLUMN rowsource_top_activity.toplevel IS 'Whether a client sent the statement; false if another statement ran it: in a function, procedure or trigger';
 COMMENT ON COLUMN rowsource_top_activity.node_id IS 'The node that ran; NULL if none did';
 COMMENT ON COLUMN rowsource_top_activity.operation IS 'What the node does; NULL if the plan is not stored any more';
-COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on';
+COMMENT ON COLUMN rowsource_top_activity.object_name IS 'The table, index, function or other object that the node works on; by relation: its table';
 COMMENT ON COLUMN rowsource_top_activity.wait_event_type IS 'The type of the event that the sessions waited for; NULL if they were on the processor';
 COMMENT ON COLUMN rowsource_top_activity.wait_event IS 'The event';
 COMMENT ON COLUMN rowsource_top_activity.application_name IS 'The name of the application, by application; else NULL';
@@ -1821,9 +1821,7 @@ CREATE FUNCTION rowsource_top(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_0_2';
-COMMENT ON FUNCTION rowsource_top(text, text, text) IS 'What ran in an interval, counted between the snapshots around it, now being one; without arguments, in the last hour. by: statement, user, database, node, relation or wait. The sum of the rows is all that ran with plans that are stored. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
-REVOKE ALL ON FUNCTION rowsource_top(text, text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_top(text, text, text) TO pg_read_all_stats;
+COMMENT ON FUNCTION rowsource_top(text, text, text) IS 'What ran in an interval, counted between the snapshots around it, now being one; without arguments, in the last hour. by: statement, user, database, node, relation or wait. The sum of the rows is all that ran with plans that are stored. Without the privileges of pg_read_all_stats, all since the statistics were reset';
 
 CREATE FUNCTION rowsource_top(
     from_time anycompatible,
@@ -1861,9 +1859,7 @@ CREATE FUNCTION rowsource_top(
 ) RETURNS SETOF record
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_top_between_0_2';
-COMMENT ON FUNCTION rowsource_top(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
-REVOKE ALL ON FUNCTION rowsource_top(anycompatible, anycompatible, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION rowsource_top(anycompatible, anycompatible, text) TO pg_read_all_stats;
+COMMENT ON FUNCTION rowsource_top(anycompatible, anycompatible, text) IS 'The same for moments that are no texts, like now() - interval ''5 min'' or interval ''5 min''';
 
 CREATE FUNCTION rowsource_ash_report(
     from_time text DEFAULT NULL,
@@ -3195,7 +3191,7 @@ CREATE VIEW rowsource_interval_plans AS
                     UNION ALL
                     SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
-                      FROM pg_stat_rowsource_plans() n
+                      FROM pg_stat_rowsource_plans((SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) n
                      WHERE n.queryid IS NOT NULL AND n.last_seen_at >= (SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) p
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (

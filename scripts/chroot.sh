@@ -70,7 +70,7 @@ clone() {
 # would bring in a whole clang. pg_config is the chroot's program. It names the headers by their place outside, which
 # in_chroot shows inside too.
 make_server() {
-    clone "$server" "postgresql-$major" gcc libc6-dev valgrind strace procps &&
+    clone "$server" "postgresql-$major" gcc libc6-dev valgrind strace procps tmux &&
         in_chroot "$server" sh -ec 'cd /tmp; apt-get -q download "$0"; dpkg -x "$0"*.deb /; rm ./*.deb' \
             "postgresql-server-dev-$major" && cat >"$pg_config" <<SCRIPT && chmod 755 "$pg_config"
 #!/bin/bash

@@ -114,10 +114,11 @@ server_tests() (
     if [ -n "$(selected_tests "kind(test) & ($selected) & test(/_needs_readers$/) - ($unfit)")" ]; then
         install_readers || unfit+=" | test(/_needs_readers$/)"
     fi
-    # The terminal program, which test.sh builds, and tmux.
+    # The terminal program, which is built here, and tmux where the tests run.
     export ROWSOURCE_PROGRAM=$TARGET/lab/rowsource
-    { [ -z "${PG_ROOT:-}" ] && [ -x "$ROWSOURCE_PROGRAM" ] && command -v tmux >/dev/null; } || unfit+=" | test(/_needs_(terminal|pgbouncer)$/)"
-    [ -x /usr/sbin/pgbouncer ] || unfit+=" | test(/_needs_pgbouncer$/)"
+    [ -x "$ROWSOURCE_PROGRAM" ] || unfit+=" | test(/_needs_(program|terminal|pgbouncer)$/)"
+    [ -x "${PG_ROOT:-}/usr/bin/tmux" ] || unfit+=" | test(/_needs_terminal$/)"
+    [ -x "${PG_ROOT:-}/usr/sbin/pgbouncer" ] || unfit+=" | test(/_needs_pgbouncer$/)"
     for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"
     done

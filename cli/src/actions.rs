@@ -16,7 +16,11 @@ impl App {
 
     /// Shows what a function writes.
     fn call(&mut self, title: String, call: String) -> Vec<Effect> {
-        self.push(Screen::Text(title, None));
+        self.push(Screen::Text {
+            title,
+            call: call.clone(),
+            lines: None,
+        });
         vec![Effect::Call(call, None)]
     }
 
@@ -74,6 +78,16 @@ impl App {
         }
     }
 
+    /// Shows who blocks the session of the selected row, with its statement.
+    pub fn blocker(&mut self) -> Vec<Effect> {
+        match self.process() {
+            _ if matches!(self.screen(), Screen::Blocker(_)) => {}
+            Some(pid) if self.data.server.schema.is_some() => self.push(Screen::Blocker(pid)),
+            _ => self.status = "this row is no process: b works in live, temp, locks and sessions".to_owned(),
+        }
+        vec![Effect::Refresh]
+    }
+
     /// Shows where the time of the plan goes.
     pub fn flame(&mut self) -> Vec<Effect> {
         match self.plan() {
@@ -121,6 +135,11 @@ impl App {
                     ..
                 },
             ) => Screen::Node(key.clone(), node_id),
+            (Screen::List(View::Locks), Target { pid: Some(pid), .. })
+                if self.data.blocker_of(pid).is_some() =>
+            {
+                Screen::Blocker(pid)
+            }
             (
                 Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
                 Target { pid: Some(pid), .. },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::data::Data;
+use crate::keys::{self, Action};
 use crate::model::Snapshot;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
@@ -46,8 +47,10 @@ pub enum Mode {
 struct Look {
     sort: Option<usize>,
     filter: String,
-    selected: usize,
+    selected: Option<usize>,
     anchor: Option<Target>,
+    /// How many columns of a wide text are left of the screen.
+    shift: usize,
 }
 
 /// The state.
@@ -66,9 +69,13 @@ pub struct App {
     /// The plan that another one is to be compared with.
     pub marked: Option<PlanKey>,
     screens: Vec<Screen>,
+    /// The screens that the last question was for, and the last answer.
+    asked: Option<String>,
+    answered: Option<String>,
     looks: BTreeMap<String, Look>,
-    /// The rows that the terminal has room for.
+    /// The rows and columns that the terminal has room for.
     pub page: usize,
+    pub width: usize,
     /// Whether a replay has ended.
     pub ended: bool,
 }
@@ -77,6 +84,8 @@ pub struct App {
 const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 /// How long a text may be that is typed.
 const MAX_TYPED: usize = 200;
+/// How many columns a wide text moves.
+const SHIFT: usize = 20;
 
 impl App {
     /// Starts with a screen.
@@ -92,8 +101,11 @@ impl App {
             trouble: None,
             marked: None,
             screens: vec![screen],
+            asked: None,
+            answered: None,
             looks: BTreeMap::new(),
             page: 10,
+            width: 80,
             ended: false,
         }
     }
@@ -122,6 +134,7 @@ impl App {
 
     /// Returns what the screen needs.
     pub fn wants(&mut self) -> Vec<Want> {
+        self.asked = Some(self.look_key());
         let screen = self.screen().clone();
         screen.wants(&mut self.data)
     }
@@ -131,17 +144,30 @@ impl App {
         if self.trouble.take().is_some() {
             self.status = "connected again".to_owned();
         }
+        self.answered.clone_from(&self.asked);
         self.data.apply(snapshot);
         if let Some(event) = &self.data.event {
             self.status.clone_from(event);
         }
     }
 
-    /// Takes over the lines of a function.
-    pub fn apply_lines(&mut self, lines: Vec<String>) {
-        if let Some(Screen::Text(_, shown)) = self.screens.last_mut() {
-            *shown = Some(lines);
+    /// Takes over the lines of a function, or why there are none, on the screen that waits for them.
+    pub fn answer(&mut self, call: &str, answer: Vec<String>) {
+        for screen in &mut self.screens {
+            if let Screen::Text {
+                call: asked, lines, ..
+            } = screen
+                && asked == call
+            {
+                *lines = Some(answer.clone());
+            }
         }
+    }
+
+    /// Returns whether nothing has come yet for the screen. A replay asks for nothing.
+    pub fn is_awaiting(&self) -> bool {
+        let is_text = matches!(self.screen(), Screen::Text { .. });
+        !is_text && self.asked.is_some() && self.answered.as_ref() != Some(&self.look_key())
     }
 
     fn look(&self) -> Look {
@@ -150,7 +176,7 @@ impl App {
 
     fn look_key(&self) -> String {
         match self.screen() {
-            Screen::Text(title, _) => title.clone(),
+            Screen::Text { call, .. } => call.clone(),
             screen => format!("{screen:?}"),
         }
     }
@@ -178,11 +204,20 @@ impl App {
         if !look.filter.is_empty() {
             table.filter(&look.filter);
         }
+        if look.shift > 0 {
+            table.shift(look.shift);
+        }
         let anchored = look
             .anchor
             .and_then(|anchor| table.rows.iter().position(|row| row.target == anchor));
+        // A plan begins with the node that takes the most time.
+        let begins = || match (look.selected, self.screen()) {
+            (None, Screen::Plan(_)) => table.rows.iter().position(|row| row.is_marked),
+            (selected, _) => selected,
+        };
         let selected = anchored
-            .unwrap_or(look.selected)
+            .or_else(begins)
+            .unwrap_or(0)
             .min(table.rows.len().saturating_sub(1));
         (table, selected, sort)
     }
@@ -195,14 +230,15 @@ impl App {
     /// Does what a key means.
     pub fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => vec![Effect::Quit],
-                KeyCode::Char('l') => vec![Effect::Refresh],
+            // These hold whatever is typed.
+            return match keys::action(&key) {
+                Some(Action::Quit) => vec![Effect::Quit],
+                Some(Action::Refresh) => vec![Effect::Refresh],
                 _ => Vec::new(),
             };
         }
         match self.mode.clone() {
-            Mode::Normal => self.normal_key(key.code),
+            Mode::Normal => self.normal_key(&key),
             Mode::Help => {
                 self.mode = Mode::Normal;
                 Vec::new()
@@ -220,39 +256,46 @@ impl App {
         }
     }
 
-    fn normal_key(&mut self, code: KeyCode) -> Vec<Effect> {
+    fn normal_key(&mut self, key: &KeyEvent) -> Vec<Effect> {
         self.status.clear();
         let page = self.page.max(2) as isize - 1;
-        match code {
-            KeyCode::Char('q') => return vec![Effect::Quit],
-            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
-            KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char(':') => self.mode = Mode::Command(String::new()),
-            KeyCode::Char(digit @ '1'..='9') => {
-                return self.open_view(View::ALL[digit as usize - '1' as usize]);
+        let Some(action) = keys::action(key) else {
+            self.status = format!(
+                "{} does nothing: ? shows the keys",
+                keys::name(key.modifiers, key.code)
+            );
+            return Vec::new();
+        };
+        match action {
+            Action::Quit => return vec![Effect::Quit],
+            Action::Help => self.mode = Mode::Help,
+            Action::Filter => {
+                self.mode = Mode::Filter;
+                self.change_look(|look| look.filter.clear());
             }
-            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
-            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
-            KeyCode::PageDown => self.move_by(page),
-            KeyCode::PageUp => self.move_by(-page),
-            KeyCode::Home | KeyCode::Char('g') => self.move_by(isize::MIN / 2),
-            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX / 2),
-            KeyCode::Char('<') => self.sort_beside(-1),
-            KeyCode::Char('>') => self.sort_beside(1),
-            KeyCode::Char(' ') => self.paused = !self.paused,
-            KeyCode::Char('+') => self.change_interval(1),
-            KeyCode::Char('-') => self.change_interval(-1),
-            KeyCode::Char('r') => return vec![Effect::Refresh],
-            KeyCode::Char('y') => return self.copy(),
-            KeyCode::Char('e') => return self.explain(),
-            KeyCode::Char('c') => return self.compare(),
-            KeyCode::Char('f') => return self.flame(),
-            KeyCode::Char('w') => return self.write_page(),
-            KeyCode::Char('C') => self.ask_signal("pg_cancel_backend"),
-            KeyCode::Char('T') => self.ask_signal("pg_terminate_backend"),
-            KeyCode::Enter | KeyCode::Right => return self.down(),
-            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return self.up(),
-            _ => {}
+            Action::Command => self.mode = Mode::Command(String::new()),
+            Action::View(number) => return self.open_view(View::ALL[number]),
+            Action::Select(rows) => self.move_by(rows),
+            Action::Page(pages) => self.move_by(pages * page),
+            Action::First => self.move_by(isize::MIN / 2),
+            Action::Last => self.move_by(isize::MAX / 2),
+            Action::Sort(columns) => self.sort_beside(columns),
+            Action::Pause => self.paused = !self.paused,
+            Action::Interval(step) => self.change_interval(step),
+            Action::Refresh => return vec![Effect::Refresh],
+            Action::Copy => return self.copy(),
+            Action::Explain => return self.explain(),
+            Action::Compare => return self.compare(),
+            Action::Flame => return self.flame(),
+            Action::Blocker => return self.blocker(),
+            Action::Write => return self.write_page(),
+            Action::Cancel => self.ask_signal("pg_cancel_backend"),
+            Action::Terminate => self.ask_signal("pg_terminate_backend"),
+            Action::Down => return self.down(),
+            Action::Up => return self.up(),
+            Action::Left | Action::Right if self.shift(action == Action::Right) => {}
+            Action::Right => return self.down(),
+            Action::Left => return self.up(),
         }
         Vec::new()
     }
@@ -324,7 +367,7 @@ impl App {
             .get(selected)
             .map(|row| row.target.clone())
             .filter(|target| *target != Target::default());
-        self.change_look(|look| (look.selected, look.anchor) = (selected, anchor));
+        self.change_look(|look| (look.selected, look.anchor) = (Some(selected), anchor));
     }
 
     fn sort_beside(&mut self, step: isize) {
@@ -336,6 +379,26 @@ impl App {
         };
         self.status = format!("sorted by {}", table.columns[next as usize].title);
         self.change_look(|look| look.sort = Some(next as usize));
+    }
+
+    /// Moves a text that is wider than the screen. Returns whether it did.
+    fn shift(&mut self, is_right: bool) -> bool {
+        let Screen::Text {
+            lines: Some(lines), ..
+        } = self.screen()
+        else {
+            return false;
+        };
+        let shift = self.look().shift;
+        let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        if is_right && shift + self.width < longest {
+            self.change_look(|look| look.shift += SHIFT);
+        } else if !is_right && shift > 0 {
+            self.change_look(|look| look.shift = shift.saturating_sub(SHIFT));
+        } else {
+            return is_right;
+        }
+        true
     }
 
     fn change_interval(&mut self, step: isize) {
@@ -360,7 +423,23 @@ impl App {
         table.rows.get(selected).map(|row| row.target.clone())
     }
 
+    /// Returns the process that the keys concern: that of the selected row, or of the screen.
+    pub fn process(&self) -> Option<i64> {
+        match self.screen() {
+            Screen::LivePlan(pid) => Some(*pid),
+            _ => self.target()?.pid,
+        }
+    }
+
     fn copy(&mut self) -> Vec<Effect> {
+        if let Screen::Text {
+            lines: Some(lines), ..
+        } = self.screen()
+        {
+            let text = lines.join("\n");
+            self.status = format!("copied {} lines", lines.len());
+            return vec![Effect::Copy(text)];
+        }
         let (table, selected, _) = self.table();
         let Some(row) = table.rows.get(selected) else {
             return Vec::new();
@@ -373,8 +452,7 @@ impl App {
     }
 
     fn ask_signal(&mut self, function: &'static str) {
-        let pid = self.target().and_then(|target| target.pid);
-        match pid {
+        match self.process() {
             _ if self.read_only => self.status = "--read-only: no signals are sent".to_owned(),
             Some(pid) => self.mode = Mode::Confirm(function, pid),
             None => {

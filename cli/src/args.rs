@@ -111,6 +111,9 @@ pub enum Command {
     /// Print the man page
     #[command(hide = true)]
     Man,
+    /// Print the keys of top, with the names that tmux has for them
+    #[command(hide = true)]
+    Keys,
 }
 
 /// What top shows, and how.

@@ -254,6 +254,13 @@ impl Data {
             .collect()
     }
 
+    /// Returns the place of the session that a process waits for, in the tree of those that wait for locks.
+    pub fn blocker_of(&self, pid: i64) -> Option<usize> {
+        let at = self.locks.iter().position(|row| row.pid == pid)?;
+        let depth = self.locks[at].depth;
+        self.locks[..at].iter().rposition(|row| row.depth < depth)
+    }
+
     /// Returns whether a statement is one of this program's.
     pub fn is_own(&self, queryid: Option<i64>) -> bool {
         self.text(queryid).is_some_and(|text| text.starts_with(OWN))

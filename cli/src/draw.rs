@@ -7,8 +7,8 @@ use ratatui::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::{App, Mode};
-use crate::screens::View;
-use crate::table::{Cell, Column, Row, Table};
+use crate::screens::{Screen, View};
+use crate::table::{Cell, Column, Row, Table, wrap};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -42,23 +42,8 @@ impl Theme {
     }
 }
 
-const HELP: &[&str] = &[
-    "1 statements   2 nodes   3 live    4 activity   5 findings",
-    "6 waits        7 temp    8 locks   9 sessions   : by name",
-    "",
-    "up down j k g G   select a row       Enter   down: plan, node",
-    "Esc               up                 /       filter rows",
-    "< >               sort by a column   Space   pause",
-    "+ -               refresh interval   r       refresh now",
-    "e                 plan as EXPLAIN    f       where its time goes",
-    "c                 compare two plans  w       write a page of HTML",
-    "y                 copy the text      C       cancel a statement",
-    "?                 this help          T       terminate a session",
-    "q                 leave",
-    "",
-    "statements, nodes and waits: what was added between two",
-    "refreshes. A key closes this help.",
-];
+/// A note has at most this many lines.
+const NOTE_LINES: usize = 5;
 
 /// Draws all of it.
 pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
@@ -70,13 +55,19 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     }
     let (table, selected, sort) = app.table();
     draw_head(buffer, area, app, theme);
+    let width = area.width as usize;
     let notes = notes_of(app, &table);
+    let notes: Vec<String> = notes
+        .iter()
+        .flat_map(|note| wrap(note, width, NOTE_LINES))
+        .collect();
     let notes_height = (notes.len() as u16).min(area.height.saturating_sub(8));
     let body = Rect {
         y: area.y + 2,
         height: area.height - 3 - notes_height,
         ..area
     };
+    app.width = width;
     app.page = usize::from(body.height.saturating_sub(2)).max(1);
     draw_table(buffer, body, &table, selected, sort, theme);
     for (line, note) in notes.iter().take(notes_height as usize).enumerate() {
@@ -90,6 +81,9 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
 }
 
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
+    if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
+        return vec!["the answer of the server is awaited".to_owned()];
+    }
     let missing = app
         .data
         .missing
@@ -141,6 +135,8 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         area.width as usize,
         Style::new().add_modifier(Modifier::BOLD),
     );
+    let names: usize = View::ALL.iter().map(|view| view.name().len() + 3).sum();
+    let space = if names > area.width as usize { "" } else { " " };
     let mut x = area.x;
     for (number, view) in View::ALL.into_iter().enumerate() {
         let is_shown = app.view() == Some(view);
@@ -153,7 +149,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         let (end, _) = buffer.set_stringn(
             x,
             area.y + 1,
-            format!("{} {}", number + 1, view.name()),
+            format!("{}{space}{}", number + 1, view.name()),
             room,
             style,
         );
@@ -189,34 +185,55 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             None if !app.filter().is_empty() => {
                 (format!("filter: {}   Esc removes it", app.filter()), Style::new())
             }
-            None => (
-                "? help   Enter down   Esc up   / filter   < > sort   Space pause   q leave".to_owned(),
-                theme.colour(Color::Gray),
-            ),
+            None => (hint(app.screen()).to_owned(), theme.colour(Color::Gray)),
         },
     };
     buffer.set_stringn(
         area.x,
         y,
-        crate::table::one_line(&text),
+        crate::table::without_controls(&text),
         area.width as usize,
         style,
     );
 }
 
+/// Returns the keys that lead on from a screen.
+fn hint(screen: &Screen) -> &'static str {
+    match screen {
+        Screen::List(View::Statements | View::Nodes) | Screen::Plans(_) => {
+            "Enter its plan  e EXPLAIN  / filter  < > sort  Space pause  ? help  q leave"
+        }
+        Screen::List(View::Live) => "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave",
+        Screen::List(View::Locks) => "Enter what blocks it  C cancel  T terminate  / filter  ? help  q leave",
+        Screen::List(View::Sessions) => {
+            "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave"
+        }
+        Screen::List(View::Findings) => "Enter before and after  / filter  ? help  q leave",
+        Screen::List(View::Activity) => "Enter its plan  / filter  < > sort  w report  ? help  q leave",
+        Screen::List(View::Waits | View::Temp) => {
+            "/ filter  < > sort  Space pause  w report  ? help  q leave"
+        }
+        Screen::Plan(_) => "Enter node  e EXPLAIN  f where time goes  c compare  w HTML  Esc back  ? help",
+        Screen::Flame(_) | Screen::Node(..) => "e EXPLAIN  c compare  w HTML  Esc back  ? help  q leave",
+        Screen::LivePlan(_) => "e as a table  b who blocks it  C cancel  T terminate  Esc back  ? help",
+        Screen::Blocker(_) => "C cancel the blocker  T terminate it  y copy  Esc back  ? help  q leave",
+        Screen::Text { .. } => "arrows PgUp PgDn  / filter  y copy  Esc back  ? help  q leave",
+    }
+}
+
 fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
-    let longest = HELP.iter().map(|line| line.width()).max().unwrap_or(0);
+    let help = crate::keys::help();
+    let longest = help.iter().map(|line| line.width()).max().unwrap_or(0);
     let width = (longest as u16 + 4).min(area.width);
-    let height = (HELP.len() as u16 + 2).min(area.height);
+    let height = (help.len() as u16 + 2).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
     let style = theme.colour(Color::White).add_modifier(Modifier::REVERSED);
     for line in 0..height {
         let text = line
             .checked_sub(1)
-            .and_then(|line| HELP.get(line as usize))
-            .copied()
-            .unwrap_or("");
+            .and_then(|line| help.get(line as usize))
+            .map_or("", String::as_str);
         let text = format!("  {text:<longest$}  ");
         buffer.set_stringn(x, y + line, text, width as usize, style);
     }
@@ -242,10 +259,11 @@ fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
     shown
 }
 
-/// Returns whether a column has numbers, which stand at its right end.
+/// Returns whether a column has only numbers, which stand at its right end.
 fn is_number(table: &Table, index: usize) -> bool {
-    let mut cells = table.rows.iter().map(|row| &row.cells[index]);
-    cells.any(|cell| !matches!(cell, Cell::None | Cell::Text(_)))
+    let cells = || table.rows.iter().map(|row| &row.cells[index]);
+    let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
+    !cells().any(is_text) && cells().any(|cell| *cell != Cell::None)
 }
 
 /// Numbers are shown whole; of texts, as much as the column has room for on this terminal.

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::app::App;
 use crate::args::{Arguments, Command, ConnectionArgs, OutputArgs, TopArgs};
-use crate::connect::{Environment, Failure, Params, Target};
+use crate::connect::{Environment, Failure, Params, Reached, Target};
 use crate::draw::Theme;
 use crate::record::Recording;
 use crate::screens::{Screen, View};
@@ -25,6 +25,7 @@ mod data;
 mod delta;
 mod draw;
 mod flame;
+mod keys;
 mod model;
 mod queries;
 mod record;
@@ -109,7 +110,14 @@ fn run(arguments: Arguments) -> Result<(), String> {
         }
         Command::Man => clap_mangen::Man::new(Arguments::command())
             .render(&mut io::stdout())
+            .and_then(|()| io::stdout().write_all(keys::man().as_bytes()))
             .map_err(|error| error.to_string()),
+        Command::Keys => {
+            keys::all()
+                .iter()
+                .for_each(|(name, does)| println!("{name}\t{does}"));
+            Ok(())
+        }
     }
 }
 
@@ -151,9 +159,10 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
             )
         }
         None => {
-            let (target, place) = target(arguments)?;
+            let reached = reach(arguments)?;
+            let place = reached.place.clone();
             (
-                Source::Server(Worker::start(target).map_err(|error| error.to_string())?),
+                Source::Server(Worker::start(reached).map_err(|error| error.to_string())?),
                 place,
             )
         }
@@ -192,8 +201,8 @@ fn params(arguments: &ConnectionArgs, environment: &Environment) -> Result<Param
     Ok(params)
 }
 
-/// Finds the server, and asks for a password if it wants one. Returns it, and its name.
-fn target(arguments: &ConnectionArgs) -> Result<(Target, String), String> {
+/// Connects to the server, and asks for a password if it wants one.
+fn reach(arguments: &ConnectionArgs) -> Result<Reached, String> {
     let environment = Environment::of_process();
     let params = params(arguments, &environment).map_err(|error| error.to_string())?;
     let user = params.get("user").unwrap_or("").to_owned();
@@ -213,7 +222,7 @@ fn target(arguments: &ConnectionArgs) -> Result<(Target, String), String> {
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    match runtime.block_on(target.connect()) {
+    let client = match runtime.block_on(target.connect()) {
         Err(Failure::PasswordNeeded) if arguments.no_password || !io::stdin().is_terminal() => {
             return Err(
                 "the server wants a password: put it into ~/.pgpass, or run rowsource on a terminal"
@@ -223,17 +232,22 @@ fn target(arguments: &ConnectionArgs) -> Result<(Target, String), String> {
         Err(Failure::PasswordNeeded) => {
             target = make(Some(&ask()?))?;
             let attempt = runtime.block_on(target.connect());
-            attempt.map_err(text_of)?;
+            attempt.map_err(text_of)?
         }
         Err(failure) => return Err(text_of(failure)),
-        Ok(_) => {}
-    }
+        Ok(client) => client,
+    };
     let place = format!(
         "{user}@{}/{}",
         target.host_names(),
         params.get("dbname").unwrap_or("")
     );
-    Ok((target, place))
+    Ok(Reached {
+        target,
+        place,
+        client,
+        runtime,
+    })
 }
 
 fn text_of(failure: Failure) -> String {
@@ -245,18 +259,10 @@ fn text_of(failure: Failure) -> String {
 
 /// Returns the lines that a function of the extension writes.
 fn lines(arguments: &ConnectionArgs, call: &str) -> Result<String, String> {
-    let (target, _) = target(arguments)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    let lines = runtime.block_on(async {
-        let client = target.connect().await.map_err(text_of)?;
-        Connection(client)
-            .lines(call, None)
-            .await
-            .map_err(|failure| failure.text().to_owned())
-    })?;
+    let Reached { client, runtime, .. } = reach(arguments)?;
+    let lines = runtime
+        .block_on(Connection::new(client).lines(call, None))
+        .map_err(|failure| failure.text().to_owned())?;
     Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 

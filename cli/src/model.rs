@@ -254,6 +254,8 @@ pub struct Lock {
     pub mode: Option<String>,
     pub relation: Option<String>,
     pub waited: Option<f64>,
+    /// How long its transaction is open.
+    pub open: Option<f64>,
     pub queryid: Option<i64>,
     pub query: Option<String>,
 }

@@ -97,7 +97,8 @@ const TEMP: &str = "SELECT pid, datname, usename, queryid, filetype, files, byte
 
 const LOCKS: &str = "SELECT root_pid AS root, blocked_sessions AS blocked, depth, pid, usename,
   application_name AS application, state, mode, relation,
-  extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited, queryid, left(query, 400) AS query
+  extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited,
+  extract(epoch FROM clock_timestamp() - xact_start)::float8 * 1000 AS open, queryid, left(query, 2000) AS query
   FROM @.rowsource_blockers";
 
 const SESSIONS: &str =
@@ -117,11 +118,14 @@ impl Want {
                 format!("{PLANS}(to_timestamp({since})) WHERE calls > 0"),
                 "ChangedPlans",
             ),
+            // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
-                    "SELECT DISTINCT ON (queryid) queryid, left(query, 2000) AS query FROM @.pg_stat_rowsource_plans
-                     WHERE queryid IN ({}) ORDER BY queryid",
-                    list(ids)
+                    "SELECT DISTINCT ON (queryid) queryid, query FROM (
+                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid IN ({ids})
+                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id IN ({ids})) t
+                     ORDER BY queryid, place",
+                    ids = list(ids)
                 ),
                 "Texts",
             ),
@@ -160,10 +164,5 @@ impl Want {
             sql.replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
             part,
         )
-    }
-
-    /// Returns whether a server without the extension has this.
-    pub fn is_everywhere(&self) -> bool {
-        *self == Self::Sessions
     }
 }

@@ -65,8 +65,14 @@ pub enum Screen {
     Node(PlanKey, i64),
     /// The plan that a process runs.
     LivePlan(i64),
-    /// Lines that a function of the server wrote; nothing while it works.
-    Text(String, Option<Vec<String>>),
+    /// Who blocks a process.
+    Blocker(i64),
+    /// Lines that a function of the server writes; nothing while it works.
+    Text {
+        title: String,
+        call: String,
+        lines: Option<Vec<String>>,
+    },
 }
 
 impl Screen {
@@ -87,12 +93,11 @@ impl Screen {
             Self::List(View::Sessions) => vec![Want::Sessions],
             Self::Plans(_) => vec![data.wanted_plans()],
             Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
-            Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live],
-            Self::Text(..) => Vec::new(),
+            Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live, Want::Sessions],
+            Self::Blocker(_) => vec![Want::Locks],
+            Self::Text { .. } => Vec::new(),
         };
-        if !data.server.loaded || data.server.schema.is_none() {
-            wants.push(Want::Sessions);
-        } else {
+        if data.server.loaded && data.server.schema.is_some() {
             wants.extend(data.wanted_texts());
         }
         wants
@@ -100,7 +105,10 @@ impl Screen {
 
     /// Returns whether it moves twice a second.
     pub fn is_fast(&self) -> bool {
-        matches!(self, Self::List(View::Live) | Self::LivePlan(_))
+        matches!(
+            self,
+            Self::List(View::Live) | Self::LivePlan(_) | Self::Blocker(_)
+        )
     }
 
     /// Makes its table.
@@ -127,7 +135,8 @@ impl Screen {
             Self::Flame(key) => crate::flame::table(data, key),
             Self::Node(key, node_id) => node(data, key, *node_id),
             Self::LivePlan(pid) => crate::screens_live::live_plan(data, *pid),
-            Self::Text(title, lines) => text(title, lines.as_deref()),
+            Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
+            Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
         if !data.server.sees_all && matches!(self, Self::List(_)) {
             let user = &data.server.user;
@@ -429,11 +438,8 @@ fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
         &[("figure", 24, 0), ("value", 30, 0)],
         None,
     );
-    let Some(node) = data
-        .plan
-        .iter()
-        .find(|node| node.planid == Some(key.planid) && node.node_id == node_id)
-    else {
+    let nodes = data.nodes_of(key);
+    let Some(node) = nodes.into_iter().find(|node| node.node_id == node_id) else {
         table.notes.push("the plan is not stored any more".to_owned());
         return table;
     };
@@ -562,11 +568,8 @@ fn text(title: &str, lines: Option<&[String]>) -> Table {
     let mut table = Table::new(title, &[("", 20, 0)], None);
     match lines {
         Some(lines) => table.rows.extend(lines.iter().map(|line| {
-            let clean = line
-                .chars()
-                .map(|letter| if letter.is_control() { ' ' } else { letter })
-                .collect();
-            Row::new(vec![Cell::Text(clean)], Target::default())
+            let cell = Cell::Text(crate::table::without_controls(line));
+            Row::new(vec![cell], Target::default())
         })),
         None => table.notes.push("the server works on it".to_owned()),
     }

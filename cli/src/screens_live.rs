@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::data::Data;
 use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Row, Table, Target, node_name, of_interval, time};
+use crate::table::{Cell, Row, Table, Target, node_name, of_interval, time, wrap};
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -82,7 +82,7 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             .into_iter()
             .collect();
     }
-    for (node, processes, wait) in sum_processes(&data.live_plan) {
+    for (node, processes, wait) in sum_processes(&data.live_plan, pid) {
         let name = node_name(node.depth, &node.operation, node.object.as_deref());
         let name = if node.running {
             format!("{name}  <- runs")
@@ -119,6 +119,18 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
         table
             .notes
             .push(format!("process {pid} runs no measured statement now"));
+        let session = data.sessions.iter().find(|session| session.pid == pid);
+        if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
+            let state = session.state.as_deref().unwrap_or("");
+            let what = if state == "active" {
+                "its statement"
+            } else {
+                "its last statement"
+            };
+            table
+                .notes
+                .push(format!("{state}; {what}: {}", crate::table::one_line(query)));
+        }
     }
     table
 }
@@ -137,11 +149,15 @@ fn live_title(row: &Running) -> String {
     title
 }
 
-/// Adds up the processes of each node, in the order of the nodes: the sum, how many they are, and what one
-/// of them waits for.
-fn sum_processes(nodes: &[LiveNode]) -> Vec<(LiveNode, u32, Option<String>)> {
+/// Adds up the processes of each node of the statement that a process runs, in the order of the nodes: the
+/// sum, how many they are, and what one of them waits for.
+fn sum_processes(nodes: &[LiveNode], pid: i64) -> Vec<(LiveNode, u32, Option<String>)> {
     let mut sums: BTreeMap<_, (LiveNode, u32, Option<String>)> = BTreeMap::new();
-    for node in nodes {
+    // What came last may be of another process.
+    for node in nodes
+        .iter()
+        .filter(|node| node.pid == pid || node.leader == Some(pid))
+    {
         let Some((sum, processes, wait)) = sums.get_mut(&(node.nesting, node.node_id)) else {
             sums.insert((node.nesting, node.node_id), (node.clone(), 1, node.wait.clone()));
             continue;
@@ -237,7 +253,20 @@ pub fn waits(data: &Data) -> Table {
         ],
         Some(0),
     );
-    for row in &data.waits.added.rows {
+    let is_idle = |class: &Option<String>| class.as_deref() == Some("Activity");
+    let idle = data
+        .waits
+        .added
+        .rows
+        .iter()
+        .filter(|row| is_idle(&row.class))
+        .count();
+    if idle > 0 {
+        table.notes.push(format!(
+            "{idle} events by which background processes are idle (class Activity) are left out"
+        ));
+    }
+    for row in data.waits.added.rows.iter().filter(|row| !is_idle(&row.class)) {
         let cells = vec![
             Cell::Time(row.time),
             Cell::Count(row.waits),
@@ -306,8 +335,9 @@ pub fn locks(data: &Data) -> Table {
             ("relation", 16, 0),
             ("waited", 9, 0),
             ("state", 19, 0),
+            ("open", 9, 110),
             ("user", 10, 110),
-            ("application", 12, 110),
+            ("application", 12, 150),
             ("statement", 20, 0),
         ],
         None,
@@ -323,6 +353,7 @@ pub fn locks(data: &Data) -> Table {
             Cell::text(row.relation.as_deref()),
             Cell::some(row.waited, Cell::Time),
             Cell::text(row.state.as_deref()),
+            Cell::some(row.open, Cell::Time),
             Cell::text(row.usename.as_deref()),
             Cell::text(row.application.as_deref()),
             Cell::text(row.query.as_deref()),
@@ -336,6 +367,77 @@ pub fn locks(data: &Data) -> Table {
             is_marked: row.depth == 0,
             ..Row::new(cells, target)
         });
+    }
+    table
+}
+
+/// Who blocks a process, up to the session that waits for nobody.
+pub fn blocker(data: &Data, pid: i64) -> Table {
+    let mut table = Table::new(
+        format!("What process {pid} waits for"),
+        &[("figure", 20, 0), ("value", 56, 0)],
+        None,
+    );
+    let mut at = pid;
+    let mut seen = 0;
+    while let Some(place) = data.blocker_of(at).filter(|_| seen < data.locks.len()) {
+        let row = &data.locks[place];
+        let is_root = row.depth == 0;
+        let target = Target {
+            pid: Some(row.pid),
+            queryid: row.queryid,
+            ..Target::default()
+        };
+        let mut add = |name: &str, cell: Cell| {
+            table.rows.push(Row {
+                is_marked: is_root,
+                ..Row::new(vec![Cell::Text(name.to_owned()), cell], target.clone())
+            });
+        };
+        let who = [row.usename.as_deref(), row.application.as_deref()];
+        let who = who.into_iter().flatten().filter(|name| !name.is_empty());
+        let what = if is_root {
+            "blocked by, at last"
+        } else {
+            "blocked by"
+        };
+        add(what, Cell::Text(format!("process {}", row.pid)));
+        add(
+            "user, application",
+            Cell::Text(who.collect::<Vec<_>>().join(", ")),
+        );
+        add("state", Cell::text(row.state.as_deref()));
+        add("transaction open for", Cell::some(row.open, Cell::Time));
+        if !is_root {
+            let wants = [row.mode.as_deref(), row.relation.as_deref()];
+            let wants = wants.into_iter().flatten().collect::<Vec<_>>().join(" of ");
+            add("waits itself for", Cell::Text(wants));
+        }
+        let text = row
+            .query
+            .as_deref()
+            .map(crate::table::one_line)
+            .unwrap_or_default();
+        let is_over = row
+            .state
+            .as_deref()
+            .is_some_and(|state| state.starts_with("idle"));
+        let mut name = if is_over {
+            "its last statement"
+        } else {
+            "its statement"
+        };
+        for line in wrap(&text, 56, 20) {
+            add(name, Cell::Text(line));
+            name = "";
+        }
+        at = row.pid;
+        seen += 1;
+    }
+    if table.rows.is_empty() {
+        table
+            .notes
+            .push(format!("process {pid} waits for no other session"));
     }
     table
 }

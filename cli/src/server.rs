@@ -32,13 +32,27 @@ impl Failure {
 }
 
 /// A connection.
-pub struct Connection(pub Client);
+pub struct Connection {
+    client: Client,
+    /// What the server said last of itself.
+    last: Option<(Server, f64)>,
+}
 
 impl Connection {
+    /// Takes a connection over.
+    pub fn new(client: Client) -> Self {
+        Self { client, last: None }
+    }
+
+    /// Returns whether it has ended.
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
     /// Sends one message of several statements, which are one transaction, and returns the first column of
     /// the results.
     async fn ask(&self, sql: &str, wait: Duration) -> Result<Vec<String>, Failure> {
-        let Ok(answer) = tokio::time::timeout(wait, self.0.simple_query(sql)).await else {
+        let Ok(answer) = tokio::time::timeout(wait, self.client.simple_query(sql)).await else {
             return Err(Failure::Gone(format!("no answer for {} s", wait.as_secs())));
         };
         let messages = answer.map_err(|error| match error.as_db_error() {
@@ -105,15 +119,24 @@ impl Connection {
         Ok((server, at))
     }
 
-    /// Returns what is wanted. What the server refuses is listed as missing.
-    pub async fn snapshot(&self, wants: &[Want]) -> Result<Snapshot, Failure> {
-        let (server, at) = self.server().await?;
+    /// Returns what is wanted, or the sessions of a server without the extension. What the server refuses is
+    /// listed as missing.
+    pub async fn snapshot(&mut self, wants: &[Want]) -> Result<Snapshot, Failure> {
+        // Texts belong to the refresh before.
+        let is_more = wants.iter().all(|want| matches!(want, Want::Texts(_)));
+        let (server, at) = match self.last.take().filter(|_| is_more && !wants.is_empty()) {
+            Some(last) => last,
+            None => self.server().await?,
+        };
+        self.last = Some((server.clone(), at));
         let mut snapshot = Snapshot {
             at,
             ..Snapshot::default()
         };
+        // Every server has these.
         let has_extension = server.schema.is_some() && server.loaded;
-        for want in wants.iter().filter(|want| has_extension || want.is_everywhere()) {
+        let wants = if has_extension { wants } else { &[Want::Sessions] };
+        for want in wants {
             let (query, part) = want.query(&server);
             match self.rows(&query).await {
                 Ok(rows) => match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
@@ -144,7 +167,7 @@ pub fn missing_extension(server: &Server) -> String {
 
 /// Connects, and says why not.
 pub async fn connect(target: &connect::Target) -> Result<Connection, Failure> {
-    target.connect().await.map(Connection).map_err(|failure| {
+    target.connect().await.map(Connection::new).map_err(|failure| {
         Failure::Gone(match failure {
             connect::Failure::PasswordNeeded => "the server wants a password".to_owned(),
             connect::Failure::NotThisWay(text) | connect::Failure::Other(text) => text,

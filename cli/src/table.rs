@@ -1,6 +1,7 @@
 //! Tables: what each screen consists of, to be drawn, printed, sorted, filtered and written as JSON.
 
 use serde_json::{Map, Value, json};
+use unicode_width::UnicodeWidthStr;
 
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,11 +81,41 @@ impl Cell {
 
 /// Replaces line breaks and control characters, which would move the cursor of a terminal.
 pub fn one_line(text: &str) -> String {
-    let clean = text
-        .chars()
+    without_controls(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Replaces each of them by a space.
+pub fn without_controls(text: &str) -> String {
+    text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect::<String>();
-    clean.split_whitespace().collect::<Vec<_>>().join(" ")
+        .collect()
+}
+
+/// Breaks a text between words into at most so many lines of a width. One that is longer ends with a tilde.
+pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().map_or("", |line| line.as_str());
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            if lines.len() == most {
+                if let Some(last) = lines.last_mut() {
+                    last.push('~');
+                }
+                return lines;
+            }
+            lines.push(String::new());
+        }
+        if let Some(last) = lines.last_mut() {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
 }
 
 fn count(value: f64) -> String {
@@ -249,6 +280,15 @@ impl Table {
                 .iter()
                 .any(|cell| cell.show().to_lowercase().contains(&text))
         });
+    }
+
+    /// Leaves out the first columns of the texts.
+    pub fn shift(&mut self, columns: usize) {
+        for cell in self.rows.iter_mut().flat_map(|row| &mut row.cells) {
+            if let Cell::Text(text) = cell {
+                *text = text.chars().skip(columns).collect();
+            }
+        }
     }
 
     /// Returns it as JSON: times are milliseconds, and nothing is rounded.

@@ -26,6 +26,9 @@ pub enum Source {
 
 /// How often keys are looked for while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
+/// How the status begins while there is no answer, or none yet because the server works for the user.
+const SILENT: &str = "the server has not answered for";
+const WORKS: &str = "the server works on it:";
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -37,6 +40,10 @@ pub struct Top {
     pub theme: Theme,
     asked_at: Option<Instant>,
     due: Instant,
+    /// Whether a refresh is due although the screen is paused.
+    is_wanted: bool,
+    /// How many functions the server works on for the user.
+    calls: usize,
 }
 
 impl Top {
@@ -49,6 +56,8 @@ impl Top {
             theme,
             asked_at: None,
             due: Instant::now(),
+            is_wanted: false,
+            calls: 0,
         }
     }
 
@@ -90,7 +99,10 @@ impl Top {
 
     fn take_effect(&mut self, effect: Effect) -> io::Result<()> {
         match (effect, &self.source) {
-            (Effect::Refresh, Source::Server(_)) => self.due = Instant::now(),
+            (Effect::Refresh, Source::Server(_)) => {
+                self.due = Instant::now();
+                self.is_wanted = true;
+            }
             (Effect::Copy(text), _) => {
                 // The clipboard of the terminal (OSC 52), also through ssh.
                 write!(stdout(), "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
@@ -99,9 +111,15 @@ impl Top {
             (Effect::Signal(function, pid), Source::Server(worker)) => {
                 worker.ask(Request::Signal(function, pid))
             }
-            (Effect::Call(call, file), Source::Server(worker)) => worker.ask(Request::Call(call, file)),
-            (Effect::Signal(..) | Effect::Call(..), Source::Recording(_)) => {
-                self.app.apply_lines(vec!["a replay has no server".to_owned()]);
+            (Effect::Call(call, file), Source::Server(worker)) => {
+                worker.ask(Request::Call(call, file));
+                self.calls += 1;
+            }
+            (Effect::Call(call, _), Source::Recording(_)) => {
+                self.app.answer(&call, vec!["a replay has no server".to_owned()]);
+                self.app.status = "a replay has no server".to_owned();
+            }
+            (Effect::Signal(..), Source::Recording(_)) => {
                 self.app.status = "a replay has no server".to_owned();
             }
             (Effect::Refresh | Effect::Quit, _) => {}
@@ -125,17 +143,22 @@ impl Top {
         match self.asked_at {
             Some(asked) if asked.elapsed() > Duration::from_secs(1) => {
                 let waited = asked.elapsed().as_secs();
-                let status = format!("the server has not answered for {waited} s");
+                let status = if self.calls > 0 {
+                    format!("{WORKS} {waited} s")
+                } else {
+                    format!("{SILENT} {waited} s")
+                };
                 changed |= self.app.status != status;
                 self.app.status = status;
             }
-            None if Instant::now() >= self.due && !self.app.paused => self.ask(),
+            None if Instant::now() >= self.due && (!self.app.paused || self.is_wanted) => self.ask(),
             _ => {}
         }
         Ok(changed)
     }
 
     fn ask(&mut self) {
+        self.is_wanted = false;
         let wants = if self.record.is_some() {
             self.app.all_wants()
         } else {
@@ -151,7 +174,7 @@ impl Top {
     fn take(&mut self, reply: Reply) -> io::Result<()> {
         match reply {
             Reply::Snapshot(snapshot) => {
-                if self.app.status.starts_with("the server has not answered") {
+                if self.app.status.starts_with(SILENT) || self.app.status.starts_with(WORKS) {
                     self.app.status.clear();
                 }
                 let is_first = self.app.data.at == 0.0;
@@ -163,18 +186,36 @@ impl Top {
                 if is_first {
                     // Texts were not known yet, and there is no interval yet.
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
+                    let has_extension = self.app.data.server.schema.is_some();
+                    let texts = self.app.data.wanted_texts().filter(|_| has_extension);
+                    if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
+                        worker.ask(Request::Snapshot(vec![texts]));
+                        self.asked_at = Some(Instant::now());
+                    }
                 }
             }
-            Reply::Lines(lines, None) => self.app.apply_lines(lines),
-            Reply::Lines(lines, Some(name)) => {
-                self.app.status = match write_new(&name, &lines) {
-                    Ok(file) => format!("written to {file}"),
-                    Err(error) => format!("{name}.html: {error}"),
-                }
+            Reply::Lines(call, file, answer) => {
+                self.calls = self.calls.saturating_sub(1);
+                self.app.status = match (answer, file) {
+                    (Ok(lines), None) => {
+                        self.app.answer(&call, lines);
+                        String::new()
+                    }
+                    (Ok(lines), Some(name)) => match write_new(&name, &lines) {
+                        Ok(file) => format!("written to {file}"),
+                        Err(error) => format!("{name}.html: {error}"),
+                    },
+                    (Err(text), file) => {
+                        if file.is_none() {
+                            self.app.answer(&call, vec![text.clone()]);
+                        }
+                        text
+                    }
+                };
             }
-            Reply::Said(text) => {
+            Reply::Said(text) => self.app.status = text,
+            Reply::Refused(text) => {
                 self.asked_at = None;
-                self.app.apply_lines(vec![text.clone()]);
                 self.app.status = text;
             }
             Reply::Down(text) => {
@@ -270,7 +311,7 @@ impl Top {
                 self.app.apply(snapshot.as_ref().clone());
                 Ok(*snapshot)
             }
-            Ok(Reply::Down(text) | Reply::Said(text)) => Err(text),
+            Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => Err(text),
             Ok(Reply::Lines(..)) | Err(_) => Err("the connection ended".to_owned()),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::connect::Target;
+use crate::connect::{Reached, Target};
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::server::{Connection, Failure, connect};
@@ -25,10 +25,12 @@ pub enum Request {
 /// What it answers: one for each request.
 pub enum Reply {
     Snapshot(Box<Snapshot>),
-    /// With the file that they are for.
-    Lines(Vec<String>, Option<String>),
-    /// What came of a signal, or why there are no lines.
+    /// The lines of a function, with the file that they are for, or why there are none.
+    Lines(String, Option<String>, Result<Vec<String>, String>),
+    /// What came of a signal.
     Said(String),
+    /// The server refused a refresh, and why.
+    Refused(String),
     /// There is no connection.
     Down(String),
 }
@@ -41,16 +43,19 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it. It connects at the first request, and again whenever the connection is gone.
-    pub fn start(target: Target) -> std::io::Result<Self> {
+    /// Starts it with a connection. It connects again whenever that is gone.
+    pub fn start(reached: Reached) -> std::io::Result<Self> {
         let (requests, asked) = channel::<Request>();
         let (answers, replies) = channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let Reached {
+            target,
+            client,
+            runtime,
+            ..
+        } = reached;
         thread::Builder::new().name("server".to_owned()).spawn(move || {
             runtime.block_on(async {
-                let mut connection = None;
+                let mut connection = Some(Connection::new(client));
                 while let Ok(request) = asked.recv() {
                     let reply = serve(&target, &mut connection, request).await;
                     if answers.send(reply).is_err() {
@@ -79,19 +84,26 @@ async fn serve(target: &Target, connection: &mut Option<Connection>, request: Re
             tokio::time::sleep(Duration::from_millis(100)).await;
             match attempt(target, connection, &request).await {
                 Ok(reply) => reply,
-                Err(failure) => down(connection, &failure),
+                Err(failure) => refused(connection, request, &failure),
             }
         }
-        Err(failure) => down(connection, &failure),
+        Err(failure) => refused(connection, request, &failure),
     }
 }
 
-fn down(connection: &mut Option<Connection>, failure: &Failure) -> Reply {
-    if matches!(failure, Failure::Gone(_)) {
+/// Says why there is no answer.
+fn refused(connection: &mut Option<Connection>, request: Request, failure: &Failure) -> Reply {
+    let is_gone = matches!(failure, Failure::Gone(_));
+    if is_gone {
         *connection = None;
-        return Reply::Down(failure.text().to_owned());
     }
-    Reply::Said(failure.text().to_owned())
+    let text = failure.text().to_owned();
+    match request {
+        Request::Call(call, file) => Reply::Lines(call, file, Err(text)),
+        Request::Signal(..) => Reply::Said(text),
+        Request::Snapshot(_) if is_gone => Reply::Down(text),
+        Request::Snapshot(_) => Reply::Refused(text),
+    }
 }
 
 async fn attempt(
@@ -101,7 +113,7 @@ async fn attempt(
 ) -> Result<Reply, Failure> {
     if connection
         .as_ref()
-        .is_none_or(|connection| connection.0.is_closed())
+        .is_none_or(|connection| connection.is_closed())
     {
         *connection = None;
     }
@@ -112,7 +124,8 @@ async fn attempt(
     Ok(match request {
         Request::Snapshot(wants) => Reply::Snapshot(Box::new(connection.snapshot(wants).await?)),
         Request::Call(call, file) => {
-            Reply::Lines(connection.lines(call, Some(CALL_TIMEOUT)).await?, file.clone())
+            let lines = connection.lines(call, Some(CALL_TIMEOUT)).await?;
+            Reply::Lines(call.clone(), file.clone(), Ok(lines))
         }
         Request::Signal(function, pid) => Reply::Said(match connection.signal(function, *pid).await? {
             true => format!("sent to process {pid}"),

@@ -15,25 +15,41 @@ use std::collections::HashMap;
 /// A finding is over when its statement has run this often with plans that came later.
 const LATER_CALLS: u64 = 20;
 
-/// Selects the settings that bound the memory of nodes.
+/// Selects the settings that bound the memory of nodes, as new sessions have them: a user, a database,
+/// work_mem in kB and hash_mem_multiplier. 0 is any user or database.
 const SETTINGS: &str = "
-    SELECT pg_catalog.json_build_array(
-               (SELECT s.setting::pg_catalog.float8 FROM pg_catalog.pg_settings s
-                 WHERE s.name OPERATOR(pg_catalog.=) 'work_mem'),
-               pg_catalog.current_setting('hash_mem_multiplier')::pg_catalog.float8)";
-/// Selects of a table that can have an index of its own: how many rows were written and read, the columns of
-/// each index, and the columns of the type varchar. Who may not look into its schema may read the catalog.
+    SELECT pg_catalog.json_build_array(0, 0,
+               (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'work_mem'),
+               (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s
+                 WHERE s.name OPERATOR(pg_catalog.=) 'hash_mem_multiplier'))
+    UNION ALL
+    SELECT pg_catalog.json_build_array(s.setrole::pg_catalog.int8, s.setdatabase::pg_catalog.int8,
+               (SELECT CASE WHEN c.value OPERATOR(pg_catalog.~) '^[0-9]+$' THEN c.value::pg_catalog.float8
+                            ELSE pg_catalog.pg_size_bytes(c.value)::pg_catalog.float8 OPERATOR(pg_catalog./) 1024::pg_catalog.float8 END
+                  FROM (SELECT pg_catalog.substr(u, 10) AS value FROM pg_catalog.unnest(s.setconfig) u
+                         WHERE pg_catalog.starts_with(u, 'work_mem=') LIMIT 1) c),
+               (SELECT pg_catalog.substr(u, 21)::pg_catalog.float8 FROM pg_catalog.unnest(s.setconfig) u
+                 WHERE pg_catalog.starts_with(u, 'hash_mem_multiplier=') LIMIT 1))
+      FROM pg_catalog.pg_db_role_setting s";
+/// Selects of a table that can have an index of its own: how many rows were written and read, the method and
+/// the columns of each index, and the columns of the type varchar. An expression is no column. Who may not
+/// look into its schema may read the catalog.
 const TABLE: &str = "
     SELECT pg_catalog.json_build_array(
                (SELECT s.n_tup_ins OPERATOR(pg_catalog.+) s.n_tup_upd OPERATOR(pg_catalog.+) s.n_tup_del
                   FROM pg_catalog.pg_stat_all_tables s WHERE s.relid OPERATOR(pg_catalog.=) c.oid),
                (SELECT coalesce(s.seq_tup_read, 0) OPERATOR(pg_catalog.+) coalesce(s.idx_tup_fetch, 0)
                   FROM pg_catalog.pg_stat_all_tables s WHERE s.relid OPERATOR(pg_catalog.=) c.oid),
-               (SELECT pg_catalog.json_agg((SELECT pg_catalog.json_agg(a.attname ORDER BY k.n)
-                                              FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY k (attnum, n)
-                                                   JOIN pg_catalog.pg_attribute a
-                                                   ON a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) k.attnum))
+               (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(m.amname,
+                           (SELECT pg_catalog.json_agg(a.attname ORDER BY k.n)
+                              FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY k (attnum, n)
+                                   LEFT JOIN pg_catalog.pg_attribute a
+                                   ON a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
+                                      AND k.attnum OPERATOR(pg_catalog.<>) 0::pg_catalog.int2
+                             WHERE k.n OPERATOR(pg_catalog.<=) i.indnkeyatts::pg_catalog.int8)))
                   FROM pg_catalog.pg_index i
+                       JOIN pg_catalog.pg_class x ON x.oid OPERATOR(pg_catalog.=) i.indexrelid
+                       JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) x.relam
                  WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisvalid AND i.indpred IS NULL),
                (SELECT pg_catalog.json_agg(a.attname) FROM pg_catalog.pg_attribute a
                  WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid
@@ -152,37 +168,75 @@ impl Search {
             .extend(findings.into_iter().map(|finding| Advice::of(plan, finding)));
     }
 
+    /// Sorts the plans of each statement, the last first, and counts how often the statement ran with each
+    /// and those that came later.
+    fn count_later(&mut self) {
+        for plans in self.plans.values_mut() {
+            server::check_for_interrupts();
+            plans.sort_unstable_by_key(|(first_seen_at, _)| std::cmp::Reverse(*first_seen_at));
+            let mut sum = 0_u64;
+            for (_, calls) in plans {
+                sum = sum.saturating_add(*calls);
+                *calls = sum;
+            }
+        }
+    }
+
     /// Returns whether the statement of a finding has other plans since.
     fn is_over(&self, advice: &Advice) -> bool {
-        let plans = self.plans.get(&advice.statement()).into_iter().flatten();
-        let later = plans.filter(|(first_seen_at, _)| *first_seen_at > advice.last_seen_at);
-        later.map(|(_, calls)| calls).sum::<u64>() >= LATER_CALLS
+        let Some(plans) = self.plans.get(&advice.statement()) else {
+            return false;
+        };
+        let later = plans.partition_point(|(first_seen_at, _)| *first_seen_at > advice.last_seen_at);
+        later > 0 && plans[later - 1].1 >= LATER_CALLS
     }
+}
+
+/// The settings of users in databases that differ from the server's, by user and database.
+type Memory = HashMap<(u32, u32), [Option<f64>; 2]>;
+
+/// Returns the settings of those sessions that a user opens in a database, as PostgreSQL finds them.
+fn settings_of(memory: &Memory, userid: u32, datid: u32) -> [f64; 2] {
+    let places = [(userid, datid), (userid, 0), (0, datid), (0, 0)];
+    [(0, 4096.0), (1, 1.0)].map(|(which, unknown)| {
+        let mut found = places
+            .iter()
+            .filter_map(|place| memory.get(place).and_then(|settings| settings[which]));
+        found.next().unwrap_or(unknown)
+    })
 }
 
 /// Returns the findings, those that can save the most first, and how many plans of other users have some.
 pub fn all() -> (Vec<Advice>, usize) {
     let quote = |name: &str| server::quoted_identifier(name);
-    let mut settings = Server {
-        work_mem_kb: 4096.0,
-        hash_mem_multiplier: 1.0,
-        quote: &quote,
-    };
+    let mut memory_settings = Memory::new();
     query::each(SETTINGS, (0, 0), |row| {
-        settings.work_mem_kb = row[0].as_f64().unwrap_or(settings.work_mem_kb);
-        settings.hash_mem_multiplier = row[1].as_f64().unwrap_or(1.0);
+        let id = |at: usize| row[at].as_u64().unwrap_or(0) as u32;
+        room_for_one(&mut memory_settings);
+        // The server's own come first.
+        let known = memory_settings.entry((id(0), id(1))).or_default();
+        *known = [2, 3].map(|at| row[at].as_f64().or(known[at - 2]));
     });
     let mut search = Search::default();
     session::each_plan(|plan| {
         server::check_for_interrupts();
         memory::ensure();
-        search.add(&plan, &settings);
+        let [work_mem_kb, hash_mem_multiplier] =
+            settings_of(&memory_settings, plan.key.userid, plan.key.datid);
+        let server = Server {
+            work_mem_kb,
+            hash_mem_multiplier,
+            quote: &quote,
+        };
+        search.add(&plan, &server);
     });
+    search.count_later();
     let others = session::others();
     let of_clients = others.iter().filter(|sum| sum.toplevel);
     search.all_ms += of_clients.map(|sum| sum.totals.plan.times.total_ms).sum::<f64>();
     let mut found = std::mem::take(&mut search.found);
     found.retain(|advice| {
+        server::check_for_interrupts();
         advice::is_shown(advice.finding.found.saves_ms, search.all_ms) && !search.is_over(advice)
     });
     found.retain_mut(|advice| {
@@ -233,11 +287,17 @@ fn is_right_for(candidate: &Candidate, row: &Value) -> bool {
     let is_written = number(0) > number(1);
     let varchars = names(&row[3]);
     let are_texts = candidate.varchars.iter().all(|column| varchars.contains(column));
-    let is_there = row[2].as_array().into_iter().flatten().map(names).any(|index| {
-        let first = &index[..index.len().min(candidate.columns.len())];
-        candidate.columns.iter().all(|column| first.contains(column))
-    });
-    !is_written && are_texts && !is_there
+    let is_there = |index: &Value| {
+        let columns = names(&index[1]);
+        let first = &columns[..columns.len().min(candidate.columns.len())];
+        let serves = match index[0].as_str() {
+            Some("btree") => true,
+            Some("hash") => candidate.is_equal,
+            _ => false,
+        };
+        serves && candidate.columns.iter().all(|column| first.contains(column))
+    };
+    !is_written && are_texts && !row[2].as_array().into_iter().flatten().any(is_there)
 }
 
 /// Adds the rows of `rowsource_advice()`.

@@ -166,10 +166,11 @@ enum By {
     Application,
     User,
     Database,
+    Relation,
 }
 
 /// The words for them. The first one has none.
-const BY: [(&str, By); 7] = [
+const BY: [(&str, By); 8] = [
     ("statement", By::Statement),
     ("plan", By::Plan),
     ("node", By::Node),
@@ -177,6 +178,7 @@ const BY: [(&str, By); 7] = [
     ("application", By::Application),
     ("user", By::User),
     ("database", By::Database),
+    ("relation", By::Relation),
 ];
 
 /// What the samples of a group have in common.
@@ -189,16 +191,23 @@ struct Group {
     node: Option<u16>,
     event: Option<Rc<Event>>,
     application: Option<Rc<str>>,
-    /// What a command without a plan works on.
+    /// What a command without a plan works on, or the table of a node.
     relation: Option<Rc<str>>,
 }
 
 impl Group {
     /// Returns the group of a sample.
-    fn of(sampled: &Sampled, by: By) -> Group {
+    fn of(sampled: &Sampled, by: By, lookup: &mut Lookup) -> Group {
         let Some(Sample { key, node, .. }) = sampled.seen() else {
             return Group::default();
         };
+        if by == By::Relation {
+            return Group {
+                datid: Some(key.datid),
+                relation: lookup.table(sampled),
+                ..Group::default()
+            };
+        }
         let is = |of: &[By]| of.contains(&by);
         let is_of_statement = is(&[By::All, By::Statement, By::Plan, By::Node]);
         let planid = if by == By::Statement { 0 } else { key.planid };
@@ -231,23 +240,31 @@ pub fn top_rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<
     let interval = interval(from, to);
     let mut groups: HashMap<Group, Counted> = HashMap::new();
     let (mut samples, mut moments) = (0, 0);
-    samples::each_or_notice(&mut Lookup::default(), from, interval, |_, entry| match entry {
-        Entry::Stored { moments: more, .. } => moments += more,
-        Entry::Moment(moment, slot) => moments += slot.map_or(0, |_| moment.moments),
-        Entry::Sample(sampled) if sampled.sample.is_blocker => {}
-        Entry::Sample(sampled) => {
-            samples += sampled.moments;
-            let group = Group::of(&sampled, by);
-            let has_names = matches!(by, By::All | By::Node);
-            room_for_one(&mut groups);
-            let counted = groups.entry(group).or_default();
-            counted.samples += sampled.moments;
-            if has_names {
-                counted.operation = sampled.operation.or(counted.operation.take());
-                counted.object = sampled.object.or(counted.object.take());
+    samples::each_or_notice(
+        &mut Lookup::default(),
+        from,
+        interval,
+        |lookup, entry| match entry {
+            Entry::Stored { moments: more, .. } => moments += more,
+            Entry::Moment(moment, slot) => moments += slot.map_or(0, |_| moment.moments),
+            Entry::Sample(sampled) if sampled.sample.is_blocker => {}
+            Entry::Sample(sampled) => {
+                samples += sampled.moments;
+                let group = Group::of(&sampled, by, lookup);
+                let has_names = matches!(by, By::All | By::Node);
+                room_for_one(&mut groups);
+                let relation = group.relation.clone();
+                let counted = groups.entry(group).or_default();
+                counted.samples += sampled.moments;
+                if by == By::Relation {
+                    counted.object.clone_from(&relation);
+                } else if has_names {
+                    counted.operation = sampled.operation.or(counted.operation.take());
+                    counted.object = sampled.object.or(counted.object.take());
+                }
             }
-        }
-    });
+        },
+    );
     let mut sorted: Vec<(Group, Counted)> = process_memory::with_room(groups.len());
     sorted.extend(groups);
     // A stable sort would allocate.
@@ -298,7 +315,7 @@ pub fn top_columns() -> Columns<Top> {
         node_id: int = row.group.node.map(i32::from);
         /// What the node does; NULL if the plan is not stored any more
         operation: text = row.counted.operation.as_deref();
-        /// The table, index, function or other object that the node works on
+        /// The table, index, function or other object that the node works on; by relation: its table
         object_name: text = row.counted.object.as_deref();
         /// The type of the event that the sessions waited for; NULL if they were on the processor
         wait_event_type: text = row.group.event.as_ref().map(|event| &event.0);

@@ -39,8 +39,8 @@ functions! {
         -> rows(ash::columns(), |rows| ash::rows_to_store(rows, stored, until));
 
     /// What sessions did most in an interval: samples by statement, plan, node and wait event, or by one of
-    /// them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user or
-    /// database
+    /// them only; without arguments, in the last hour. by: statement, plan, node, wait, application, user,
+    /// database or relation
     rowsource_top_activity(
         from_time: moment = "NULL", to_time: moment = "NULL", by: text(MAX_FORMAT_BYTES) = "NULL"
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
@@ -55,16 +55,17 @@ functions! {
 
     /// What ran in an interval, counted between the snapshots around it, now being one; without arguments, in
     /// the last hour. by: statement, user, database, node, relation or wait. The sum of the rows is all that
-    /// ran with plans that are stored
+    /// ran with plans that are stored. Without the privileges of pg_read_all_stats, all since the statistics
+    /// were reset
     rowsource_top(
         from_time: moment = "NULL", to_time: moment = "NULL", by: text(MAX_FORMAT_BYTES) = "'statement'"
-    ) TO pg_read_all_stats "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(interval_top::columns(), |rows| interval_top::rows(rows, from_time, to_time, by.as_deref()));
 
     /// The same for moments that are no texts, like now() - interval '5 min' or interval '5 min'
     rowsource_top[rowsource_top_between](
         from_time: moment_value, to_time: moment_value = "NULL", by: text(MAX_FORMAT_BYTES) = "'statement'"
-    ) TO pg_read_all_stats "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
+    ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> rows(interval_top::columns(), |rows| interval_top::rows(rows, from_time, to_time, by.as_deref()));
 
     /// Prints what sessions did in an interval, like Oracle's ASH report; without arguments, in the last

@@ -9,6 +9,7 @@ use super::{ash, origin, wait_names};
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, memory, query};
+use crate::pg::store;
 use crate::session;
 use rowsource_core::lists::{self, By, Figures, Of, Part};
 use rowsource_core::model::{Plan, PlanKey};
@@ -163,8 +164,9 @@ impl Collected {
         }
     }
 
-    /// Returns what is in a row of a list, for a part of a plan.
-    fn group(&self, key: &PlanKey, of: &Of) -> Group {
+    /// Returns what is in a row of a list, for a part of a plan. Who may not see the statement sees no table
+    /// of it.
+    fn group(&self, key: &PlanKey, of: &Of, is_visible: bool) -> Group {
         let mut group = Group::default();
         match self.by {
             By::Statement => {
@@ -181,7 +183,10 @@ impl Collected {
             By::Relation => group.datid = Some(key.datid),
             By::Wait => {}
         }
-        group.of = Some(of.clone());
+        group.of = Some(match of {
+            Of::Relation(Some(_)) if !is_visible => Of::Relation(Some(MASKED.into())),
+            of => of.clone(),
+        });
         group
     }
 }
@@ -224,6 +229,8 @@ pub struct Row {
     by: By,
     sum: Sum,
     percent: Option<f64>,
+    /// Whether the user may see the statement, if it is of one.
+    is_visible: bool,
     name: Option<Name>,
     text: Option<Rc<str>>,
     from_at: i64,
@@ -239,6 +246,7 @@ impl Row {
     fn operation(&self) -> Option<&str> {
         match &self.group.of {
             Some(Of::Node(None)) => Some("outside the nodes"),
+            Some(Of::Node(_)) if !self.is_visible => Some(MASKED),
             _ => self.name.as_ref().map(|(operation, _)| &**operation),
         }
     }
@@ -246,7 +254,7 @@ impl Row {
     fn object(&self) -> Option<&str> {
         match &self.group.of {
             Some(Of::Relation(relation)) => relation.as_deref(),
-            _ => self.name.as_ref()?.1.as_deref(),
+            _ => self.name.as_ref()?.1.as_deref().filter(|_| self.is_visible),
         }
     }
 
@@ -272,19 +280,27 @@ struct List {
 /// Returns the list of an interval; `None` if nothing of it is counted.
 fn list(interval: (i64, i64), by: By) -> Option<List> {
     let ends = intervals::ends(interval, None);
-    let (from_at, to_at) = ends.moments()?;
+    let (mut from_at, to_at) = ends.moments()?;
+    let is_now = ends.to_snap == Some(0);
+    // Only some roles may read what snapshots have of plans. All may read the counters of now.
+    let is_stored = ends.from_snap.is_some() && server::may_see_activity(None);
+    if !is_stored && (ends.from_snap.is_some() || !is_now) {
+        if !is_now {
+            return None;
+        }
+        from_at = store::info()?.reset_at;
+    }
     let mut collected = Collected {
         by,
-        begin: ends.from_snap.map(|_| from_at),
+        begin: is_stored.then_some(from_at),
         plans: HashMap::new(),
         names: HashMap::new(),
         texts: HashMap::new(),
     };
-    let is_now = ends.to_snap == Some(0);
     if is_now {
         collected.add_now();
     }
-    if ends.from_snap.is_some() {
+    if is_stored {
         query::each(&intervals::with_intervals(PLANS), interval, |row| {
             collected.add_stored(row);
         });
@@ -293,18 +309,19 @@ fn list(interval: (i64, i64), by: By) -> Option<List> {
     let mut unknown = 0;
     for (key, all) in &collected.plans {
         server::check_for_interrupts();
+        let is_visible = server::may_see(key.userid);
         for done in all {
             if !done.is_known {
                 unknown += 1;
                 continue;
             }
             for part in &done.parts {
-                let group = collected.group(key, &part.of);
+                let group = collected.group(key, &part.of, is_visible);
                 add(&mut sums, group, &part.figures, by, key.toplevel());
             }
         }
     }
-    if is_now && ends.from_snap.is_none() {
+    if is_now && !is_stored {
         add_others(&mut sums, by);
     }
     Some(List {
@@ -339,6 +356,12 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str
     let by = choose("by", by, &By::ALL);
     origin::must_be_this("intervals are counted");
     intervals::check_interval(from, to);
+    if !server::may_see_activity(None) {
+        server::notify(
+            "snapshots are not for you: this is what was counted until now since the statistics were reset",
+            "Roles with the privileges of pg_read_all_stats see intervals, and the statements of others.",
+        );
+    }
     let Some(list) = list(ash::interval(from, to), by) else {
         return;
     };
@@ -370,6 +393,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str
     for (group, sum) in sorted {
         memory::ensure();
         let row = Row {
+            is_visible: group.userid.is_none_or(server::may_see),
             name: name(&collected, &group),
             text: text(&collected, &group),
             group,
@@ -460,10 +484,10 @@ pub fn columns() -> Columns<Row> {
         userid: oid = row.group.userid;
         /// The OID of that database
         datid: oid = row.group.datid;
-        /// Identifies the statement; NULL if a row is of several
-        queryid: bigint = row.group.queryid;
-        /// Identifies the plan; NULL if a row is of several
-        planid: bigint = row.group.planid;
+        /// Identifies the statement; NULL if a row is of several, or if you may not see it
+        queryid: bigint = row.group.queryid.filter(|_| row.is_visible);
+        /// Identifies the plan; NULL if a row is of several, or if you may not see it
+        planid: bigint = row.group.planid.filter(|_| row.is_visible);
         /// Whether a client sent the statement; NULL if a row is of several
         toplevel: boolean = row.group.toplevel;
         /// The node; NULL outside of the nodes, and if a row is not of a node

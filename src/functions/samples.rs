@@ -1,5 +1,6 @@
 //! The samples of an interval, with names: those that memory has, and older ones from snapshots.
 
+use super::plan_names::Names;
 use super::store::snapshots_elsewhere;
 use super::words::sentence;
 use super::{origin, wait_names};
@@ -11,7 +12,7 @@ use crate::pg::waits::{names, slots};
 use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::ash::{self, Moment, Ring, SLOT_US, Sample};
-use rowsource_core::model::{MAX_NODES, PlanDescription, PlanKey};
+use rowsource_core::model::{MAX_NODES, PlanKey};
 use rowsource_core::report::activity::coverage::TOLERANCE_US;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -72,30 +73,6 @@ impl Sampled {
 
     pub fn wait_event(&self) -> Option<&str> {
         self.event.as_ref().map(|event| event.1.as_str())
-    }
-}
-
-/// What is shown of a plan.
-struct Names {
-    text: Rc<str>,
-    /// The operation and the object of each node.
-    nodes: Vec<(Rc<str>, Option<Rc<str>>)>,
-}
-
-impl Names {
-    fn of(description: &PlanDescription) -> Names {
-        let mut nodes = process_memory::with_room(description.nodes.len());
-        let all = description.nodes.iter();
-        nodes.extend(all.map(|node| {
-            (
-                Rc::from(node.operation.as_str()),
-                node.object_name.as_deref().map(Rc::from),
-            )
-        }));
-        Names {
-            text: description.text.as_str().into(),
-            nodes,
-        }
     }
 }
 
@@ -169,6 +146,16 @@ impl Lookup {
         }
     }
 
+    /// Returns the table that a sample is about. Of a plan that is not stored any more, it is what the node
+    /// works on, which may be an index.
+    pub fn table(&mut self, sampled: &Sampled) -> Option<Rc<str>> {
+        let node = sampled.sample.node.map(usize::from);
+        match (self.plan(&sampled.sample.key), node) {
+            (Some(plan), Some(node)) => plan.nodes.get(node)?.relation.clone(),
+            _ => sampled.object.clone(),
+        }
+    }
+
     /// Returns the name of the relation that a sample without a plan has.
     fn relation(&mut self, sample: &Sample) -> Option<Rc<str>> {
         let (datid, oid) = (sample.key.datid, sample.command.1);
@@ -204,7 +191,7 @@ impl Lookup {
             .node
             .and_then(|node| plan.as_ref()?.nodes.get(usize::from(node)));
         (sampled.operation, sampled.object) = match node {
-            Some((operation, object)) => (Some(operation.clone()), object.clone()),
+            Some(node) => (Some(node.operation.clone()), node.object.clone()),
             None => (None, self.relation(&sample)),
         };
         let of = sample.backend_type;

@@ -338,8 +338,13 @@ const CLI: &[Layer] = &[
         "the screens: what each needs, and its table",
     ),
     layer(
+        "keys",
+        &["screens"],
+        "the keys: the help, the man page, and what each does",
+    ),
+    layer(
         "app",
-        &["data", "model", "queries", "screens", "table"],
+        &["data", "keys", "model", "queries", "screens", "table"],
         "the state: what keys do",
     ),
     layer(
@@ -347,7 +352,7 @@ const CLI: &[Layer] = &[
         &["app", "queries", "screens", "table"],
         "keys that ask the server for a text about a row",
     ),
-    layer("draw", &["app", "screens", "table"], "draws the state"),
+    layer("draw", &["app", "keys", "screens", "table"], "draws the state"),
     layer(
         "worker",
         &["connect", "model", "queries", "server"],

@@ -2,6 +2,7 @@
 
 use crate::Server;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,21 +25,56 @@ pub fn program() -> String {
     path.into_string().expect("a path")
 }
 
+/// Returns the names of all keys of the program, as tmux has them, and what each does.
+pub fn declared_keys() -> Vec<(String, String)> {
+    let output = Command::new(program())
+        .arg("keys")
+        .output()
+        .expect("the program runs");
+    let text = String::from_utf8(output.stdout).expect("a text");
+    let pairs = text.lines().filter_map(|line| line.split_once('\t'));
+    pairs
+        .map(|(name, does)| (name.to_owned(), does.to_owned()))
+        .collect()
+}
+
 /// A terminal of tmux, with a server of its own.
 pub struct Terminal(String);
 
 impl Terminal {
     /// Runs the program with these arguments against a server, in a terminal of 120 columns and 40 lines.
     pub fn of(server: &Server, arguments: &[&str]) -> Terminal {
-        let terminal = Terminal(format!("rowsource-{}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let terminal = Terminal(format!("rowsource-{}-{number}", std::process::id()));
         let command = format!(
             "'{}' -h '{}' -U postgres -d postgres {}; echo left with $?; sleep 60",
             program(),
             server.folder().display(),
             arguments.join(" ")
         );
-        terminal.tmux(&["new-session", "-d", "-s", "it", "-x", "120", "-y", "40", &command]);
+        // What the program writes lies in the server's folder.
+        let folder = server.folder().display().to_string();
+        let start = [
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            "it",
+            "-x",
+            "120",
+            "-y",
+            "40",
+        ];
+        terminal.tmux(&[&start[..], &["-c", &folder, &command]].concat());
+        terminal.tmux(&["set-option", "-g", "set-clipboard", "on"]);
         terminal
+    }
+
+    /// Returns what the program has put on the terminal's clipboard.
+    pub fn clipboard(&self) -> String {
+        self.tmux(&["show-buffer"])
     }
 
     /// Returns what the screen shows.
@@ -69,15 +105,20 @@ impl Terminal {
 
     /// Waits until the screen has a text, and returns it.
     pub fn until(&self, text: &str) -> String {
+        self.until_it(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until the screen is as it is to be, and returns it.
+    pub fn until_it(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begin = Instant::now();
         loop {
             let screen = self.screen();
-            if screen.contains(text) {
+            if is_so(&screen) {
                 return screen;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(20),
-                "{text} is missing: {screen}"
+                begin.elapsed() < Duration::from_secs(60),
+                "never: {what}\n{screen}"
             );
             sleep(Duration::from_millis(50));
         }

@@ -157,6 +157,20 @@ fn a_vacuum_that_is_advised_ends_the_visits_of_the_table() {
     let vacuum = planted(&mut client, count, "heap fetches");
     assert!(vacuum.starts_with("VACUUM public.t;"), "{vacuum}");
     follow(&mut client, count, "heap fetches", "VACUUM t");
+    // A table with partitions takes no storage parameters.
+    run_each(
+        &mut client,
+        "CREATE TABLE parts (id int) PARTITION BY RANGE (id); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (20000);
+         CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (20000) TO (60000);
+         INSERT INTO parts SELECT i FROM generate_series(1, 50000) i; CREATE INDEX ON parts (id); ANALYZE parts",
+    );
+    let count = "SELECT count(*) FROM parts WHERE id BETWEEN 1 AND 45000";
+    let vacuum = planted(&mut client, count, "heap fetches");
+    assert_eq!(
+        vacuum,
+        "VACUUM public.parts; if that does not last: set autovacuum_vacuum_scale_factor = 0.02 for each of its partitions"
+    );
+    follow(&mut client, count, "heap fetches", "VACUUM parts");
 }
 
 #[test]
@@ -167,6 +181,18 @@ fn what_other_rules_find() {
     run_each(&mut client, "SET work_mem = '64kB'");
     let sort = "SELECT * FROM orders ORDER BY filler, status OFFSET 99999";
     let set = planted(&mut client, sort, "spill to disk");
+    // What the session has that asks does not matter, but what the user's sessions have.
+    let spill = |client: &mut Client| -> String {
+        value(
+            client,
+            "SELECT try_query FROM rowsource_advice() WHERE rule = 'spill to disk'",
+        )
+    };
+    run_each(&mut client, "SET work_mem = '1GB'");
+    assert_eq!(spill(&mut client), set);
+    run_each(&mut client, "ALTER ROLE postgres SET work_mem = '500MB'");
+    assert_eq!(spill(&mut client), "SET work_mem = '600MB'");
+    run_each(&mut client, "ALTER ROLE postgres RESET work_mem");
     run_each(&mut client, &format!("{set}; SELECT rowsource_reset()"));
     run(&mut client, sort);
     let found = advice(&mut client);
@@ -231,6 +257,33 @@ fn indexes_that_the_catalog_speaks_against_are_not_advised() {
         &mut client,
         "SELECT count(*) FROM orders WHERE customer::text = '7'"
     ));
+    // An expression is not its column, a column that is only included finds nothing, and neither does a hash
+    // index find a range.
+    let range = "SELECT count(*) FROM orders WHERE customer < 7";
+    let both = "SELECT count(*) FROM orders WHERE customer = 7 AND status = '7'";
+    run_each(
+        &mut client,
+        "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
+         CREATE INDEX expression ON orders (lower(filler), customer); CREATE INDEX included ON orders (customer) INCLUDE (status)",
+    );
+    assert!(find(&mut client, both), "the second column is only included");
+    run_each(&mut client, "DROP INDEX included");
+    assert!(find(&mut client, filter), "the first column is an expression");
+    run_each(
+        &mut client,
+        "DROP INDEX expression; CREATE INDEX hashed ON orders USING hash (customer)",
+    );
+    assert!(find(&mut client, range), "a hash index finds no range");
+    assert!(!find(&mut client, filter), "a hash index finds it");
+    run_each(
+        &mut client,
+        "DROP INDEX hashed; RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan;
+         CREATE TYPE place AS (zip int); ALTER TABLE orders ADD zip int, ADD addr place; UPDATE orders SET addr = ROW(id); VACUUM ANALYZE orders",
+    );
+    assert!(
+        !find(&mut client, "SELECT count(*) FROM orders WHERE (addr).zip = 7"),
+        "a field of a composite is not the column of its name"
+    );
     run_each(
         &mut client,
         "CREATE INDEX ON orders (customer, id); SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off",

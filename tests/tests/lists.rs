@@ -4,6 +4,7 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::until;
+use std::sync::{Arc, Mutex};
 
 const BY: [&str; 6] = ["statement", "user", "database", "node", "relation", "wait"];
 
@@ -211,9 +212,21 @@ fn the_samples_of_each_list_are_all() {
         "application",
         "user",
         "database",
+        "relation",
     ] {
         assert_eq!(sum(&mut client, &format!(", by => '{by}'")), all, "{by}");
     }
+    // An index belongs to its table.
+    run_each(
+        &mut client,
+        "CREATE TABLE looked (id int); INSERT INTO looked SELECT generate_series(1, 1000); CREATE INDEX looked_id ON looked (id); ANALYZE looked;
+         SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM looked WHERE id > 0 AND pg_sleep(0.001) IS NOT NULL;
+         RESET enable_seqscan; RESET enable_bitmapscan",
+    );
+    until(
+        &mut client,
+        "SELECT count(*) = 1 FROM rowsource_top_activity(by => 'relation') WHERE object_name = 'public.looked' AND samples > 10",
+    );
     let names = texts(
         &mut client,
         "SELECT application_name FROM rowsource_top_activity(by => 'application') WHERE application_name LIKE 'the %' ORDER BY 1",
@@ -222,4 +235,68 @@ fn the_samples_of_each_list_are_all() {
         names.concat(),
         ["the one", "the other"].map(|name| Some(name.to_owned()))
     );
+}
+
+/// Who may see little gets the counts of all, without the names of what others did, and that is said once.
+#[test]
+fn counts_are_for_everyone_and_names_for_those_who_may_see_them() {
+    let server = Server::preloaded(
+        "lists-privileges",
+        &[
+            "pg_rowsource.snapshot_interval = 0",
+            "max_parallel_workers_per_gather = 0",
+        ],
+    );
+    let mut admin = server.connect();
+    run_each(&mut admin, SET_UP);
+    run_each(
+        &mut admin,
+        "CREATE TABLE secrets AS SELECT i FROM generate_series(1, 500) i; CREATE ROLE little LOGIN; GRANT SELECT ON t TO little;
+         SELECT count(*) FROM secrets; SELECT rowsource_snapshot(); SELECT count(*) FROM secrets",
+    );
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let notices = Arc::clone(&said);
+    let mut little = postgres::Config::new()
+        .host_path(server.folder())
+        .user("little")
+        .dbname("postgres")
+        .notice_callback(move |notice| notices.lock().expect("a list").push(notice.message().to_owned()))
+        .connect(postgres::NoTls)
+        .expect("a session");
+    run_each(
+        &mut little,
+        "SELECT count(*) FROM t WHERE id < 100; SET pg_rowsource.statistics_level = basic",
+    );
+    run_each(&mut admin, "SET pg_rowsource.statistics_level = basic");
+    for (by, of_own) in [
+        ("node", "t_id"),
+        ("relation", "public.t"),
+        ("statement", "FROM t WHERE id"),
+    ] {
+        said.lock().expect("a list").clear();
+        let sql = format!("SELECT to_json(r)::text FROM rowsource_top(by => '{by}') r");
+        let rows: Vec<String> = texts(&mut little, &sql).into_iter().flatten().flatten().collect();
+        let shown = rows.join("\n");
+        assert!(!shown.contains("secrets"), "{shown}");
+        assert!(shown.contains(of_own), "{shown}");
+        assert!(shown.contains("<insufficient privilege>"), "{shown}");
+        let notices = said.lock().expect("a list").clone();
+        let about = notices
+            .iter()
+            .filter(|notice| notice.contains("snapshots are not for you"));
+        assert_eq!(about.count(), 1, "{notices:?}");
+    }
+    for (figure, by) in [("calls", "user"), ("blks_hit", "relation"), ("rows", "statement")] {
+        let all = format!("SELECT sum({figure})::bigint FROM rowsource_top('1 day'::interval, by => '{by}')");
+        let of_all: i64 = value(&mut little, &all);
+        let kept = format!(
+            "SELECT sum({})::bigint FROM pg_stat_rowsource_plans",
+            match figure {
+                "blks_hit" => "shared_blks_hit + local_blks_hit",
+                figure => figure,
+            }
+        );
+        assert_eq!(of_all, value::<i64>(&mut admin, &kept), "{figure} by {by}");
+    }
+    server.assert_no_crash();
 }

@@ -140,6 +140,7 @@ mod tempfile_usage;
 mod temporary_tables;
 mod terminal;
 mod terminal_connections;
+mod terminal_keys;
 mod texts;
 mod tkprof_store;
 mod toplevel;

@@ -300,6 +300,16 @@ fn failure(error: tokio_postgres::Error) -> Failure {
     }
 }
 
+/// A server that was reached.
+pub struct Reached {
+    pub target: Target,
+    /// The name of the connection.
+    pub place: String,
+    pub client: Client,
+    /// What the connection runs in.
+    pub runtime: tokio::runtime::Runtime,
+}
+
 /// Returns what an error says, with its causes.
 pub fn text_of(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {

@@ -86,6 +86,13 @@ const SCREENS: &[(&str, View, Keys)] = &[
         press(app, KeyCode::Char('f'));
     }),
     ("a running plan", View::Live, open_running),
+    ("a blocked session", View::Locks, |app| {
+        press(app, KeyCode::Down);
+        press(app, KeyCode::Enter);
+    }),
+    ("an idle session", View::Locks, |app| {
+        press(app, KeyCode::Enter);
+    }),
     ("help", View::Statements, |app| {
         press(app, KeyCode::Char('?'));
     }),
@@ -233,7 +240,15 @@ fn enter_leads_to_the_node_and_escape_back() {
     open_plan(&mut app);
     assert!(matches!(app.screen(), Screen::Plan(_)));
     press(&mut app, KeyCode::Enter);
-    assert!(matches!(app.screen(), Screen::Node(_, 0)));
+    // The node that takes the most time is selected.
+    let most = app.data.plan.iter().map(|node| node.own_time).fold(0.0, f64::max);
+    let is_most = |id: i64| {
+        app.data
+            .plan
+            .iter()
+            .any(|node| node.node_id == id && node.own_time == most)
+    };
+    assert!(matches!(app.screen(), Screen::Node(_, id) if is_most(*id)));
     press(&mut app, KeyCode::Esc);
     press(&mut app, KeyCode::Esc);
     press(&mut app, KeyCode::Esc);
@@ -251,8 +266,68 @@ fn a_regression_is_compared_by_two_keys() {
         call.starts_with("rowsource_compare(") && command.ends_with(&call),
         "{command}: {call}"
     );
-    app.apply_lines(vec!["it is slower".to_owned()]);
+    app.answer(&call, vec!["it is slower".to_owned()]);
     assert!(text(&mut app).contains("it is slower"));
+}
+
+/// An answer goes to the screen that asked, whatever is shown meanwhile.
+#[test]
+fn an_answer_never_overwrites_another_text() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    let explained = calls(&mut app, KeyCode::Char('e'));
+    app.answer(&explained, vec!["the plan".to_owned()]);
+    press(&mut app, KeyCode::Esc);
+    press(&mut app, KeyCode::Char('c'));
+    let compared = calls(&mut app, KeyCode::Char('c'));
+    app.answer(&explained, vec!["an answer that comes late".to_owned()]);
+    assert!(text(&mut app).contains("the server works on it"));
+    app.answer(&compared, vec!["the comparison".to_owned()]);
+    assert!(text(&mut app).contains("the comparison"));
+    press(&mut app, KeyCode::Esc);
+    app.answer(&compared, vec!["cancelled".to_owned()]);
+    assert!(!text(&mut app).contains("cancelled"));
+}
+
+/// What a screen lacks is said only when the server has answered for it.
+#[test]
+fn nothing_is_said_before_the_answer() {
+    let mut app = app(View::Sessions);
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    press(&mut app, KeyCode::Char('b'));
+    assert!(text(&mut app).contains("is awaited"));
+    // This answer was for the list.
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("is awaited"));
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("waits for no other session"));
+}
+
+#[test]
+fn a_wide_text_moves() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    let call = calls(&mut app, KeyCode::Char('e'));
+    app.answer(
+        &call,
+        vec![format!("begin{}the end", " ".repeat(120)), "short".to_owned()],
+    );
+    assert!(!text(&mut app).contains("the end"));
+    press(&mut app, KeyCode::Right);
+    let moved = text(&mut app);
+    assert!(moved.contains("the end") && !moved.contains("begin"), "{moved}");
+    // There is nothing more to the right.
+    press(&mut app, KeyCode::Right);
+    assert_eq!(text(&mut app), moved);
+    press(&mut app, KeyCode::Left);
+    assert!(text(&mut app).contains("begin"));
+    press(&mut app, KeyCode::Left);
+    assert!(matches!(app.screen(), Screen::Plan(_)));
 }
 
 /// Presses a key, and returns the function that is called.

@@ -83,6 +83,7 @@ fn candidate(subject: &Subject<'_>, node: usize, columns: &[Column]) -> Option<C
         table: table.to_owned(),
         varchars: varchars.map(|column| column.name.clone()).collect(),
         columns: columns.iter().map(|column| column.name.clone()).collect(),
+        is_equal: columns.iter().all(|column| column.is_equal),
     })
 }
 

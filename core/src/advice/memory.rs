@@ -70,7 +70,7 @@ pub(super) fn spill(subject: &Subject<'_>, node: usize) -> Option<Found> {
     let waits_ms: f64 = nodes().map(|node| subject.temp_ms[node]).sum();
     Some(Found {
         figures: format!(
-            "it took {how}; {blocks} blocks of work files were written and read, with {waits_ms:.1} ms of waits; work_mem is {:.0} kB here",
+            "it took {how}; {blocks} blocks of work files were written and read, with {waits_ms:.1} ms of waits; its user's sessions have a work_mem of {:.0} kB",
             subject.server.work_mem_kb
         ),
         saves_ms: nodes().map(|node| subject.self_ms(node)).sum(),

@@ -127,19 +127,24 @@ fn named(text: &str, is_equal: bool) -> Option<Column> {
         }
     });
     let name = &text[dot.map_or(0, |dot| dot + 1)..];
-    let unquoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
     let is_plain = |name: &str| {
         let mut characters = name.chars();
         characters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
             && characters.all(|c| c.is_alphanumeric() || c == '_')
     };
-    let name = match unquoted {
-        Some(name) => name.replace("\"\"", "\""),
-        None if is_plain(name) => name.to_owned(),
-        None => return None,
+    let identifier = |text: &str| {
+        let unquoted = text.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+        match unquoted {
+            Some(name) => Some(name.replace("\"\"", "\"")),
+            None => is_plain(text).then(|| text.to_owned()),
+        }
     };
+    // Before a field of a composite stands its column in brackets.
+    if let Some(dot) = dot {
+        identifier(&text[..dot])?;
+    }
     Some(Column {
-        name,
+        name: identifier(name)?,
         is_equal,
         is_cast,
     })
@@ -254,6 +259,10 @@ mod tests {
             "(hashed SubPlan 1)",
             "(tags @> '{x}'::text[])",
             "(random() < '0.1'::double precision)",
+            "((addr).zip = 5)",
+            "((c.addr).zip = 5)",
+            "(((addr).city)::text = 'x'::text)",
+            "(tags[1] = 5)",
         ] {
             assert_eq!(names(condition), None, "{condition}");
         }

@@ -1,6 +1,8 @@
 //! What rules look at, and what they find.
 
-use crate::model::{NamedWaits, NodeStats, NodeTotals, OwnIo, Plan, WaitsFor, own_io, processes};
+use crate::model::{
+    NamedWaits, NodeKind, NodeStats, NodeTotals, OwnIo, Plan, WaitsFor, facts, own_io, processes,
+};
 use crate::plan::{PlanNode, Relationship};
 
 /// What a rule has found at a node.
@@ -27,6 +29,8 @@ pub struct Candidate {
     pub columns: Vec<String>,
     /// Those of them that must be of the type varchar, because they are compared as text.
     pub varchars: Vec<String>,
+    /// All columns are compared for equality: then a hash index would do.
+    pub is_equal: bool,
 }
 
 /// What is said of the settings, and how SQL is written.
@@ -154,6 +158,16 @@ impl<'a> Subject<'a> {
             (self.server.quote)(schema),
             (self.server.quote)(name)
         ))
+    }
+
+    /// Returns whether a node stands for the partitions of a table.
+    pub fn is_of_partitions(&self, node: usize) -> bool {
+        self.above(node).any(|above| {
+            let facts = self.plan.nodes.get(above).map(|totals| &totals.total.facts);
+            facts.is_some_and(|facts| {
+                facts.kind == NodeKind::Append && facts.sums[facts::PARTITIONS_PLANNED] > 0
+            })
+        })
     }
 
     /// Returns how many times too few rows the planner expected of a node, on average.

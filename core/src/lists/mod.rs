@@ -4,6 +4,7 @@
 use crate::details;
 use crate::model::{NamedWaits, OwnIo, Plan, PlanStats, PlanTotals, StatementSums, own_io, own_wal};
 use crate::plan::{ObjectKind, PlanNode};
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, SubAssign};
 use std::rc::Rc;
 
@@ -130,6 +131,11 @@ impl Figures {
         counts.iter().all(|count| *count == 0) && times.iter().all(|ms| ms.abs() < 1e-6)
     }
 
+    /// Returns whether there are less waits than none.
+    fn has_less_waits(&self) -> bool {
+        self.waits < 0 || self.wait_ms < -1e-6
+    }
+
     /// Adds what nodes use.
     fn add_use(&mut self, io: &OwnIo, wal_bytes: u64) {
         self.hit += io.hit;
@@ -150,6 +156,18 @@ pub enum Of {
     Relation(Option<Rc<str>>),
     /// A wait event and its type, which the sum of several events does not have.
     Wait(Option<Rc<str>>, Rc<str>),
+}
+
+impl Of {
+    /// Returns the part that has what belongs to no other one of its kind.
+    fn rest(&self) -> Of {
+        match self {
+            Of::Statement => Of::Statement,
+            Of::Node(_) => Of::Node(None),
+            Of::Relation(_) => Of::Relation(None),
+            Of::Wait(..) => Of::Wait(None, "other".into()),
+        }
+    }
 }
 
 /// A part of a plan, and what it did.
@@ -259,6 +277,37 @@ pub fn subtract(parts: &mut Vec<Part>, earlier: &[Part]) {
             }
         }
     }
+    if parts.iter().any(|part| part.figures.has_less_waits()) {
+        move_lost_waits(parts);
+    }
+}
+
+/// A plan counts few events apart. The waits of an event that lost its place are among the other events from
+/// then on: what the event has less now, these have more.
+fn move_lost_waits(parts: &mut Vec<Part>) {
+    // The nodes of a plan may have parts of the same name.
+    let mut sums: BTreeMap<Of, Figures> = BTreeMap::new();
+    for part in parts.drain(..) {
+        *sums.entry(part.of).or_default() += &part.figures;
+    }
+    let lost: Vec<Of> = sums
+        .iter()
+        .filter(|(_, figures)| figures.has_less_waits())
+        .map(|(of, _)| of.clone())
+        .collect();
+    for of in lost {
+        let rest = of.rest();
+        if rest == of {
+            continue;
+        }
+        let mut less = Figures::default();
+        if let Some(figures) = sums.get_mut(&of) {
+            (less.waits, less.wait_ms) = (figures.waits, figures.wait_ms);
+            *figures -= &less;
+        }
+        *sums.entry(rest).or_default() += &less;
+    }
+    parts.extend(sums.into_iter().map(|(of, figures)| Part { of, figures }));
 }
 
 /// Returns what each node did itself, and the rest of the statement.
@@ -316,7 +365,7 @@ fn nodes(plan: &Plan, waits: &[NamedWaits], by: By) -> Vec<Part> {
 }
 
 /// Returns the table that a node works on, or whose index it searches.
-fn relation(nodes: &[PlanNode], i: usize) -> Option<Rc<str>> {
+pub fn relation(nodes: &[PlanNode], i: usize) -> Option<Rc<str>> {
     let mut node = nodes.get(i)?;
     // The table of these is that of the node above.
     while node.operation.starts_with("Bitmap") && !node.operation.contains("Heap Scan") {
@@ -326,8 +375,6 @@ fn relation(nodes: &[PlanNode], i: usize) -> Option<Rc<str>> {
         ObjectKind::Relation => node.object_name.as_deref(),
         _ => None,
     })?;
-    // A node that stands for several partitions has their number behind the name.
-    let table = table.split(" (").next().unwrap_or(table);
     Some(match node.schema.as_deref() {
         Some(schema) => format!("{schema}.{table}").into(),
         None => table.into(),

@@ -123,3 +123,52 @@ fn the_difference_of_equal_figures_is_nothing() {
     figures -= &sum(By::Node);
     assert!(figures.is_none());
 }
+
+fn event(name: &str, waits: u64) -> NamedWaits {
+    NamedWaits {
+        node: Some(1),
+        event_type: (name != "other").then(|| "IO".to_owned()),
+        event: name.to_owned(),
+        waits,
+        ms: waits as f64,
+        ..NamedWaits::default()
+    }
+}
+
+/// The waits of an event that lost its place are among the others, also if the event has a place again.
+#[test]
+fn an_event_that_lost_its_place_is_never_negative() {
+    let before = [event("A", 10), event("B", 3), event("other", 1)];
+    let gone = vec![event("B", 5), event("other", 15)];
+    let back = vec![event("A", 2), event("B", 5), event("other", 13)];
+    for now in [gone, back] {
+        let mut found = parts(&plan(), &now, By::Wait);
+        subtract(&mut found, &parts(&plan(), &before, By::Wait));
+        let of = |name: &str| {
+            let part = found
+                .iter()
+                .find(|part| matches!(&part.of, Of::Wait(_, event) if **event == *name));
+            part.map_or(0, |part| part.figures.waits)
+        };
+        assert_eq!((of("A"), of("B"), of("other")), (0, 2, 4));
+        // Its node has none of them any more.
+        let outside = |waits: &[NamedWaits]| {
+            let mut waits = waits.to_vec();
+            waits
+                .iter_mut()
+                .filter(|waits| waits.event == "other")
+                .for_each(|waits| waits.node = None);
+            waits
+        };
+        let mut found = parts(&plan(), &outside(&now), By::Node);
+        subtract(&mut found, &parts(&plan(), &outside(&before), By::Node));
+        assert!(found.iter().all(|part| part.figures.waits >= 0), "{found:?}");
+        assert_eq!(found.iter().map(|part| part.figures.waits).sum::<i64>(), 6);
+    }
+}
+
+#[test]
+fn a_table_may_have_brackets_in_its_name() {
+    let nodes = [node("Seq Scan", None, Some("sales (2026)"))];
+    assert_eq!(relation(&nodes, 0).as_deref(), Some("s.sales (2026)"));
+}

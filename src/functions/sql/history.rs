@@ -233,7 +233,7 @@ RETURN nullif(pg_catalog.current_setting('pg_rowsource.history_origin', true), '
                     UNION ALL
                     SELECT 0::bigint, NULL::name, NULL::name, n.userid, n.datid, n.queryid, n.planid, n.toplevel, n.query, n.first_seen_at, n.calls, n.total_time,
                            n.temp_blks_read, n.temp_blks_written, n.temp_blk_read_time, n.temp_blk_write_time
-                      FROM pg_stat_rowsource_plans() n
+                      FROM pg_stat_rowsource_plans((SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) n
                      WHERE n.queryid IS NOT NULL AND n.last_seen_at >= (SELECT pg_catalog.max(taken_at) FROM rowsource_snapshots)) p
                    JOIN rowsource_intervals s ON s.snap_id = p.snap_id
                    LEFT JOIN LATERAL (
