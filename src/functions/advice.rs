@@ -15,21 +15,28 @@ use std::collections::HashMap;
 /// A finding is over when its statement has run this often with plans that came later.
 const LATER_CALLS: u64 = 20;
 
+/// The sources of settings that all sessions have. Others are those of this session, or of its user.
+const OF_SERVER: &str =
+    "'{default,environment variable,configuration file,command line,global}'::pg_catalog.text[]";
 /// Selects the settings that bound the memory of nodes, as new sessions have them: a user, a database,
-/// work_mem in kB and hash_mem_multiplier. 0 is any user or database.
+/// work_mem in kB and hash_mem_multiplier. 0 is any user or database. What cannot be known is NULL. Anyone may
+/// set what is no plain number for himself.
 const SETTINGS: &str = "
     SELECT pg_catalog.json_build_array(0, 0,
-               (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) 'work_mem'),
                (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s
-                 WHERE s.name OPERATOR(pg_catalog.=) 'hash_mem_multiplier'))
+                 WHERE s.name OPERATOR(pg_catalog.=) 'work_mem' AND s.source OPERATOR(pg_catalog.=) ANY ([server])),
+               (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s
+                 WHERE s.name OPERATOR(pg_catalog.=) 'hash_mem_multiplier' AND s.source OPERATOR(pg_catalog.=) ANY ([server])))
     UNION ALL
     SELECT pg_catalog.json_build_array(s.setrole::pg_catalog.int8, s.setdatabase::pg_catalog.int8,
-               (SELECT CASE WHEN c.value OPERATOR(pg_catalog.~) '^[0-9]+$' THEN c.value::pg_catalog.float8
-                            ELSE pg_catalog.pg_size_bytes(c.value)::pg_catalog.float8 OPERATOR(pg_catalog./) 1024::pg_catalog.float8 END
+               (SELECT CASE WHEN c.value OPERATOR(pg_catalog.~) '^ *[0-9]{1,10} *$' THEN c.value::pg_catalog.float8
+                            WHEN c.value OPERATOR(pg_catalog.~) '^ *[0-9]{1,10}([.][0-9]{1,10})? *(B|kB|MB|GB|TB) *$'
+                            THEN pg_catalog.pg_size_bytes(c.value)::pg_catalog.float8 OPERATOR(pg_catalog./) 1024::pg_catalog.float8 END
                   FROM (SELECT pg_catalog.substr(u, 10) AS value FROM pg_catalog.unnest(s.setconfig) u
                          WHERE pg_catalog.starts_with(u, 'work_mem=') LIMIT 1) c),
-               (SELECT pg_catalog.substr(u, 21)::pg_catalog.float8 FROM pg_catalog.unnest(s.setconfig) u
-                 WHERE pg_catalog.starts_with(u, 'hash_mem_multiplier=') LIMIT 1))
+               (SELECT CASE WHEN c.value OPERATOR(pg_catalog.~) '^ *[0-9]{1,10}([.][0-9]{1,10})? *$' THEN c.value::pg_catalog.float8 END
+                  FROM (SELECT pg_catalog.substr(u, 21) AS value FROM pg_catalog.unnest(s.setconfig) u
+                         WHERE pg_catalog.starts_with(u, 'hash_mem_multiplier=') LIMIT 1) c))
       FROM pg_catalog.pg_db_role_setting s";
 /// Selects of a table that can have an index of its own: how many rows were written and read, the method and
 /// the columns of each index, and the columns of the type varchar. An expression is no column. Who may not
@@ -210,7 +217,7 @@ fn settings_of(memory: &Memory, userid: u32, datid: u32) -> [f64; 2] {
 pub fn all() -> (Vec<Advice>, usize) {
     let quote = |name: &str| server::quoted_identifier(name);
     let mut memory_settings = Memory::new();
-    query::each(SETTINGS, (0, 0), |row| {
+    query::each(&SETTINGS.replace("[server]", OF_SERVER), (0, 0), |row| {
         let id = |at: usize| row[at].as_u64().unwrap_or(0) as u32;
         room_for_one(&mut memory_settings);
         // The server's own come first.

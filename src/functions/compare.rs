@@ -239,8 +239,10 @@ pub(super) fn cause_since(key: &PlanKey, [first, second]: [(i64, i64); 2]) -> Op
 fn cause_of(first: &Side, second: Side, ran: Option<(&PlanKey, (i64, i64))>) -> String {
     let mut second = second;
     let difference = difference(first, &second);
-    if let (Some((Cause::Locks, _)), Some((key, interval))) = (difference.cause(), ran) {
-        second.blocker = blockers::longest(key, interval);
+    if let (Some((Cause::Locks, _)), Some((key, (from, to)))) = (difference.cause(), ran) {
+        // It may have lasted for weeks.
+        let from = from.max(to.saturating_sub(BLOCKERS_US));
+        second.blocker = blockers::longest(key, (from, to));
     }
     let comparison = Comparison {
         first,

@@ -112,22 +112,31 @@ pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
     sides.find(|(of, _)| of == key).map(|(_, side)| side)
 }
 
-/// Returns whether the history tells two intervals apart, and the user may read it: whether a snapshot was
-/// taken from the beginning of the first one until the first snapshot of the second one.
-pub fn tells_apart(first: i64, second: i64) -> bool {
-    const APART: &str = "
-        SELECT pg_catalog.json_build_array(1)
-         WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
-               AND EXISTS (SELECT FROM {}rowsource_intervals v
-                            WHERE v.snap_id OPERATOR(pg_catalog.>) 0 AND v.to_at OPERATOR(pg_catalog.>) {from}
-                                  AND v.to_at OPERATOR(pg_catalog.<=) {to})";
-    let mut is_apart = false;
+/// Returns when the snapshots of this database were taken, in their order; none if the user may not read them.
+pub fn snapshot_times() -> Vec<i64> {
+    const TIMES: &str = "
+        SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', s.taken_at))
+          FROM {}rowsource_snapshots s
+         WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') ORDER BY s.taken_at";
+    let mut times = Vec::new();
     if origin::other().is_none() {
-        query::each(APART, (first, second.saturating_add(FIRST_US)), |_| {
-            is_apart = true
+        query::each(TIMES, (0, 0), |row| {
+            server::check_for_interrupts();
+            memory::ensure();
+            if times.try_reserve(1).is_ok() {
+                times.push(query::time(&row[0]));
+            }
         });
     }
-    is_apart
+    times
+}
+
+/// Returns whether snapshots tell two intervals apart: whether one was taken from the beginning of the first
+/// interval until the first snapshot of the second one.
+pub fn tells_apart(snapshots: &[i64], [(first, _), (second, _)]: [(i64, i64); 2]) -> bool {
+    let after = snapshots.partition_point(|at| *at <= first);
+    let last = second.saturating_add(FIRST_US);
+    snapshots.get(after).is_some_and(|at| *at <= last)
 }
 
 /// Returns what each plan of a query did in an interval, if it ran then.

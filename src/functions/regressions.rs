@@ -13,6 +13,7 @@ use rowsource_core::model::{Plan, PlanKey, archive};
 use rowsource_core::regressions::{Against, Closing, Reference, Regression, State, Sums};
 use rowsource_core::report::comparison::NOT_KNOWN;
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 /// Of how many plans without a change the cause is looked for in the history: those that cost the most.
 const HISTORY_CAUSES: usize = 16;
@@ -26,8 +27,8 @@ pub struct Seen {
     plan: Option<Plan>,
     /// Whether its cause is looked for in the history.
     is_costly: bool,
-    /// Whether the history has the time before and after.
-    is_in_history: OnceCell<bool>,
+    /// When the snapshots of the history were taken, of all regressions.
+    snapshots: Rc<OnceCell<Vec<i64>>>,
 }
 
 impl Seen {
@@ -84,10 +85,8 @@ impl Seen {
 
     /// Returns whether the history has both.
     fn is_in_history(&self) -> bool {
-        let [(first, _), (second, _)] = self.intervals();
-        *self
-            .is_in_history
-            .get_or_init(|| interval_plans::tells_apart(first, second))
+        let snapshots = self.snapshots.get_or_init(interval_plans::snapshot_times);
+        interval_plans::tells_apart(snapshots, self.intervals())
     }
 
     /// Returns the command that shows more. Without the history, nothing is left of the time before.
@@ -116,8 +115,7 @@ impl Seen {
         let is_known = self.is_visible && self.has_changed_plan();
         let before = is_known.then(|| store::plan(&self.known.from)).flatten()?;
         let advice = before.description.advice.as_deref()?;
-        let words: Vec<&str> = advice.split_whitespace().collect();
-        let advice = words.join(" ").replace('\'', "''");
+        let advice = advice.replace('\n', " ").replace('\'', "''");
         Some(format!("SET pg_plan_advice.advice = '{advice}'"))
     }
 
@@ -154,6 +152,7 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
     costs.extend(all.iter().filter(is_steady).map(|known| known.extra_ms));
     costs.sort_unstable_by(|one, other| other.total_cmp(one));
     let least = costs.get(HISTORY_CAUSES - 1).copied().unwrap_or(f64::MIN);
+    let snapshots = Rc::default();
     let seen = |known: Regression| {
         server::check_for_interrupts();
         let is_visible = server::may_see(known.from.userid);
@@ -164,7 +163,7 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
             is_visible,
             plan: is_visible.then(stored).flatten(),
             is_costly: known.state != State::Over && known.extra_ms >= least,
-            is_in_history: OnceCell::new(),
+            snapshots: Rc::clone(&snapshots),
         }
     };
     all.into_iter().map(seen).collect()

@@ -68,8 +68,11 @@ fn without_a_cause_none_is_named() {
         let is_told_by_times = |cause: &String| {
             ["slower storage", "more CPU per row", "outside of the nodes"].contains(&&**cause)
         };
+        // Parallel workers that begin late, or not at all, are fewer.
+        let may_be_true =
+            |cause: &String| is_told_by_times(cause) || of == Planted::FewerWorkers && cause == of.expected();
         assert!(
-            judged.cause.as_ref().is_none_or(is_told_by_times),
+            judged.cause.as_ref().is_none_or(may_be_true),
             "{of:?}: {judged:?}"
         );
         // Without another plan, a regression is found after three quarters of an hour.

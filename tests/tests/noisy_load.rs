@@ -57,7 +57,7 @@ fn hogged(is_hogged: bool, body: impl FnOnce()) {
 }
 
 #[test]
-fn two_hours_of_noisy_load_have_no_regression() {
+fn two_hours_of_noisy_load_have_no_regression_timing_long() {
     let mut server = basic_server(
         "noisy",
         &[

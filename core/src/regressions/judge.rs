@@ -143,12 +143,17 @@ pub fn median_ratio<'a>(
             ratios.push(after.log_moments().mean - before.log_moments().mean);
         }
     }
+    Ok(median_of(&mut ratios))
+}
+
+/// Returns the median of ratios, of which these are the binary logarithms; 1 if there are too few.
+pub(super) fn median_of(ratios: &mut [f64]) -> f64 {
     if ratios.len() < MIN_PAIRS {
-        return Ok(1.0);
+        return 1.0;
     }
     let middle = ratios.len() / 2;
     let (_, median, _) = ratios.select_nth_unstable_by(middle, f64::total_cmp);
-    Ok(median.exp2())
+    median.exp2()
 }
 
 /// Returns which of the candidates are regressions, in their order. All candidates of the server must be

@@ -27,15 +27,23 @@ pub struct Kept {
     against: Against,
     /// When they were noted, in microseconds since 2000-01-01 UTC: at a snapshot.
     at: i64,
+    /// The OID of the database that has this snapshot.
+    datid: u32,
 }
 
 impl Kept {
     /// Notes executions at a snapshot, or that it has none. Of those of one snapshot, the best ones with
-    /// enough executions stay. Those of an earlier one go: their baseline may have been dropped.
-    pub fn note(&mut self, at: i64, against: Option<&Against>) {
-        if self.at != at {
+    /// enough executions stay. Those of an earlier one of the database go: their baseline may have been
+    /// dropped. A snapshot of another database has its own history, so if that has nothing, they stay.
+    pub fn note(&mut self, (at, datid): (i64, u32), against: Option<&Against>) {
+        let has_other = self.datid != datid && self.against.reference != Reference::Plan;
+        if at < self.at || has_other && against.is_none() {
+            return;
+        }
+        if (self.at, self.datid) != (at, datid) {
             *self = Kept {
                 at,
+                datid,
                 ..Kept::default()
             };
         }
@@ -81,7 +89,7 @@ mod tests {
         let mut kept = Kept::default();
         assert_eq!(kept.at(0), None);
         let mut note = |at, reference, executions, now| {
-            kept.note(at, Some(&against(reference, executions)));
+            kept.note((at, 5), Some(&against(reference, executions)));
             kept.at(now)
         };
         note(10, Reference::Yesterday, 7, 0);
@@ -104,16 +112,35 @@ mod tests {
     #[test]
     fn a_baseline_that_was_dropped_is_no_reference_any_more() {
         let mut kept = Kept::default();
-        kept.note(10, Some(&against(Reference::Baseline, 9)));
-        kept.note(10, None);
+        kept.note((10, 5), Some(&against(Reference::Baseline, 9)));
+        kept.note((10, 5), None);
         assert_eq!(kept.at(15), Some(against(Reference::Baseline, 9)));
-        kept.note(20, None);
+        kept.note((20, 5), None);
         assert_eq!(kept.at(20), None);
         // The plan did not run in an older one with enough executions.
-        kept.note(30, Some(&against(Reference::Baseline, 9)));
-        kept.note(40, Some(&against(Reference::Baseline, 4)));
+        kept.note((30, 5), Some(&against(Reference::Baseline, 9)));
+        kept.note((40, 5), Some(&against(Reference::Baseline, 4)));
         assert_eq!(kept.at(40), None);
-        kept.note(40, Some(&against(Reference::Week, 5)));
+        kept.note((40, 5), Some(&against(Reference::Week, 5)));
         assert_eq!(kept.at(40), Some(against(Reference::Week, 5)));
+    }
+
+    /// Each database has the snapshots that were taken in it, with the plans of all.
+    #[test]
+    fn a_snapshot_of_another_database_takes_nothing_away() {
+        let mut kept = Kept::default();
+        let week = Some(against(Reference::Week, 9));
+        kept.note((10, 5), week.as_ref());
+        kept.note((20, 6), None);
+        assert_eq!(kept.at(20), week);
+        // The older one commits later.
+        kept.note((5, 5), None);
+        assert_eq!(kept.at(20), week);
+        let baseline = Some(against(Reference::Baseline, 9));
+        kept.note((30, 6), baseline.as_ref());
+        kept.note((40, 5), None);
+        assert_eq!(kept.at(40), baseline);
+        kept.note((50, 6), None);
+        assert_eq!(kept.at(50), None);
     }
 }

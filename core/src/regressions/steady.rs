@@ -3,7 +3,7 @@
 //! the history has ([`super::Kept`]), else the interval before. The history outlives a restart, so with it
 //! three intervals suffice.
 
-use super::judge::{Candidate, Interval, Reference, SIZE, judge, median_ratio};
+use super::judge::{Candidate, Interval, MIN_EXECUTIONS, Reference, SIZE, judge, median_of, median_ratio};
 use super::kept::Against;
 use super::sums::Sums;
 use super::table::{Active, Found, Look};
@@ -19,6 +19,9 @@ const LATEST: usize = 4;
 const MARKS: usize = LATEST + 2;
 /// With fewer moments, no plan can have been slow for long enough.
 const MIN_MARKS: usize = LATEST;
+/// All plans together take longer, or less long, if they take this many times as long, or less. Less is noise,
+/// which would add up. Unmeasured.
+const JUMP: f64 = 1.25;
 /// A plan that was slow and runs in too few of the intervals is slow no more if this many executions in a row
 /// are not. As many confirm it. Unmeasured.
 const FAST_EXECUTIONS: u64 = 3;
@@ -30,7 +33,8 @@ pub struct Steady {
     /// When these moments were: only the last `marked` ones.
     moments: [i64; MARKS],
     marked: usize,
-    /// How many times as long all plans took in each of the latest intervals as in the one before it.
+    /// How many times as long all plans took in each of the latest intervals as before it, if that is a
+    /// [`JUMP`]; else 1.
     steps: [f64; LATEST],
     looks: Vec<Look>,
 }
@@ -43,6 +47,9 @@ struct Marked {
     sums: [Sums; MARKS],
     /// What the history has to compare it with.
     kept: Option<Against>,
+    /// The mean binary logarithm of its times, of the first interval in which it ran enough since the last
+    /// jump of all plans, or of an earlier one and what all have jumped since.
+    base: Option<f64>,
 }
 
 /// A plan at a moment.
@@ -137,16 +144,33 @@ impl Steady {
         }
     }
 
-    /// Returns how many times as long all plans took in the latest interval as in the one before.
-    fn step(&self, check: impl FnMut()) -> Result<f64, TryReserveError> {
-        if self.marked < 3 {
+    /// Returns how many times as long all plans took in the latest interval as before, if that is a jump. Each
+    /// plan is compared with when it ran last: in a quiet time there is nothing to compare.
+    fn step(&mut self, mut check: impl FnMut()) -> Result<f64, TryReserveError> {
+        if self.marked < 2 {
             return Ok(1.0);
         }
-        let mut pairs = Vec::new();
-        pairs.try_reserve_exact(self.plans.len())?;
-        let of = |marked: &Marked| [3, 2].map(|from| marked.between([MARKS - from, MARKS - from + 1]));
-        pairs.extend(self.plans.values().map(of));
-        median_ratio(pairs.iter().map(|[before, after]| (before, after)), check)
+        let newest = |marked: &Marked| {
+            let interval = marked.between([MARKS - 2, MARKS - 1]);
+            (interval.executions >= MIN_EXECUTIONS).then(|| interval.log_moments().mean)
+        };
+        let mut ratios = Vec::new();
+        ratios.try_reserve_exact(self.plans.len())?;
+        for marked in self.plans.values() {
+            check();
+            ratios.extend(newest(marked).zip(marked.base).map(|(now, base)| now - base));
+        }
+        let ratio = median_of(&mut ratios);
+        let is_jump = !(1.0 / JUMP..=JUMP).contains(&ratio);
+        let step = if is_jump { ratio } else { 1.0 };
+        for marked in self.plans.values_mut() {
+            marked.base = match (newest(marked), marked.base) {
+                (now, None) => now,
+                (Some(now), _) if is_jump => Some(now),
+                (_, Some(base)) => Some(base + step.log2()),
+            };
+        }
+        Ok(step)
     }
 
     /// Returns the moments between which each of the intervals lies that are looked at, as far as they are

@@ -32,8 +32,9 @@ pub fn note_reference(key: &PlanKey, at: i64, against: Option<Against>) {
     if loaded().is_none() {
         return;
     }
-    if !REGISTERED.replace(true) {
+    if !REGISTERED.get() {
         server::at_transaction_end(at_end_of_transaction);
+        REGISTERED.set(true);
     }
     memory::ensure();
     let mut noted = NOTED.borrow_mut();
@@ -67,10 +68,13 @@ fn at_end_of_transaction(event: pg_sys::XactEvent::Type) {
     let Some(Reading { store, mut unlocked }) = reading() else {
         return;
     };
+    let datid = server::database_id();
     // An error here would be a PANIC.
     contained::attempt(&mut unlocked, "note what plans are compared with", |_| {
         for one in &noted {
-            entry::keep(&store, &one.key, |kept| kept.note(one.at, one.against.as_ref()));
+            entry::keep(&store, &one.key, |kept| {
+                kept.note((one.at, datid), one.against.as_ref())
+            });
         }
     });
 }

@@ -170,6 +170,29 @@ fn a_short_time_is_no_regression() {
     }
 }
 
+/// A backup makes everything slow in the evening, and at night nothing runs. In the morning only query 7 is
+/// slow still.
+#[test]
+fn what_changed_in_a_quiet_time_is_known_afterwards() {
+    let mut server = slow_server();
+    let slower = |query| if query == 7 { 4.0 } else { 1.0 };
+    server.run(|query| 3.0 * slower(query));
+    (0..20).for_each(|_| drop(server.run(|_| 0.0)));
+    (0..6).for_each(|_| drop(server.run(slower)));
+    assert_eq!(server.states().last().map(|(state, _)| *state), Some("confirmed"));
+}
+
+/// All plans together vary by a few per cent from one interval to the next: that does not add up.
+#[test]
+fn noise_of_all_plans_does_not_add_up() {
+    let mut server = slow_server();
+    for quarter in 0..400 {
+        let noise = if quarter % 3 == 0 { 1.1 } else { 1.02 };
+        server.run(|query| noise * if query == 7 { 4.0 } else { 1.0 });
+        assert_eq!(server.states(), [("confirmed", None)], "{quarter}");
+    }
+}
+
 /// Returns a server on which query 7 is a regression, compared with a week ago.
 fn slow_server() -> Server {
     let mut server = Server::new();
