@@ -26,9 +26,9 @@ use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
-use crate::session;
+use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
+use rowsource_core::model::{Estimate, LazyDescription, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
 use std::cell::{Cell, UnsafeCell};
@@ -310,12 +310,16 @@ unsafe fn target<'q>(
     found_as: PlanKey,
     planned_as: i64,
 ) -> Option<Target> {
-    let (mut unfolded, mut unfolding) = (None, None);
+    let (mut unfolded, mut unfolding, mut pruned) = (None, None, Vec::new());
     if !query.plan().appendRelations.is_null() {
-        unfolded = session::unfolded(&found_as).filter(|known| fold::is_of(known, found));
+        unfolded = session::unfolded(&found_as)
+            .filter(|known| fold::is_of(known, found) && !must_describe_pruned(known, &found_as));
         unfolding = match &unfolded {
             Some(known) => known.unfolding().cloned(),
-            None => fold::fold(query, found).map(Rc::new),
+            None => fold::fold(query, found, describe::subplans).map(|folded| {
+                pruned = folded.pruned;
+                Rc::new(folded.unfolding)
+            }),
         };
     }
     let folded = unfolding
@@ -328,7 +332,8 @@ unsafe fn target<'q>(
     let earlier = known
         .as_ref()
         .map(|plan| plan.description.borrow().to_keep().clone());
-    let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
+    let fold = unfolding.as_ref().map(|unfolding| &unfolding.fold);
+    let shown = Shown::with_pruned(found, fold, &pruned);
     // SAFETY: the caller promises the same.
     let (mut description, older_literals) = unsafe {
         describe::description(
@@ -350,7 +355,7 @@ unsafe fn target<'q>(
     if let Some(unfolding) = unfolding.clone() {
         let known = unfolded.filter(|known| Rc::ptr_eq(known.to_keep(), &description));
         description = known.unwrap_or_else(|| {
-            let unfolded = describe::unfolded(description, unfolding, found);
+            let unfolded = describe::unfolded(description, unfolding, found, session::decoded_bytes());
             session::keep_unfolded(found_as, &unfolded);
             unfolded
         });
@@ -362,6 +367,16 @@ unsafe fn target<'q>(
         description,
         older_literals,
         compared_at,
+    })
+}
+
+/// Returns whether nodes must be described that have no states, because their partitions were pruned.
+fn must_describe_pruned(known: &LazyDescription, found_as: &PlanKey) -> bool {
+    let unfolding = known.unfolding().filter(|unfolding| unfolding.fold.has_pruned());
+    unfolding.is_some_and(|unfolding| {
+        let plan = session::known(&found_as.with_plan(unfolding.number));
+        let has_names = |plan: Rc<KnownPlan>| plan.compared_at.get() == server::catalog_changes();
+        !describe::is_of_all(known) || !plan.is_some_and(has_names)
     })
 }
 
@@ -493,11 +508,18 @@ impl Target {
         let known = Some((&earlier, &self.plan.compared_at));
         let by_oids = self.plan.by_oids;
         let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
-        let unfolding = self.description.unfolding().cloned();
-        let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
+        let shown = Shown::of(found, None);
         // SAFETY: the caller promises the same.
-        let described =
-            unsafe { describe::description(query, &by_oids, || text, known, || None, before, &shown) };
+        let described = unsafe {
+            if self.description.unfolding().is_some() {
+                // It may be folded in another way now.
+                if let Some(target) = target(query, found, self.found_as, self.planned_as) {
+                    *self = target;
+                }
+                return;
+            }
+            describe::description(query, &by_oids, || text, known, || None, before, &shown)
+        };
         if let Some((description, older_literals)) = described {
             let planid = description.ids().planid;
             if planid != self.plan.key.planid {
@@ -505,10 +527,7 @@ impl Target {
                 self.plan = session::new_plan(by_oids, &description);
             }
             self.older_literals = older_literals;
-            self.description = match unfolding.clone() {
-                Some(unfolding) => describe::unfolded(description, unfolding, found),
-                None => description,
-            };
+            self.description = description;
             self.compared_at.set(self.plan.compared_at.get());
         }
     }
