@@ -384,7 +384,7 @@ pub fn last() -> Option<LastStatement> {
         older_text: last.older_literals && last.text.is_empty(),
         explained: last.run.explained,
         statistics: stored.statistics.with_last(&last.run),
-        last_waits: Some(last.waits),
+        last_waits: Some(last.shown_waits()),
         ..stored
     };
     Some(LastStatement { plan, stats })

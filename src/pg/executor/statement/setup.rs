@@ -31,7 +31,7 @@ use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::{Estimate, LazyDescription, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::rc::Rc;
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had
@@ -186,7 +186,7 @@ unsafe fn set_up<'q>(
         Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
     };
     let timed = Statement::timed(level, setting.sampfreq, clock);
-    let statement = Statement {
+    let mut statement = Statement {
         query: query.as_ptr(),
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
@@ -221,6 +221,10 @@ unsafe fn set_up<'q>(
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
+    let unfolding = statement.target.as_ref();
+    if let Some(unfolding) = unfolding.and_then(|target| target.description.unfolding()) {
+        statement.frame.folded = OnceCell::from((unfolding.clone(), found[0].hidden));
+    }
     let mut statement = pool::into_box(statement, place)?;
     let nodes = &statement.nodes;
     // SAFETY: the nodes and the account belong to the statement, which stays in its box.
