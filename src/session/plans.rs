@@ -167,9 +167,10 @@ impl Plans {
         if self.unfolded_size() + description.size() > MAX_UNFOLDED {
             self.forget_unfolded();
         }
-        self.unfolded_bytes += description.size();
         if self.unfolded.try_reserve(1).is_ok() {
-            self.unfolded.insert(found_as, description.clone());
+            let before = self.unfolded.insert(found_as, description.clone());
+            let before = before.map_or(0, |before| before.size());
+            self.unfolded_bytes = (self.unfolded_bytes + description.size()).saturating_sub(before);
         }
     }
 

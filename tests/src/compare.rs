@@ -62,6 +62,17 @@ pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String
 /// does not show them.
 fn without_pruned(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<MeasuredNode> {
     let mut left = measured.to_vec();
+    let removed = |node: &NodeCounts| {
+        node.facts
+            .get("Subplans Removed")
+            .and_then(serde_json::Value::as_u64)
+    };
+    if !core
+        .iter()
+        .any(|node| removed(node).is_some_and(|removed| removed > 0))
+    {
+        return left;
+    }
     while let Some(at) = left.iter().rposition(|node| {
         let is_same = |other: (&str, i64)| other == (node.operation.as_str(), i64::from(node.depth));
         let of_core = core

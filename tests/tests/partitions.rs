@@ -254,8 +254,16 @@ fn waits_of_many_partitions_keep_their_names() {
             "SELECT day FROM days WHERE pg_sleep(0.001) IS NOT NULL",
         );
         let named = texts(&mut client, waits);
-        let expected = ["Seq Scan".to_owned(), (round * PARTITIONS).to_string()].map(Some);
-        assert_eq!(named, [expected.to_vec()], "{round}");
+        let [row] = &named[..] else {
+            panic!("one node waited: {named:?}")
+        };
+        let [operation, waits] = [0, 1].map(|column| row[column].as_deref().unwrap_or_default());
+        // A session that is woken up sleeps again.
+        let waits: i64 = waits.parse().expect("a number");
+        assert!(
+            operation == "Seq Scan" && waits >= round * PARTITIONS,
+            "{round}: {named:?}"
+        );
     }
 }
 

@@ -35,6 +35,13 @@ pub struct Frame {
     pub folded: OnceCell<(Rc<Unfolding>, bool)>,
 }
 
+/// The events of a leader that waits for its workers. PostgreSQL may do that after the Gather's last call.
+pub const FOR_WORKERS: [u32; 3] = [
+    pg_sys::WaitEventIPC::WAIT_EVENT_EXECUTE_GATHER,
+    pg_sys::WaitEventIPC::WAIT_EVENT_PARALLEL_FINISH,
+    pg_sys::WaitEventIPC::WAIT_EVENT_BGWORKER_SHUTDOWN,
+];
+
 /// The innermost running statement.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
 static RUNNING: BackendLocal<Cell<*const Frame>> = BackendLocal::new(Cell::new(std::ptr::null()));
@@ -294,6 +301,10 @@ impl Frame {
             return;
         };
         let folded = |waits: &EventWaits| match waits.node() {
+            // At the end, these are moved to the Gathers of the plan.
+            Some(_) if FOR_WORKERS.contains(&waits.event) => waits.node,
+            // The folded plan does not have the hidden root.
+            Some(0) if *hidden => waits.node,
             Some(node) if *hidden => {
                 let folded = unfolding.fold.while_running(node.saturating_sub(1));
                 folded.wrapping_add(1) as u32

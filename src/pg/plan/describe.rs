@@ -96,6 +96,19 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     at: 0,
 }));
 
+/// Returns whether the session may describe a known plan again now.
+pub fn may_describe_again() -> bool {
+    Budget::allows(system::monotonic())
+}
+
+/// Does what is a part of describing, and is paid for as that.
+pub fn paid<T>(work: impl FnOnce() -> T) -> T {
+    let start = system::monotonic();
+    let result = work();
+    Budget::pay(system::monotonic().saturating_sub(start));
+    result
+}
+
 /// The constants that the parser found in the first text of a queryid.
 #[derive(Clone)]
 pub struct ParsedConstants {

@@ -12,7 +12,9 @@ const _: () = assert!(size_of::<pg_sys::AggState>() <= ROOM && size_of::<pg_sys:
 /// Returns how many inputs of an Append or a MergeAppend were pruned when the statement started.
 #[inline(always)]
 pub fn pruned_inputs(append: PlanStateRef) -> usize {
-    members(append.plan()).len() - append.members().len()
+    members(append.plan())
+        .len()
+        .saturating_sub(append.members().len())
 }
 
 /// Returns the plans of these inputs.
@@ -152,11 +154,14 @@ pub fn stand_in<'q>(
         }
         let before = pg_sys::MemoryContextSwitchTo(estate.es_query_cxt);
         for subplan in subplans {
+            // EXPLAIN prints each subplan that it finds.
+            let Some(root) = subplan_state(estate, subplan.plan_id) else {
+                continue;
+            };
             let called = alloc(size_of::<pg_sys::SubPlanState>()).cast::<pg_sys::SubPlanState>();
             (*called).type_ = NodeTag::T_SubPlanState;
             (*called).subplan = subplan.as_ptr();
-            let root = subplan_state(estate, subplan.plan_id);
-            (*called).planstate = root.map_or(std::ptr::null_mut(), |root| root.as_ptr());
+            (*called).planstate = root.as_ptr();
             (*state).subPlan = pg_sys::lappend((*state).subPlan, called.cast());
         }
         pg_sys::MemoryContextSwitchTo(before);

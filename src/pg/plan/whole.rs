@@ -5,6 +5,7 @@ use super::identity::mixed;
 use super::pruned;
 use super::tree::{self, Found};
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef};
+use crate::pg::server;
 use pgrx::pg_sys::{self, EState, NodeTag};
 use rowsource_core::model::{Calls, Fold, PlanPart};
 use rowsource_core::reconcile::Edge;
@@ -51,6 +52,7 @@ impl<'a, 'q> Whole<'a, 'q> {
             // One of those that do the same is enough.
             let mut known = FxHashSet::default();
             for plan in pruned::pruned_plans(append) {
+                server::check_for_interrupts();
                 let before = (whole.parts.len(), whole.unmeasured.len());
                 let Some(number) = whole.add_pruned(numbers, plan, at) else {
                     // It has a node that cannot be described without a state.

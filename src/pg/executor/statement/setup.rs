@@ -221,10 +221,7 @@ unsafe fn set_up<'q>(
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
-    let unfolding = statement.target.as_ref();
-    if let Some(unfolding) = unfolding.and_then(|target| target.description.unfolding()) {
-        statement.frame.folded = OnceCell::from((unfolding.clone(), found[0].hidden));
-    }
+    statement.note_folding(found[0].hidden);
     let mut statement = pool::into_box(statement, place)?;
     let nodes = &statement.nodes;
     // SAFETY: the nodes and the account belong to the statement, which stays in its box.
@@ -320,7 +317,7 @@ unsafe fn target<'q>(
             .filter(|known| fold::is_of(known, found) && !must_describe_pruned(known, &found_as));
         unfolding = match &unfolded {
             Some(known) => known.unfolding().cloned(),
-            None => fold::fold(query, found, describe::subplans).map(|folded| {
+            None => describe::paid(|| fold::fold(query, found, describe::subplans)).map(|folded| {
                 pruned = folded.pruned;
                 Rc::new(folded.unfolding)
             }),
@@ -374,13 +371,15 @@ unsafe fn target<'q>(
     })
 }
 
-/// Returns whether nodes must be described that have no states, because their partitions were pruned.
+/// Returns whether nodes must be described that have no states, because their partitions were pruned, and
+/// whether the session has the time to do so now.
 fn must_describe_pruned(known: &LazyDescription, found_as: &PlanKey) -> bool {
     let unfolding = known.unfolding().filter(|unfolding| unfolding.fold.has_pruned());
     unfolding.is_some_and(|unfolding| {
         let plan = session::known(&found_as.with_plan(unfolding.number));
         let has_names = |plan: Rc<KnownPlan>| plan.compared_at.get() == server::catalog_changes();
-        !describe::is_of_all(known) || !plan.is_some_and(has_names)
+        let is_wanted = !describe::is_of_all(known) || !plan.is_some_and(has_names);
+        is_wanted && describe::may_describe_again()
     })
 }
 
@@ -429,7 +428,10 @@ impl Statement {
         // to one.
         if let Some(target) = &mut self.target {
             // SAFETY: the caller promises the same, and errors are caught above.
-            unsafe { target.describe_again(query, found) };
+            let is_other = unsafe { target.describe_again(query, found) };
+            if is_other {
+                self.note_folding(found[0].hidden);
+            }
         }
         // A trace shows each execution by itself.
         let is_traced = level::is_on();
@@ -459,6 +461,18 @@ impl Statement {
         self.excluded_from_last.set(false);
     }
 
+    /// Notes how the plan is folded, for those who sum up while it runs.
+    #[cold]
+    #[inline(never)]
+    fn note_folding(&mut self, is_root_hidden: bool) {
+        let unfolding = self
+            .target
+            .as_ref()
+            .and_then(|target| target.description.unfolding());
+        let folded = unfolding.map(|unfolding| (unfolding.clone(), is_root_hidden));
+        self.frame.folded = folded.map_or_else(OnceCell::new, OnceCell::from);
+    }
+
     /// Allows that its executions are summed up as counts, if that is possible.
     fn set_shape(&self) {
         if self.mode != Mode::RowsourceOnly || self.core_contributes && !self.only_by_core {
@@ -481,20 +495,22 @@ impl Statement {
 }
 
 impl Target {
-    /// Describes the plan for another execution, unless the description is that of this plan already.
+    /// Describes the plan for another execution, unless the description is that of this plan already. Returns
+    /// whether it may have another description now.
     ///
     /// # Safety
     /// As for [`describe::description`].
     #[inline(always)]
-    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
+    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) -> bool {
         if describe::is_of_all(&self.description)
             && describe::has_current_names(&self.description, &self.compared_at, found)
         {
             self.older_literals = false;
-            return;
+            return false;
         }
         // SAFETY: the caller promises the same.
         unsafe { self.describe_with_literals(query, found) };
+        true
     }
 
     /// Describes the plan for another execution if its literals or names may differ.
