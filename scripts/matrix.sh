@@ -11,7 +11,7 @@ DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|fa
 DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_keys|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
 # The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. It is tested as it is released.
-NEWEST='callgrind|identity_partitions|interrupted|live|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
+NEWEST='callgrind|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
 
 # use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
 # need contrib modules, or whose helper patches position-independent programs only (tempfile_slots). What 17 counts in each

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What partitions cost, for docs/cost.md: describing plans of 10 to 5,000 partitions beside planning, start and core's EXPLAIN, the
-# room of such plans in the store, and that of 5,000 plans of a table with 200 partitions. It uses the library that is built
+# What partitions cost, for docs/cost.md: describing plans that read or change 10 to 5,000 partitions beside planning, start and core's
+# EXPLAIN, the room of such plans in the store, and that of 5,000 plans of a table with 200 partitions. It uses the library that is built
 # (ROWSOURCE_PROFILE), and a throwaway server of its own. Each time is the least
 # of ROUNDS (5), each in a new session.
 set -euo pipefail
@@ -21,12 +21,21 @@ make() {
     done
 }
 
-# session N: prints the processor time in ms that a new session's process takes for statements over pN, which have a WHERE that is
-# never needed: LIMIT 0 keeps the executor from running what it has started. Processor time depends little on what else runs. The
+# statement read|change TABLE: a statement with a WHERE that is never needed. LIMIT 0 keeps the executor from running what it has started,
+# and so does a key that is known only then and that no partition has.
+statement() {
+    case $1 in
+        read) echo "SELECT count(*) FROM $2 WHERE v > 10 AND note <> 'none' LIMIT 0;" ;;
+        change) echo "UPDATE $2 SET v = v + 1 WHERE v > 10 AND note <> 'none' AND id = (SELECT -1);" ;;
+    esac
+}
+
+# session N read|change: prints the processor time in ms that a new session's process takes for such a statement over pN. Processor time depends little on what else runs. The
 # first statements fill the caches of the session; then come the statement alone, EXPLAIN of it, the new plan, and the known one.
 session() {
-    local select="SELECT count(*) FROM p$1 WHERE v > 10 AND note <> 'none' LIMIT 0;" pid before after
-    local warm="SET pg_rowsource.statistics_level = typical; SELECT count(*) FROM warm WHERE v > 10 AND note <> 'none' LIMIT 0;
+    local select pid before after warm
+    select=$(statement "$2" "p$1")
+    warm="SET pg_rowsource.statistics_level = typical; $(statement "$2" warm)
         SELECT rowsource_reset(); SET pg_rowsource.statistics_level = basic; $select EXPLAIN $select"
     coproc client { "$server" psql -qAt; }
     # run SQL: prints the last line of its output.
@@ -55,24 +64,30 @@ least() { cut -d' ' -f"$1" | sort -n | head -n 1; }
 
 psql -c "SET client_min_messages = warning" -c "CREATE EXTENSION IF NOT EXISTS pg_rowsource" -c "DROP TABLE IF EXISTS warm" \
     -c "CREATE TABLE warm (id int, v int, note text)"
-echo "| partitions | planning and start ms | EXPLAIN ms | describing ms | share | plan in store kB | lines of display |"
-echo "|---|---|---|---|---|---|---|"
-for size in $SIZES; do
-    make "$size" | psql
+# row N read|change: a row of the table.
+row() {
+    local size=$1 what=$2 rounds whole explain new known empty bytes lines
     rounds=$(for ((round = 0; round < ROUNDS; round++)); do
-        session "$size" | tr '\n' ' '
+        session "$size" "$what" | tr '\n' ' '
         echo
     done)
     read -r whole explain new known < <(for column in 1 2 4 5; do least $column <<<"$rounds"; done | tr '\n' ' '; echo)
     psql -c "SELECT rowsource_reset()" >/dev/null
     empty=$(psql -c "SELECT bytes FROM rowsource_info()")
-    psql -c "SELECT count(*) FROM p$size WHERE v > 10 AND note <> 'none' LIMIT 0"
+    psql -c "$(statement "$what" "p$size")"
     bytes=$(psql -c "SELECT bytes FROM rowsource_info()")
     lines=$(psql -c "SELECT count(*) FROM pg_stat_rowsource_plans p, rowsource_display(p.queryid, p.planid) WHERE query LIKE '%p$size %'")
-    awk -v n="$size" -v whole="$whole" -v explain="$explain" -v new="$new" -v known="$known" \
+    awk -v what="$what" -v n="$size" -v whole="$whole" -v explain="$explain" -v new="$new" -v known="$known" \
         -v bytes="$((bytes - empty))" -v lines="$lines" 'BEGIN {
-        printf "| %d | %.2f | %.2f | %.2f | %.0f %% | %.1f | %d |\n", n, whole / 1000, (explain - whole) / 1000,
+        printf "| %s | %d | %.2f | %.2f | %.2f | %.0f %% | %.1f | %d |\n", what, n, whole / 1000, (explain - whole) / 1000,
             (new - known) / 1000, 100 * (new - known) / whole, bytes / 1000, lines }'
+}
+
+echo "| statement | partitions | planning and start ms | EXPLAIN ms | describing ms | share | plan in store kB | lines of display |"
+echo "|---|---|---|---|---|---|---|---|"
+for size in $SIZES; do
+    make "$size" | psql
+    for what in read change; do row "$size" "$what"; done
 done
 
 # Each statement has another queryid: its conditions are the bits of its number.

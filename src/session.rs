@@ -19,7 +19,7 @@ use rowsource_core::model::{
 use rowsource_core::results::Counts;
 use rowsource_core::waits::plan::PlanWaits;
 use smallvec::SmallVec;
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 pub use crate::pg::store::{Gone, LiveStatement};
@@ -46,7 +46,13 @@ pub fn known(by_oids: &PlanKey) -> Option<Rc<KnownPlan>> {
 
 /// Returns the description of an execution of a plan with partitions that has this key before it is folded.
 pub fn unfolded(found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
-    SESSION.borrow().plans.unfolded(found_as)
+    let mut session = SESSION.try_borrow_mut().ok()?;
+    session.plans.unfolded(found_as)
+}
+
+/// Returns where the bytes of such descriptions are counted that were decoded.
+pub fn decoded_bytes() -> Rc<Cell<usize>> {
+    SESSION.borrow().plans.decoded_bytes()
 }
 
 /// Keeps such a description, so that the plan is not folded at each execution.
@@ -378,7 +384,7 @@ pub fn last() -> Option<LastStatement> {
         older_text: last.older_literals && last.text.is_empty(),
         explained: last.run.explained,
         statistics: stored.statistics.with_last(&last.run),
-        last_waits: Some(last.waits),
+        last_waits: Some(last.shown_waits()),
         ..stored
     };
     Some(LastStatement { plan, stats })

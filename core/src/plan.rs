@@ -94,14 +94,14 @@ impl PlanNode {
         })
     }
 
-    /// Replaces a table's alias before the names of columns in the expressions.
-    pub fn rename_prefix(&mut self, from: &str, to: &str) {
-        if from == to || from.is_empty() {
+    /// Replaces the aliases of tables before the names of columns in the expressions, all at once.
+    pub fn rename_prefixes(&mut self, renames: &[(String, String)]) {
+        if renames.is_empty() {
             return;
         }
         for text in self.expressions_mut() {
-            if text.contains(from) {
-                *text = naming::with_prefix(text, from, to);
+            if renames.iter().any(|(from, _)| text.contains(from.as_str())) {
+                *text = naming::with_prefixes(text, renames);
             }
         }
     }

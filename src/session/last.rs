@@ -149,6 +149,15 @@ impl Last {
         waits
     }
 
+    /// Returns its waits, in the nodes that the session sees.
+    pub fn shown_waits(&self) -> PlanWaits {
+        let mut waits = self.waits;
+        if let Some(fold) = self.description.fold() {
+            fold.move_folded_waits(&mut waits);
+        }
+        waits
+    }
+
     /// Adds what came after its end.
     #[inline(always)]
     pub fn add_late(&self, plans: &Plans, late: Late<'_>) {

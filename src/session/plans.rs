@@ -8,7 +8,7 @@ use rowsource_core::eviction::{Limits, oldest};
 use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{ExecutionStats, KeepLimit, Late, LazyDescription, NodeTotals, Plan, PlanKey};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -112,6 +112,8 @@ pub(super) struct Plans {
     unfolded: FxHashMap<PlanKey, Rc<LazyDescription>>,
     /// The memory of these, in bytes.
     unfolded_bytes: usize,
+    /// How much they grew because somebody looked at all nodes.
+    decoded_bytes: OnceCell<Rc<Cell<usize>>>,
 }
 
 impl Plans {
@@ -123,6 +125,7 @@ impl Plans {
             keep_limit: KeepLimit::UNUSED,
             unfolded: HashMap::with_hasher(FxBuildHasher),
             unfolded_bytes: 0,
+            decoded_bytes: OnceCell::new(),
         }
     }
 
@@ -132,19 +135,42 @@ impl Plans {
     }
 
     /// Returns the description of an execution whose plan had this key before it was folded.
-    pub fn unfolded(&self, found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
-        self.unfolded.get(found_as).cloned()
+    pub fn unfolded(&mut self, found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
+        let known = self.unfolded.get(found_as).cloned();
+        if known.is_some() && self.unfolded_size() > MAX_UNFOLDED {
+            self.forget_unfolded();
+        }
+        known
+    }
+
+    /// Returns where the bytes of such descriptions are counted that were decoded.
+    pub fn decoded_bytes(&self) -> Rc<Cell<usize>> {
+        self.decoded_bytes.get_or_init(Rc::default).clone()
+    }
+
+    /// Returns the memory of all of them.
+    fn unfolded_size(&self) -> usize {
+        let decoded = self.decoded_bytes.get().map_or(0, |bytes| bytes.get());
+        self.unfolded_bytes.saturating_add(decoded)
+    }
+
+    fn forget_unfolded(&mut self) {
+        self.unfolded.clear();
+        self.unfolded_bytes = 0;
+        if let Some(bytes) = self.decoded_bytes.get() {
+            bytes.set(0);
+        }
     }
 
     /// Keeps such a description. If there are too many, all others are forgotten.
     pub fn keep_unfolded(&mut self, found_as: PlanKey, description: &Rc<LazyDescription>) {
-        self.unfolded_bytes += description.size();
-        if self.unfolded_bytes > MAX_UNFOLDED {
-            self.unfolded.clear();
-            self.unfolded_bytes = description.size();
+        if self.unfolded_size() + description.size() > MAX_UNFOLDED {
+            self.forget_unfolded();
         }
         if self.unfolded.try_reserve(1).is_ok() {
-            self.unfolded.insert(found_as, description.clone());
+            let before = self.unfolded.insert(found_as, description.clone());
+            let before = before.map_or(0, |before| before.size());
+            self.unfolded_bytes = (self.unfolded_bytes + description.size()).saturating_sub(before);
         }
     }
 
@@ -221,8 +247,7 @@ impl Plans {
     /// there were some.
     pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
         let before = self.plans.len();
-        self.unfolded.clear();
-        self.unfolded_bytes = 0;
+        self.forget_unfolded();
         self.remove(|plan| {
             let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {

@@ -7,7 +7,7 @@ use crate::measured::MeasuredNode;
 
 /// Returns all differences between the measured nodes and core's.
 pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String> {
-    let (core, measured) = &sorted(core, measured);
+    let (core, measured) = &sorted(core, &without_pruned(core, measured));
     let mut found = Vec::new();
     if core.len() != measured.len() {
         found.push(format!(
@@ -48,16 +48,44 @@ pub fn differences(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<String
                 );
             }
         }
-        // Of nodes that are one, core prints each one's facts.
-        let facts = match core.rows {
-            None => facts::differences(&core.facts, &measured.details, core.loops),
-            Some(_) => Vec::new(),
-        };
-        for (key, core_value, value) in facts {
+        let is_several = core.rows.is_some();
+        for (key, core_value, value) in
+            facts::differences(&core.facts, &measured.details, core.loops, is_several)
+        {
             differ(&format!("{}: {key}", core.operation), &core_value, &value);
         }
     }
     found
+}
+
+/// Returns the measured nodes without those whose partitions were all pruned when the statement started. Core
+/// does not show them.
+fn without_pruned(core: &[NodeCounts], measured: &[MeasuredNode]) -> Vec<MeasuredNode> {
+    let mut left = measured.to_vec();
+    let removed = |node: &NodeCounts| {
+        node.facts
+            .get("Subplans Removed")
+            .and_then(serde_json::Value::as_u64)
+    };
+    if !core
+        .iter()
+        .any(|node| removed(node).is_some_and(|removed| removed > 0))
+    {
+        return left;
+    }
+    while let Some(at) = left.iter().rposition(|node| {
+        let is_same = |other: (&str, i64)| other == (node.operation.as_str(), i64::from(node.depth));
+        let of_core = core
+            .iter()
+            .filter(|other| is_same((&other.operation, other.depth as i64)));
+        let of_measured = left
+            .iter()
+            .filter(|other| is_same((&other.operation, i64::from(other.depth))));
+        node.starts.unwrap_or(0) == 0 && of_measured.count() > of_core.count()
+    }) {
+        left.remove(at);
+    }
+    left
 }
 
 /// Sorts what is below an Append, which has no order where partitions are folded.

@@ -167,11 +167,85 @@ fn add_sort(facts: &mut Map<String, Value>, sorts: &[&Value]) {
     facts.insert("Sort Space Type".to_string(), kind.into());
 }
 
-/// Returns the facts that differ: the key, core's value, and the measured one.
+/// The facts of which nodes that are one have the largest of all; they have the sum of others.
+const LARGEST: [&str; 11] = [
+    "Hash Buckets",
+    "Original Hash Buckets",
+    "Hash Batches",
+    "Original Hash Batches",
+    "Planned Partitions",
+    "HashAgg Batches",
+    "Peak Memory Usage",
+    "Disk Usage",
+    "Maximum Storage",
+    "Max Prefetch Distance",
+    "Prefetch Capacity",
+];
+/// The facts that are not compared of nodes that are one: means, and objects.
+const OF_ONE: [&str; 9] = [
+    "Full-sort Groups",
+    "Pre-sorted Groups",
+    "Storage",
+    "Average Prefetch Distance",
+    "Average I/O Size",
+    "Average I/Os In Progress",
+    "I/O Count",
+    "I/O Waits",
+    "Sort Space Type",
+];
+
+/// Returns the facts of several nodes that are one. A fact of which EXPLAIN prints a rounded mean is the
+/// least and the most of all.
+pub fn of_several(nodes: &[(&Map<String, Value>, u64)]) -> Map<String, Value> {
+    let mut several = Map::new();
+    for (key, rule, _) in FACTS {
+        let all = nodes
+            .iter()
+            .filter_map(|(facts, loops)| Some((facts.get(key)?, *loops)));
+        let all: Vec<(&Value, u64)> = all.collect();
+        let numbers = || all.iter().filter_map(|(value, _)| value.as_u64());
+        let value: Value = match rule {
+            _ if all.is_empty() || OF_ONE.contains(&key) => continue,
+            Rule::PerLoop => {
+                let bound = |half: f64| -> f64 {
+                    let of = |(value, loops): &(&Value, u64)| {
+                        (value.as_f64().unwrap_or(0.0) + half) * *loops as f64
+                    };
+                    all.iter().map(of).sum()
+                };
+                vec![bound(-0.5).max(0.0), bound(0.5)].into()
+            }
+            _ if key == "Sort Method" => {
+                let used = |method: &&str| {
+                    nodes.iter().any(|(facts, _)| {
+                        facts.get("Sort Method").is_some_and(|used| used == *method)
+                            || facts
+                                .get("Sort Methods Used")
+                                .and_then(Value::as_array)
+                                .is_some_and(|all| all.contains(&(**method).into()))
+                    })
+                };
+                let methods: Vec<&str> = SORT_METHODS.into_iter().filter(used).collect();
+                if methods.len() > 1 {
+                    several.insert("Sort Methods Used".to_owned(), methods.clone().into());
+                }
+                methods.last().copied().into()
+            }
+            _ if LARGEST.contains(&key) || key == "Sort Space Used" => numbers().max().into(),
+            _ => numbers().sum::<u64>().into(),
+        };
+        several.insert(key.to_owned(), value);
+    }
+    several
+}
+
+/// Returns the facts that differ: the key, core's value, and the measured one. Core's may be those of several
+/// nodes.
 pub fn differences(
     core: &Map<String, Value>,
     measured: &Map<String, Value>,
     loops: u64,
+    is_several: bool,
 ) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     let mut keys: Vec<&String> = core.keys().collect();
@@ -180,12 +254,19 @@ pub fn differences(
             .keys()
             .filter(|key| !core.contains_key(*key) && !ADDITIONAL.contains(&key.as_str())),
     );
-    for key in keys {
+    for key in keys
+        .into_iter()
+        .filter(|key| !is_several || !OF_ONE.contains(&key.as_str()))
+    {
         let (core, measured) = (core.get(key), measured.get(key));
         let per_loop = FACTS
             .iter()
             .any(|(fact, rule, _)| fact == key && *rule == Rule::PerLoop);
         let equal = match (core, measured) {
+            (Some(Value::Array(bounds)), Some(measured)) if per_loop => {
+                let bounds: Vec<f64> = bounds.iter().filter_map(Value::as_f64).collect();
+                (bounds[0]..=bounds[1]).contains(&measured.as_f64().unwrap_or(0.0))
+            }
             (Some(core), Some(measured)) if per_loop => {
                 let mean = measured.as_f64().unwrap_or(0.0) / loops.max(1) as f64;
                 core.as_f64()

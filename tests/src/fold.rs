@@ -3,6 +3,7 @@
 //! can be compared.
 
 use crate::explain::NodeCounts;
+use crate::facts;
 use postgres::Client;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +118,8 @@ fn sum(nodes: &[NodeCounts]) -> NodeCounts {
     if nodes.len() > 1 {
         let rows = nodes.iter().map(NodeCounts::total_rows);
         sum.rows = Some(rows.fold((0.0, 0.0), |sum, rows| (sum.0 + rows.0, sum.1 + rows.1)));
-        sum.facts.clear();
+        let facts: Vec<_> = nodes.iter().map(|node| (&node.facts, node.loops)).collect();
+        sum.facts = facts::of_several(&facts);
     }
     for node in &nodes[1..] {
         sum.loops += node.loops;
@@ -135,7 +137,7 @@ fn add_partitions(append: &mut NodeCounts, partitions: &[bool]) {
         .facts
         .get("Subplans Removed")
         .and_then(serde_json::Value::as_u64);
-    if !partitions.is_empty() {
+    if !partitions.is_empty() || removed.is_some_and(|removed| removed > 0) {
         let planned = partitions.len() as u64 + removed.unwrap_or(0);
         let run = partitions.iter().filter(|run| **run).count();
         append

@@ -232,6 +232,41 @@ fn statements_that_change_2100_partitions_are_kept_long() {
     );
 }
 
+/// While a statement runs, waits are told apart by node and event for 16 pairs only.
+#[test]
+fn waits_of_many_partitions_keep_their_names() {
+    const PARTITIONS: i64 = 40;
+    let server = basic_server("partitions-waits", &[]);
+    let mut client = server.connect();
+    let make = format!(
+        "CREATE TABLE days (day int) PARTITION BY LIST (day);
+         DO $$BEGIN FOR i IN 1..{PARTITIONS} LOOP
+             EXECUTE format('CREATE TABLE day_%s PARTITION OF days FOR VALUES IN (%s)', i, i); END LOOP; END$$;
+         INSERT INTO days SELECT generate_series(1, {PARTITIONS}); ANALYZE days"
+    );
+    client.batch_execute(&make).expect("partitions");
+    let waits = "SELECT n.operation, w.waits::text FROM pg_stat_rowsource_waits w
+        JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel, node_id)
+        WHERE w.planid = (SELECT planid FROM rowsource_last()) AND w.wait_event = 'PgSleep'";
+    for round in 1..=2 {
+        measured(
+            &mut client,
+            "SELECT day FROM days WHERE pg_sleep(0.001) IS NOT NULL",
+        );
+        let named = texts(&mut client, waits);
+        let [row] = &named[..] else {
+            panic!("one node waited: {named:?}")
+        };
+        let [operation, waits] = [0, 1].map(|column| row[column].as_deref().unwrap_or_default());
+        // A session that is woken up sleeps again.
+        let waits: i64 = waits.parse().expect("a number");
+        assert!(
+            operation == "Seq Scan" && waits >= round * PARTITIONS,
+            "{round}: {named:?}"
+        );
+    }
+}
+
 /// A number that is added to an alias may give another alias of the statement.
 #[test]
 fn partitions_have_the_aliases_that_explain_gives_them() {

@@ -2,11 +2,15 @@
 //! which has the sums of their statistics.
 //!
 //! Nodes are equal if the same [`PlanPart::number`] was computed for them, and if their inputs are equal. The
-//! groups of an Append are sorted by these numbers. So the folded plan is the same whichever partitions were
-//! pruned, as long as one of each group is left. A partition that is left alone has no Append. It gets one.
+//! groups of an Append are sorted by these numbers. A partition that the planner left alone has no Append. It
+//! gets one.
 //!
-//! InitPlans and subplans do not tell partitions apart: if the partitions share a subplan, it is found below
-//! the first one only.
+//! Partitions that were pruned when the statement started count as well, though they have no states: what
+//! only they do is a node of the folded plan that did not run. So the folded plan is the same whichever
+//! partitions are left.
+//!
+//! InitPlans and subplans do not tell partitions apart. A subplan that several nodes share is below the first
+//! of them in the order of the folded plan.
 
 use super::estimates::Estimate;
 use super::facts::{NodeFacts, NodeKind, PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED};
@@ -33,7 +37,18 @@ pub struct PlanPart {
     pub is_partition: bool,
     /// It is an InitPlan or a subplan of its parent, not an input.
     pub by_expression: bool,
+    /// The number of the subplan whose root it is, if it is one of those that [`Calls`] tells of. Else 0.
+    pub subplan: u32,
+    /// It works in several processes together.
+    pub is_parallel: bool,
+    /// Only core measures it.
+    pub by_core: bool,
+    /// It was pruned when the statement started, so it has no state. Those that were not come before.
+    pub is_pruned: bool,
 }
+
+/// The subplans that the nodes of a plan call, by the nodes' indexes, in the order in which they do.
+pub type Calls = FxHashMap<usize, Vec<u32>>;
 
 /// A node of a folded plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,20 +57,28 @@ pub struct FoldedNode {
     pub parent: Option<u32>,
     /// The distance from the root.
     pub depth: u32,
-    /// The first of the plan's nodes that it stands for. Of a made Append: the node below it.
+    /// The first of the plan's nodes that it stands for, one that was not pruned if there is one. Of a made
+    /// Append: the node below it.
     pub first: u32,
-    /// How many of the plan's nodes it stands for; 0 for the Append that was made for a lone partition.
+    /// How many of the plan's nodes it stands for that were not pruned; 0 for the Append that was made for a
+    /// lone partition.
     pub count: u32,
     /// It is an InitPlan or a subplan of its parent, not an input.
     pub by_expression: bool,
     /// It stands for partitions: its parent is an Append, it is none, and it scans one, or an input does.
     pub is_partitions: bool,
+    /// Only core measures it.
+    pub by_core: bool,
+    /// Of an Append that was made: it is a Parallel Append.
+    pub is_parallel: bool,
+    /// All that it stands for was pruned when the statement started.
+    pub is_pruned: bool,
 }
 
 impl FoldedNode {
     /// Returns whether it is an Append that the plan does not have.
     pub fn is_made(&self) -> bool {
-        self.count == 0
+        self.count == 0 && !self.is_pruned
     }
 }
 
@@ -79,73 +102,126 @@ struct Group {
     is_partitions: bool,
 }
 
+/// What is to be added to a folded plan.
+enum Step {
+    Node(Group),
+    /// The subplans of a node that no node before it calls.
+    Subplans(Group),
+}
+
 impl Fold {
-    /// Folds a plan, whose nodes are in pre-order. Returns `None` if no node scans a partition.
-    pub fn new(plan: &[PlanPart]) -> Option<Fold> {
+    /// Folds a plan. Each node comes after its parent, in the order of its siblings. Returns `None` if no
+    /// node scans a partition.
+    pub fn new(plan: &[PlanPart], calls: &Calls) -> Option<Fold> {
         if !plan.iter().any(|part| part.is_partition) {
             return None;
         }
-        let tree = Tree::of(plan);
+        let mut tree = Tree::of(plan, calls);
+        let real_nodes = plan.iter().take_while(|part| !part.is_pruned).count();
         let mut fold = Fold {
-            of: vec![0; plan.len()],
+            of: vec![0; real_nodes],
             nodes: Vec::with_capacity(plan.len()),
         };
-        let mut groups = vec![Group {
+        let mut steps = vec![Step::Node(Group {
             members: vec![0],
             parent: None,
             depth: 0,
             is_below_append: false,
             is_partitions: false,
-        }];
-        while let Some(group) = groups.pop() {
-            let first = group.members[0];
-            let Group {
-                members,
-                mut parent,
-                mut depth,
-                is_below_append,
-                mut is_partitions,
-            } = group;
-            let at = |nodes: &Vec<FoldedNode>| Some(nodes.len() as u32);
-            let mut by_expression = plan[first].by_expression;
-            if plan[first].is_partition && !is_below_append {
-                let made = at(&fold.nodes);
-                fold.nodes.push(FoldedNode {
-                    parent,
-                    depth,
-                    first: first as u32,
-                    count: 0,
-                    by_expression,
-                    is_partitions,
-                });
-                (parent, depth, by_expression, is_partitions) = (made, depth + 1, false, true);
-            }
-            let index = at(&fold.nodes);
-            fold.nodes.push(FoldedNode {
-                parent,
-                depth,
-                first: first as u32,
-                count: members.len() as u32,
-                by_expression,
-                is_partitions,
-            });
-            for member in &members {
-                fold.of[*member] = index.unwrap_or_default();
-            }
-            let below = tree.groups_below(&members).into_iter().rev();
-            groups.extend(below.map(|members| {
-                let is_input = !plan[members[0]].by_expression;
-                let is_appended = is_input && plan[first].is_append && tree.has_partition[members[0]];
-                Group {
-                    parent: index,
-                    depth: depth + 1,
-                    is_below_append: is_input && is_below_append || is_appended,
-                    is_partitions: is_appended && !plan[members[0]].is_append,
-                    members,
+        })];
+        while let Some(step) = steps.pop() {
+            let below = match step {
+                Step::Node(group) => {
+                    let (node, below) = fold.add(&tree, group);
+                    if node.members.iter().any(|member| calls.contains_key(member)) {
+                        steps.push(Step::Subplans(node));
+                    }
+                    below
                 }
-            }));
+                Step::Subplans(node) => {
+                    let groups = tree.take_subplans(&node.members).into_iter();
+                    let group = |members| Group {
+                        members,
+                        parent: node.parent,
+                        depth: node.depth,
+                        is_below_append: false,
+                        is_partitions: false,
+                    };
+                    groups.map(group).collect()
+                }
+            };
+            steps.extend(below.into_iter().rev().map(Step::Node));
         }
         Some(fold)
+    }
+
+    /// Adds a node. Returns it as the parent of its subplans, and its other children.
+    fn add(&mut self, tree: &Tree, group: Group) -> (Group, Vec<Group>) {
+        let Group {
+            members,
+            mut parent,
+            mut depth,
+            is_below_append,
+            mut is_partitions,
+        } = group;
+        let plan = tree.plan;
+        let real = members.iter().filter(|member| !plan[**member].is_pruned);
+        let first = real.clone().next().unwrap_or(&members[0]);
+        let part = &plan[*first];
+        let mut node = FoldedNode {
+            parent,
+            depth,
+            first: *first as u32,
+            count: 0,
+            by_expression: part.by_expression,
+            is_partitions,
+            by_core: part.by_core,
+            is_parallel: false,
+            is_pruned: false,
+        };
+        if part.is_partition && !is_below_append {
+            parent = Some(self.nodes.len() as u32);
+            depth += 1;
+            is_partitions = true;
+            self.nodes.push(FoldedNode {
+                is_parallel: part.is_parallel,
+                ..node
+            });
+            node.by_expression = false;
+        }
+        let index = Some(self.nodes.len() as u32);
+        let count = real.clone().count() as u32;
+        self.nodes.push(FoldedNode {
+            parent,
+            depth,
+            count,
+            is_partitions,
+            is_pruned: count == 0,
+            ..node
+        });
+        for member in real {
+            self.of[*member] = index.unwrap_or_default();
+        }
+        let below = tree.groups_below(&members).into_iter().map(|members| {
+            let is_input = !plan[members[0]].by_expression;
+            let is_appended = is_input && part.is_append && tree.has_partition[members[0]];
+            Group {
+                parent: index,
+                depth: depth + 1,
+                is_below_append: is_input && is_below_append || is_appended,
+                is_partitions: is_appended && !plan[members[0]].is_append,
+                members,
+            }
+        });
+        let below = below.collect();
+        let above = Group {
+            members,
+            parent: index,
+            depth: depth + 1,
+            is_below_append,
+            is_partitions,
+        };
+        (above, below)
     }
 
     /// Returns the number of nodes of the plan.
@@ -163,14 +239,41 @@ impl Fold {
         &self.nodes
     }
 
-    /// Returns the index of a node in the folded plan. A node that the plan does not have stays as it is.
+    /// Returns the index of a node in the folded plan, also of one that was folded while it ran
+    /// ([`Fold::while_running`]). A node that the plan does not have stays as it is.
     pub fn of(&self, node: usize) -> usize {
-        self.of.get(node).map_or(node, |folded| *folded as usize)
+        match (self.of.get(node), node.checked_sub(self.of.len())) {
+            (Some(folded), _) => *folded as usize,
+            (None, Some(folded)) if folded < self.nodes.len() => folded,
+            _ => node,
+        }
+    }
+
+    /// Returns a number for the node of the folded plan that has a node, behind those of the plan's nodes.
+    pub fn while_running(&self, node: usize) -> usize {
+        match node < self.of.len() {
+            true => self.of.len().wrapping_add(self.of(node)),
+            false => node,
+        }
+    }
+
+    /// Moves waits of nodes that were folded while they ran outside of the nodes: who sees each partition
+    /// cannot say which one waited.
+    pub fn move_folded_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
+        waits.move_nodes(|waits| match waits.node() {
+            Some(node) if node < self.of.len() => waits.node,
+            _ => EventWaits::OUTSIDE,
+        });
     }
 
     /// Returns whether a node of the folded plan is an Append that the plan does not have.
     pub fn is_made(&self, folded: usize) -> bool {
         self.nodes.get(folded).is_some_and(FoldedNode::is_made)
+    }
+
+    /// Returns whether there are nodes whose partitions were all pruned when the statement started.
+    pub fn has_pruned(&self) -> bool {
+        self.nodes.iter().any(|node| node.is_pruned)
     }
 
     /// Returns a hash of what the folded plan does, with `number` of each node that it stands for.
@@ -254,10 +357,16 @@ impl Fold {
         folded
     }
 
-    /// Calls `count` with each Append of partitions, how many it has, and how many of them ran. `ran` says
-    /// that of the plan's nodes.
+    /// Calls `count` with each Append of partitions, how many it has that were not pruned when the statement
+    /// started, and how many of them ran. `ran` says that of the plan's nodes.
     pub fn count_partitions(&self, ran: impl Iterator<Item = bool>, mut count: impl FnMut(usize, u64, u64)) {
         let mut counts = vec![(0, 0); self.nodes.len()];
+        let mut is_append = vec![false; self.nodes.len()];
+        for node in self.nodes.iter().filter(|node| node.is_partitions) {
+            if let Some(append) = node.parent {
+                is_append[append as usize] = true;
+            }
+        }
         for (of, ran) in self.of.iter().zip(ran) {
             let node = &self.nodes[*of as usize];
             if let Some(append) = node.parent.filter(|_| node.is_partitions) {
@@ -266,7 +375,7 @@ impl Fold {
                 *run += u64::from(ran);
             }
         }
-        let appends = counts.iter().enumerate().filter(|(_, counts)| counts.0 > 0);
+        let appends = counts.iter().enumerate().filter(|(at, _)| is_append[*at]);
         appends.for_each(|(append, (planned, ran))| count(append, *planned, *ran));
     }
 
@@ -354,24 +463,31 @@ impl EstimateSum {
 /// A plan with what its nodes have below them.
 struct Tree<'a> {
     plan: &'a [PlanPart],
-    /// The children of each node, in the plan's order.
+    calls: &'a Calls,
+    /// The children of each node, in the plan's order, but for subplans that calls tell of.
     children: Vec<Vec<usize>>,
+    /// The roots of the subplans that have no place yet.
+    subplans: FxHashMap<u32, usize>,
     /// A number for what each node and its inputs do.
     numbers: Vec<u64>,
     /// The node or one of its inputs scans a partition.
     has_partition: Vec<bool>,
 }
 
-impl Tree<'_> {
-    fn of(plan: &[PlanPart]) -> Tree<'_> {
+impl<'a> Tree<'a> {
+    fn of(plan: &'a [PlanPart], calls: &'a Calls) -> Tree<'a> {
         let mut tree = Tree {
             plan,
+            calls,
             children: vec![Vec::new(); plan.len()],
+            subplans: FxHashMap::default(),
             numbers: vec![0; plan.len()],
             has_partition: vec![false; plan.len()],
         };
         for (at, part) in plan.iter().enumerate() {
-            if let Some(parent) = part.parent {
+            if part.subplan != 0 {
+                tree.subplans.insert(part.subplan, at);
+            } else if let Some(parent) = part.parent {
                 tree.children[parent].push(at);
             }
         }
@@ -394,6 +510,26 @@ impl Tree<'_> {
             tree.numbers[at] = hash.finish() as u64;
         }
         tree
+    }
+
+    /// Returns the groups of subplans of equal nodes that become one node each, and that no other nodes have.
+    fn take_subplans(&mut self, members: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut known: FxHashMap<(u64, usize), usize> = FxHashMap::default();
+        for calls in members.iter().filter_map(|member| self.calls.get(member)) {
+            let mut same: FxHashMap<u64, usize> = FxHashMap::default();
+            for root in calls.iter().filter_map(|subplan| self.subplans.remove(subplan)) {
+                let number = self.numbers[root];
+                let place = same.entry(number).or_default();
+                *place += 1;
+                let group = *known.entry((number, *place)).or_insert_with(|| {
+                    groups.push(Vec::new());
+                    groups.len() - 1
+                });
+                groups[group].push(root);
+            }
+        }
+        groups
     }
 
     /// Returns the groups of nodes below equal nodes that become one node each.

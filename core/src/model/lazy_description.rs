@@ -7,7 +7,7 @@ use super::unfolding::{NameOf, Unfolding};
 use crate::normalise::Constants;
 use crate::plan::{Costs, ExplainedPlan, Extent, PlanNode};
 use serde::{Deserialize, Serialize};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 /// What an execution needs of its plan's description.
@@ -63,6 +63,8 @@ struct Folded {
     description: Rc<LazyDescription>,
     unfolding: Rc<Unfolding>,
     name_of: NameOf,
+    /// The bytes of those that were decoded.
+    decoded_bytes: Rc<Cell<usize>>,
 }
 
 /// A description as another session has published it, which runs the plan.
@@ -112,13 +114,14 @@ impl LazyDescription {
     }
 
     /// Makes the description of an execution whose plan is described folded. Its nodes have these bounds, and
-    /// the planner expected this of them.
+    /// the planner expected this of them. When it is decoded, its size is added to `decoded_bytes`.
     pub fn unfolded(
         description: Rc<LazyDescription>,
         unfolding: Rc<Unfolding>,
         costs: Vec<Costs>,
         extents: Vec<Extent>,
         name_of: NameOf,
+        decoded_bytes: Rc<Cell<usize>>,
     ) -> Self {
         let mut summary = Summary {
             nodes: unfolding.nodes.len(),
@@ -140,6 +143,7 @@ impl LazyDescription {
                 description,
                 unfolding,
                 name_of,
+                decoded_bytes,
             })),
         }
     }
@@ -184,6 +188,10 @@ impl LazyDescription {
                 None => Self::decode(&self.stored).unwrap_or_default(),
             };
             set_costs(&mut description.nodes, self.costs.iter().copied());
+            if let Some(folded) = &self.folded {
+                let bytes = folded.decoded_bytes.get().saturating_add(description.size());
+                folded.decoded_bytes.set(bytes);
+            }
             Rc::new(description)
         })
     }
@@ -300,6 +308,7 @@ impl LazyDescription {
                 self.costs.clone(),
                 self.extents.clone(),
                 folded.name_of,
+                folded.decoded_bytes.clone(),
             );
         }
         LazyDescription::new(self.decoded().outline(), self.extents.clone())
@@ -345,7 +354,8 @@ impl LazyDescription {
         node.is_none_or(|node| node.may_stop_early)
     }
 
-    /// Returns how many bytes it takes. A stored one grows when it is decoded, which does not count: few are.
+    /// Returns how many bytes it takes. One that is stored or unfolded grows when it is decoded, which does
+    /// not count here.
     pub fn size(&self) -> usize {
         let description = match (&self.folded, self.stored.len()) {
             (Some(folded), _) => {

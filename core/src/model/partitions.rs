@@ -100,6 +100,14 @@ pub fn shares(list: &[ListedPartition], nodes: &[NodeTotals]) -> Vec<PartitionSu
         }
         listed.sort_by(|one, other| other.ms.total_cmp(&one.ms));
         let mut rest = PartitionSum::new(node, 0, &totals.total);
+        // Their times are estimates of single executions, and that of the node is made consistent with
+        // others.
+        let ms: f64 = listed.iter().map(|partition| partition.ms).sum();
+        if ms > rest.ms {
+            listed
+                .iter_mut()
+                .for_each(|partition| partition.ms *= rest.ms / ms);
+        }
         for partition in listed {
             rest.rows = rest.rows.saturating_sub(partition.rows);
             rest.blocks = (rest.blocks - partition.blocks).max(0);
@@ -371,6 +379,23 @@ mod tests {
         assert_eq!(shares.iter().map(|share| share.rows).sum::<u64>(), 210);
         assert_eq!(shares.iter().map(|share| share.blocks).sum::<i64>(), 40);
         assert_eq!(shares.iter().map(|share| share.ms).sum::<f64>(), 210.0);
+        // If they took longer together than the node, which is possible of estimates, they share its time.
+        nodes[1].total.time = Time {
+            total_ms: 58.0,
+            ..Time::default()
+        }
+        .into();
+        let longer = super::shares(&list, &nodes);
+        assert!(
+            (longer.iter().map(|share| share.ms).sum::<f64>() - 58.0).abs() < 1e-9,
+            "{longer:?}"
+        );
+        assert_eq!(longer[0].ms, 10.0);
+        nodes[1].total.time = Time {
+            total_ms: 210.0,
+            ..Time::default()
+        }
+        .into();
         // Nothing is left if all are listed.
         let mut list = [ListedPartition::default(); PER_NODE];
         merge(&mut list, &[partition(1, 210, 210.0)]);

@@ -5,8 +5,8 @@ use super::description::PlanDescription;
 use super::fold::Fold;
 use super::node::NodeStats;
 use super::partitions::{PartitionSum, list_length};
-use crate::plan::{Attribute, PlanNode};
-use rustc_hash::FxHashSet;
+use crate::plan::{Attribute, PlanNode, Relationship};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 /// A node of the plan that the folded description does not have by itself.
@@ -20,6 +20,20 @@ pub struct UnfoldedNode {
     pub table: u32,
     /// The number behind the alias of the partition; 0 if there is none.
     pub alias: u32,
+    /// Which of the names are those of its table, from 1 on; 0 if it has the names of the description.
+    pub names: u32,
+}
+
+/// The names of a table in the texts of conditions: of one with partitions, or of another one whose alias has
+/// another number because partitions have the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableNames {
+    /// In the folded description, for the table and all of its partitions.
+    pub folded: String,
+    /// Of the table, as EXPLAIN shows it.
+    pub table: String,
+    /// Of its partitions, without their numbers; empty if it has none.
+    pub partitions: String,
 }
 
 /// A partition that a node changes.
@@ -31,6 +45,8 @@ pub struct ChangedPartition {
     pub table: u32,
     /// The number behind the alias of the partition; 0 if there is none.
     pub alias: u32,
+    /// Which of the names are those of its table, from 1 on; 0 if it has the names of the description.
+    pub names: u32,
 }
 
 /// What tells the nodes of an execution apart that are one node in the description.
@@ -44,6 +60,8 @@ pub struct Unfolding {
     pub nodes: Vec<UnfoldedNode>,
     /// The partitions that its nodes change, which the folded description does not have.
     pub changed: Vec<ChangedPartition>,
+    /// The names of the tables whose partitions it reads or changes, and of others that have other names.
+    pub names: Vec<TableNames>,
 }
 
 /// Returns the name of the relation with an OID, if it is known.
@@ -79,12 +97,18 @@ impl Unfolding {
         Some(if node.table == 0 { node.object } else { node.table })
     }
 
+    /// Returns the names with a number.
+    fn names(&self, number: u32) -> Option<&TableNames> {
+        self.names.get((number as usize).checked_sub(1)?)
+    }
+
     /// Returns the description of all nodes of the plan.
     pub fn unfold(&self, folded: &PlanDescription, name_of: NameOf) -> PlanDescription {
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(self.nodes.len());
-        // For each node the aliases in the description, and those here: of the scans whose subplan it is in,
-        // and its own.
-        let mut aliases: Vec<Vec<(String, String)>> = Vec::with_capacity(self.nodes.len());
+        // For each node, the input of an Append that it is in, or is.
+        let mut members: Vec<Option<usize>> = Vec::with_capacity(self.nodes.len());
+        // For each of these inputs, the names of its partitions.
+        let mut renamed: FxHashMap<usize, Renames> = FxHashMap::default();
         for (id, unfolded) in self.nodes.iter().enumerate() {
             let at = self.fold.of(id);
             let Some(folded_node) = folded.nodes.get(at) else {
@@ -105,49 +129,46 @@ impl Unfolding {
                 node.relationship = made.relationship;
                 node.subplan_name.clone_from(&made.subplan_name);
             }
-            let base = (unfolded.object != 0)
-                .then(|| node.alias_or_name().map(str::to_owned))
-                .flatten();
+            let is_named = node.alias_or_name().is_some();
             if let Some(name) = name_if_any(unfolded.object, name_of) {
                 node.object_name = Some(name);
             }
             if let Some(name) = name_if_any(unfolded.table, name_of) {
                 node.table = Some(name.into());
             }
-            // What is below a scan are its subplans.
-            let mut renamed = parent
-                .and_then(|parent| aliases.get(parent).cloned())
-                .unwrap_or_default();
-            if let Some(base) = base {
-                let alias = numbered(&base, unfolded.alias);
+            let above = parent.and_then(|parent| nodes.get(parent).zip(Some(parent)));
+            let is_member = made.is_some()
+                || node.relationship == Relationship::Member
+                    && above.is_some_and(|(above, _)| above.operation.ends_with("Append"));
+            let member = match above {
+                _ if is_member => Some(id),
+                Some((_, parent)) => members[parent],
+                None => None,
+            };
+            members.push(member);
+            if let Some(names) = self.names(unfolded.names).filter(|_| is_named) {
+                let alias = match unfolded.object {
+                    0 => names.table.clone(),
+                    _ => numbered(&names.partitions, unfolded.alias),
+                };
                 node.alias = None;
                 if node.alias_or_name() != Some(&alias) {
                     node.alias = Some(alias.clone().into());
                 }
-                renamed.retain(|(earlier, _)| *earlier != base);
-                renamed.push((base, alias));
+                if unfolded.object != 0 {
+                    let rename = (quoted(&names.folded), quoted(&alias));
+                    add_rename(renamed.entry(member.unwrap_or(id)).or_default(), &rename);
+                }
             }
-            aliases.push(renamed);
             nodes.push(node);
         }
-        for (at, (base, alias)) in aliases
-            .iter()
-            .enumerate()
-            .flat_map(|(at, renamed)| renamed.iter().map(move |names| (at, names)))
-        {
-            // The nodes up to the Append have this partition, too.
-            let mut above = Some(at);
-            while let Some(node) = above.and_then(|at| nodes.get_mut(at)) {
-                node.rename_prefix(&quoted(base), &quoted(alias));
-                let parent = node.parent.filter(|_| self.nodes[at].object != 0);
-                above = parent.filter(|parent| !nodes[*parent].operation.ends_with("Append"));
-            }
-        }
+        self.rename(&mut nodes, &members, &renamed);
         for changed in &self.changed {
             let Some(node) = nodes.get_mut(changed.node as usize) else {
                 continue;
             };
-            let base = node.alias_or_name().unwrap_or_default().to_owned();
+            let partitions = self.names(changed.names).map(|names| &*names.partitions);
+            let base = partitions.or(node.alias_or_name()).unwrap_or_default().to_owned();
             let name = name_of(changed.table).unwrap_or_else(|| base.clone());
             let alias = numbered(&base, changed.alias);
             node.attributes
@@ -157,14 +178,55 @@ impl Unfolding {
         description.nodes = nodes;
         description
     }
+
+    /// Gives the conditions of the nodes the names that EXPLAIN shows. `members` has for each node the input
+    /// of an Append that it is in, and `renamed` the names of the partitions in these.
+    fn rename(&self, nodes: &mut [PlanNode], members: &[Option<usize>], renamed: &FxHashMap<usize, Renames>) {
+        let tables: Renames = self
+            .names
+            .iter()
+            .map(|names| (quoted(&names.folded), quoted(&names.table)))
+            .collect();
+        for at in 0..nodes.len() {
+            let mut renames = Renames::new();
+            // A partition's name hides that of its table, and that of the partition around.
+            let mut around = members[at];
+            while let Some(member) = around {
+                for rename in renamed.get(&member).into_iter().flatten() {
+                    add_rename(&mut renames, rename);
+                }
+                around = nodes[member].parent.and_then(|parent| members[parent]);
+            }
+            for rename in &tables {
+                add_rename(&mut renames, rename);
+            }
+            renames.retain(|(from, to)| from != to);
+            nodes[at].rename_prefixes(&renames);
+        }
+    }
 }
 
-/// Returns an alias with a number behind it.
-fn numbered(alias: &str, number: u32) -> String {
-    match number {
-        0 => alias.to_owned(),
-        number => format!("{alias}_{number}"),
+/// Names in conditions, and those that take their places.
+type Renames = Vec<(String, String)>;
+
+/// Adds a name, unless it has another one already.
+fn add_rename(renames: &mut Renames, rename: &(String, String)) {
+    if renames.iter().all(|(from, _)| *from != rename.0) {
+        renames.push(rename.clone());
     }
+}
+
+/// The most bytes of a name.
+const MAX_NAME: usize = 63;
+
+/// Returns an alias with a number behind it. A long one is cut, as EXPLAIN does.
+pub fn numbered(alias: &str, number: u32) -> String {
+    if number == 0 {
+        return alias.to_owned();
+    }
+    let number = format!("_{number}");
+    let kept = alias.floor_char_boundary(MAX_NAME - number.len());
+    format!("{}{number}", &alias[..kept.min(alias.len())])
 }
 
 /// Quotes a name as PostgreSQL does, but for words that it reserves.
@@ -178,4 +240,109 @@ fn quoted(name: &str) -> String {
 
 fn name_if_any(oid: u32, name_of: NameOf) -> Option<String> {
     if oid == 0 { None } else { name_of(oid) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Calls, PlanPart};
+
+    fn node(parent: Option<usize>, operation: &str, alias: Option<&str>, filter: &str) -> PlanNode {
+        PlanNode {
+            parent,
+            operation: operation.to_owned(),
+            object_name: alias.map(|_| "t".to_owned()),
+            object_kind: crate::plan::ObjectKind::Relation,
+            alias: alias.map(Into::into),
+            relationship: match parent {
+                Some(_) => Relationship::Member,
+                None => Relationship::Unknown,
+            },
+            predicates: vec![("Filter".to_owned(), filter.to_owned())],
+            ..PlanNode::default()
+        }
+    }
+
+    #[test]
+    fn each_partition_has_its_own_alias_in_all_conditions_below_its_append() {
+        // A join of two tables whose alias is the same, partition by partition.
+        let part = |parent, number, is_append, is_partition| PlanPart {
+            parent,
+            number,
+            is_append,
+            is_partition,
+            ..PlanPart::default()
+        };
+        let mut parts = vec![part(None, 0, true, false)];
+        for _ in 0..2 {
+            let join = parts.len();
+            parts.push(part(Some(0), 1, false, false));
+            parts.push(part(Some(join), 2, false, true));
+            parts.push(part(Some(join), 3, false, true));
+        }
+        let fold = Fold::new(&parts, &Calls::default()).expect("partitions");
+        assert_eq!(fold.nodes().len(), 4);
+        let names = |folded: &str, table: &str| TableNames {
+            folded: folded.to_owned(),
+            table: table.to_owned(),
+            partitions: "a".to_owned(),
+        };
+        let scans = [(2, 1, 1), (3, 4, 2), (5, 2, 1), (6, 5, 2)];
+        let mut nodes: Vec<UnfoldedNode> = parts
+            .iter()
+            .map(|part| UnfoldedNode {
+                parent: part.parent.map(|parent| parent as u32),
+                ..UnfoldedNode::default()
+            })
+            .collect();
+        for (node, alias, names) in scans {
+            nodes[node] = UnfoldedNode {
+                object: node as u32,
+                alias,
+                names,
+                ..nodes[node]
+            };
+        }
+        let unfolding = Unfolding {
+            fold,
+            nodes,
+            names: vec![names("a", "a"), names("a_1", "a_3")],
+            ..Unfolding::default()
+        };
+        let mut inner = node(Some(1), "Index Scan", Some("a_1"), "(a_1.x = a.x)");
+        inner.relationship = Relationship::Inner;
+        let mut outer = node(Some(1), "Seq Scan", Some("a"), "(a.x > 1)");
+        outer.relationship = Relationship::Outer;
+        let folded = PlanDescription {
+            nodes: vec![
+                node(None, "Append", None, "(a.y = a_1.y)"),
+                node(Some(0), "Nested Loop", None, "(a.x <> a_1.x)"),
+                outer,
+                inner,
+            ],
+            ..PlanDescription::default()
+        };
+        let unfolded = unfolding.unfold(&folded, |_| None);
+        let filters: Vec<&str> = unfolded.nodes.iter().map(|node| &*node.predicates[0].1).collect();
+        let expected = [
+            "(a.y = a_3.y)",
+            "(a_1.x <> a_4.x)",
+            "(a_1.x > 1)",
+            "(a_4.x = a_1.x)",
+            "(a_2.x <> a_5.x)",
+            "(a_2.x > 1)",
+            "(a_5.x = a_2.x)",
+        ];
+        assert_eq!(filters, expected);
+    }
+
+    #[test]
+    fn long_aliases_are_cut_before_their_number() {
+        assert_eq!(numbered("orders", 0), "orders");
+        assert_eq!(numbered("orders", 12), "orders_12");
+        let long = "a".repeat(63);
+        assert_eq!(numbered(&long, 7), format!("{}_7", "a".repeat(61)));
+        let wide = "\u{e9}".repeat(31);
+        assert_eq!(numbered(&wide, 10), format!("{}_10", "\u{e9}".repeat(30)));
+    }
 }

@@ -99,27 +99,28 @@ fn set_operation(json: &Properties) -> String {
     }
 }
 
-/// Replaces a table's alias before the names of columns: `a_1.x` becomes `a.x`, but not that in `ba_1.x`.
-pub(super) fn with_prefix(text: &str, from: &str, to: &str) -> String {
+/// Replaces the aliases of tables before the names of columns: `a_1.x` becomes `a.x`, but not that in
+/// `ba_1.x`. All are replaced at once, so two may swap their names.
+pub(super) fn with_prefixes(text: &str, renames: &[(String, String)]) -> String {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '.');
     let mut changed = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(from) {
-        let (before, behind) = (&rest[..at], &rest[at + from.len()..]);
-        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '.');
-        let last = if before.is_empty() {
-            changed.chars().last()
-        } else {
-            before.chars().last()
-        };
-        let begins = !last.is_some_and(is_name);
-        changed.push_str(before);
-        changed.push_str(if begins && behind.starts_with('.') {
-            to
-        } else {
-            from
+    let mut is_in_name = false;
+    while let Some(next) = rest.chars().next() {
+        let renamed = renames.iter().filter(|_| !is_in_name).find_map(|(from, to)| {
+            let behind = rest.strip_prefix(from.as_str()).filter(|_| !from.is_empty())?;
+            behind.starts_with('.').then_some((to, behind))
         });
-        rest = behind;
+        match renamed {
+            Some((to, behind)) => {
+                changed.push_str(to);
+                (rest, is_in_name) = (behind, true);
+            }
+            None => {
+                changed.push(next);
+                (rest, is_in_name) = (&rest[next.len_utf8()..], is_name(next));
+            }
+        }
     }
-    changed.push_str(rest);
     changed
 }

@@ -88,7 +88,10 @@ impl Counts {
             ..Counts::default()
         };
         folded.extras.has_any = self.extras.has_any;
-        let is_by_core = |at: usize| self.shape.is_by_core(nodes[at].first as usize);
+        let is_by_core = |at: usize| match nodes[at].first as usize {
+            first if first < self.count => self.shape.is_by_core(first),
+            _ => nodes[at].by_core,
+        };
         let places = (0..nodes.len()).map(|at| (nodes[at].parent, is_by_core(at)));
         folded.shape = self.shape.with_nodes(places);
         let mut estimates = [EstimateSum::default(); MAX_NODES];

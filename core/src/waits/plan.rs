@@ -128,6 +128,11 @@ impl<const N: usize> PlanWaits<N> {
         }
     }
 
+    /// Returns whether waits can be added while all others keep their places.
+    pub fn has_room_for(&self, waits: &EventWaits) -> bool {
+        (self.used as usize) < N || self.place(waits).is_some()
+    }
+
     /// Returns the place of the sum of the same node and event.
     #[inline(always)]
     fn place(&self, waits: &EventWaits) -> Option<usize> {

@@ -46,8 +46,9 @@ pub use instrumentation::{
     set_buffers, set_core_totals, set_wal, temp_ns, trigger_calls, uncount, wal, worker_parts,
 };
 pub use node_facts::{
-    COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, heap_blocks, index_searches,
-    scan_io, storage, worker_heap_blocks, worker_scan_io,
+    COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, foreign_entries,
+    heap_blocks, index_searches, replaced_entries, returned_entry, scan_io, storage, worker_heap_blocks,
+    worker_scan_io,
 };
 pub use plan_advice::{HAS_PLAN_ADVICE, plan_advice};
 pub use plan_origin::{note_parameters, plan_origin};

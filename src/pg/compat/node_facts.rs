@@ -290,3 +290,40 @@ fn io(counted: &pg_sys::IOStats) -> ScanIo {
         capacity: distance(counted.distance_capacity),
     }
 }
+
+/// Returns the entries of the range table that a foreign scan scans or joins.
+#[cfg(pg_ge_16)]
+pub fn foreign_entries(scan: Handle<pg_sys::ForeignScan>) -> impl Iterator<Item = u32> {
+    scan.set(|scan| &scan.fs_base_relids)
+}
+
+/// Returns the entries of the range table that a foreign scan scans or joins.
+#[cfg(not(pg_ge_16))]
+pub fn foreign_entries(scan: Handle<pg_sys::ForeignScan>) -> impl Iterator<Item = u32> {
+    scan.set(|scan| &scan.fs_relids)
+}
+
+/// Returns the entry of the range table that RETURNING names.
+#[cfg(pg_ge_18)]
+pub fn returned_entry(modify: Handle<pg_sys::ModifyTable>) -> Option<u32> {
+    let first = modify.integers(|modify| &modify.resultRelations).next()?;
+    (!modify.plan.targetlist.is_null()).then_some(*first as u32)
+}
+
+/// Returns nothing: RETURNING names none.
+#[cfg(not(pg_ge_18))]
+pub fn returned_entry(_modify: Handle<pg_sys::ModifyTable>) -> Option<u32> {
+    None
+}
+
+/// Returns the entries of the range table that need not be scanned, which a Result stands for.
+#[cfg(pg_ge_19)]
+pub fn replaced_entries(result: Handle<pg_sys::Result>) -> impl Iterator<Item = u32> {
+    result.set(|result| &result.relids)
+}
+
+/// Returns nothing: a Result does not say what it stands for.
+#[cfg(not(pg_ge_19))]
+pub fn replaced_entries(_result: Handle<pg_sys::Result>) -> impl Iterator<Item = u32> {
+    std::iter::empty()
+}

@@ -12,9 +12,11 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::server::message_time;
 use pgrx::pg_sys;
+use rowsource_core::model::Unfolding;
 use rowsource_core::waits::plan::{EventWaits, PlanWaits, RunWaits};
 use rowsource_core::waits::{CLASS, Event};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
+use std::rc::Rc;
 
 /// What a running statement needs to know to charge its waits. Each running statement is nested in the next
 /// outer one.
@@ -29,7 +31,16 @@ pub struct Frame {
     pub outer: Cell<*const Frame>,
     /// The waits of the current execution, if the outside account has the mark.
     waits: UnsafeCell<RunWaits>,
+    /// Which nodes are one, if the statement reads partitions, and whether the first one is hidden.
+    pub folded: OnceCell<(Rc<Unfolding>, bool)>,
 }
+
+/// The events of a leader that waits for its workers. PostgreSQL may do that after the Gather's last call.
+pub const FOR_WORKERS: [u32; 3] = [
+    pg_sys::WaitEventIPC::WAIT_EVENT_EXECUTE_GATHER,
+    pg_sys::WaitEventIPC::WAIT_EVENT_PARALLEL_FINISH,
+    pg_sys::WaitEventIPC::WAIT_EVENT_BGWORKER_SHUTDOWN,
+];
 
 /// The innermost running statement.
 #[cfg_attr(target_os = "linux", unsafe(link_section = "rowsource_state"))]
@@ -218,6 +229,7 @@ impl Frame {
             outer_account: Cell::new(std::ptr::null_mut()),
             outer: Cell::new(std::ptr::null()),
             waits: UnsafeCell::new(RunWaits::none()),
+            folded: OnceCell::new(),
         }
     }
 
@@ -268,12 +280,40 @@ impl Frame {
                 is_repeated &= is_always;
             }
             let sums = self.waits();
-            let sum = sums.add(EventWaits { node, ..waits }).map(std::ptr::from_mut);
+            let mut of_node_waits = EventWaits { node, ..waits };
+            if !sums.has_room_for(&of_node_waits) {
+                self.fold(sums, &mut of_node_waits);
+            }
+            let sum = sums.add(of_node_waits).map(std::ptr::from_mut);
             sums.add_run(&waits, is_client(waits.event));
             if let Some(sum) = sum.filter(|_| is_repeated) {
                 RECENT.set(waits.event, sum, of_node, sums.run_ns_mut());
             }
         }
+    }
+
+    /// Makes room for waits, if more partitions have waited than there is room for: from now on, those that
+    /// are one node have one place for each event.
+    #[cold]
+    #[inline(never)]
+    fn fold(&self, sums: &mut RunWaits, waits: &mut EventWaits) {
+        let Some((unfolding, hidden)) = self.folded.get() else {
+            return;
+        };
+        let folded = |waits: &EventWaits| match waits.node() {
+            // At the end, these are moved to the Gathers of the plan.
+            Some(_) if FOR_WORKERS.contains(&waits.event) => waits.node,
+            // The folded plan does not have the hidden root.
+            Some(0) if *hidden => waits.node,
+            Some(node) if *hidden => {
+                let folded = unfolding.fold.while_running(node.saturating_sub(1));
+                folded.wrapping_add(1) as u32
+            }
+            Some(node) => unfolding.fold.while_running(node) as u32,
+            None => EventWaits::OUTSIDE,
+        };
+        sums.move_nodes(folded);
+        waits.node = folded(waits);
     }
 
     /// Returns the index of the node with this account, or of the node below it that core calls for it now.

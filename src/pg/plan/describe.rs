@@ -36,10 +36,11 @@ use super::tree::Found;
 use crate::guc;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat::{self, jumble};
-use crate::pg::handles::StartedQuery;
+use crate::pg::handles::{Handle, PlanRef, StartedQuery};
 use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::{self, memory};
 use explained::{explained, in_scratch};
+use pgrx::pg_sys;
 use rowsource_core::clock::system;
 use rowsource_core::model::{LazyDescription, MAX_UNDECODED, PlanDescription, PlanIds, PlanKey, Unfolding};
 use rowsource_core::normalise::{Constants, Place, Text, block, fingerprint, replaced};
@@ -94,6 +95,19 @@ static BUDGET: BackendLocal<Cell<Budget>> = BackendLocal::new(Cell::new(Budget {
     left: MAX_BUDGET,
     at: 0,
 }));
+
+/// Returns whether the session may describe a known plan again now.
+pub fn may_describe_again() -> bool {
+    Budget::allows(system::monotonic())
+}
+
+/// Does what is a part of describing, and is paid for as that.
+pub fn paid<T>(work: impl FnOnce() -> T) -> T {
+    let start = system::monotonic();
+    let result = work();
+    Budget::pay(system::monotonic().saturating_sub(start));
+    result
+}
 
 /// The constants that the parser found in the first text of a queryid.
 #[derive(Clone)]
@@ -181,6 +195,8 @@ pub unsafe fn description<'a, 'q>(
     before: impl FnOnce(i64) -> Option<LazyDescription>,
     shown: &Shown<'_, 'q>,
 ) -> Option<(Rc<LazyDescription>, bool)> {
+    // SAFETY: the caller promises the same.
+    let describe = |text: &StatementText, before| unsafe { describe(query, key, text, before, shown) };
     let has_memory = || memory::has_headroom(shown.nodes());
     if let Some((known, compared_at)) = known {
         if is_of_all(known) {
@@ -191,8 +207,7 @@ pub unsafe fn description<'a, 'q>(
                 return Some((known.clone(), false));
             }
             let heard = server::catalog_changes();
-            // SAFETY: the caller promises the same.
-            let description = unsafe { describe(query, key, &text(), before, shown) }?;
+            let description = describe(&text(), before)?;
             compared_at.set(heard);
             return Some((Rc::new(description), false));
         }
@@ -206,9 +221,7 @@ pub unsafe fn description<'a, 'q>(
             if !Budget::allows(system::monotonic()) || !has_memory() {
                 return Some((known.clone(), true));
             }
-            // SAFETY: the caller promises the same.
-            return unsafe { describe(query, key, &text, before, shown) }
-                .map(|description| (Rc::new(description), false));
+            return describe(&text, before).map(|description| (Rc::new(description), false));
         }
     }
     let stored = match known {
@@ -222,9 +235,7 @@ pub unsafe fn description<'a, 'q>(
     if !has_memory() {
         return None;
     }
-    // SAFETY: the caller promises the same.
-    let description = unsafe { describe(query, key, &text, before, shown)? };
-    Some((Rc::new(description), false))
+    Some((Rc::new(describe(&text, before)?), false))
 }
 
 /// Returns whether a plan's description is right for all executions.
@@ -234,10 +245,17 @@ pub fn is_of_all(description: &LazyDescription) -> bool {
 }
 
 /// Returns whether a description has the names that relations and columns have today. `compared_at` is how
-/// many changes of catalogs the session had heard of when they were last compared.
+/// many changes of catalogs the session had heard of when they were last compared. That of a folded plan must
+/// be looked at again after each change.
 #[inline(always)]
 pub fn has_current_names(description: &LazyDescription, compared_at: &Cell<u64>, found: &[Found]) -> bool {
-    has_names_of_today(description, compared_at, &Shown::of(found, description.fold()))
+    compared_at.get() == server::catalog_changes()
+        || description.fold().is_none() && compare_names(description, compared_at, &Shown::of(found, None))
+}
+
+/// Returns the subplans that the expressions of a node call.
+pub fn subplans(plan: PlanRef<'_>) -> Vec<Handle<'_, pg_sys::SubPlan>> {
+    printing::subplans(plan)
 }
 
 /// Does what [`has_current_names`] does for the nodes as they are described.
@@ -381,11 +399,13 @@ fn ids(
     }
 }
 
-/// Returns the description of an execution whose plan is described folded.
+/// Returns the description of an execution whose plan is described folded. When it is decoded, its size is
+/// added to `decoded_bytes`.
 pub fn unfolded(
     description: Rc<LazyDescription>,
     unfolding: Rc<Unfolding>,
     found: &[Found],
+    decoded_bytes: Rc<Cell<usize>>,
 ) -> Rc<LazyDescription> {
     let all = Shown::of(found, None);
     let (costs, extents) = (all.costs(), relations::extents(&all));
@@ -396,6 +416,7 @@ pub fn unfolded(
         costs,
         extents,
         name_of,
+        decoded_bytes,
     ))
 }
 

@@ -1,7 +1,7 @@
 //! The entries of the range table that a node scans.
 
 use crate::pg::handles::PlanRef;
-use pgrx::pg_sys::{self, Index, NodeTag};
+use pgrx::pg_sys::{self, Index, NodeTag, Oid};
 
 /// Returns the number of the range table entry that a node scans: 0 if a foreign or custom scan joins
 /// several, `None` for nodes that are no scans of tables.
@@ -23,6 +23,16 @@ pub fn scanned_entry(plan: PlanRef) -> Option<Index> {
             | NodeTag::T_CteScan
     );
     is_scan.then(|| plan.cast::<pg_sys::Scan>().scanrelid)
+}
+
+/// Returns the OID of the index that a node scans.
+pub fn scanned_index(plan: PlanRef) -> Option<Oid> {
+    match plan.tag() {
+        NodeTag::T_IndexScan => Some(plan.cast::<pg_sys::IndexScan>().indexid),
+        NodeTag::T_IndexOnlyScan => Some(plan.cast::<pg_sys::IndexOnlyScan>().indexid),
+        NodeTag::T_BitmapIndexScan => Some(plan.cast::<pg_sys::BitmapIndexScan>().indexid),
+        _ => None,
+    }
 }
 
 /// Calls `each` with the entries that a node scans, joins or appends.

@@ -4,64 +4,31 @@
 //! Nodes get numbers that are equal on each server and major: kinds of nodes count by their names, tables by
 //! their order in the statement, indexes by what they index. So no catalog is read for the usual ones.
 
-use super::entries::{for_each_entry, scanned_entry};
-use super::identity::{Numbers, details, mixed};
+use super::by_tables::{APPEND, ByTables, relation};
+use super::entries::scanned_entry;
+use super::identity::mixed;
 use super::tree::{self, Found};
-use super::{aliases, definition};
-use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef, StartedQuery};
+use super::whole::Whole;
+use super::{aliases, temporary};
+use crate::pg::handles::{Handle, StartedQuery};
 use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
 use crate::pg::server::memory;
-use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
-use rowsource_core::model::{ChangedPartition, Fold, LazyDescription, PlanPart, UnfoldedNode, Unfolding};
+use pgrx::pg_sys::{self, EState, Index, NodeTag};
+use rowsource_core::model::{
+    ChangedPartition, Fold, FoldedNode, LazyDescription, TableNames, UnfoldedNode, Unfolding,
+};
 use rowsource_core::plan::{Costs, PlanNode, Relationship};
-use rowsource_core::stable_hash::StableHasher;
 use rustc_hash::FxHashMap;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 
-/// The tables of a statement's partitions: for each entry of the range table, the number of the one whose
-/// partition it is, or its own number. Children of UNION ALL are not partitions.
-pub struct Roots(Vec<u32>);
+pub use super::by_tables::Roots;
+pub use super::whole::SubplansOf;
 
-impl Roots {
-    /// Reads them. Returns `None` if there are no partitions.
-    pub fn of(statement: PlannedStmtRef) -> Option<Roots> {
-        if statement.appendRelations.is_null() {
-            return None;
-        }
-        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
-        let mut roots: Vec<u32> = (0..=entries.len() as u32).collect();
-        // A table comes before its partitions.
-        let children = statement.list::<pg_sys::AppendRelInfo>(|statement| &statement.appendRelations);
-        for child in children
-            .iter()
-            .filter(|child| child.parent_reloid != Oid::INVALID)
-        {
-            let root = roots.get(child.parent_relid as usize).copied();
-            if let (Some(root), Some(child)) = (root, roots.get_mut(child.child_relid as usize)) {
-                *child = root;
-            }
-        }
-        let mut entries = roots.iter().enumerate();
-        entries
-            .any(|(entry, root)| entry as u32 != *root)
-            .then_some(Roots(roots))
-    }
-
-    /// Returns the number of the entry that the statement names.
-    pub fn root(&self, entry: Index) -> Index {
-        self.0.get(entry as usize).copied().unwrap_or(entry)
-    }
-
-    /// Returns whether an entry is a partition.
-    pub fn is_partition(&self, entry: Index) -> bool {
-        self.root(entry) != entry
-    }
-
-    /// Returns the number of the table whose partition a node scans; `None` if it scans no partition.
-    pub fn entry_of_table(&self, state: PlanStateRef) -> Option<Index> {
-        let entry = scanned_entry(state.plan()).filter(|entry| self.is_partition(*entry));
-        entry.map(|entry| self.root(entry))
-    }
+/// The folded plan of a statement that is set up.
+pub struct Folded<'q> {
+    pub unfolding: Unfolding,
+    /// What stands for the nodes of the folded plan whose partitions were all pruned, in their order.
+    pub pruned: Vec<Found<'q>>,
 }
 
 /// Folds the plan of a statement that is set up. Returns `None` if it reads no partition, if there is no
@@ -69,72 +36,178 @@ impl Roots {
 /// raised again.
 #[cold]
 #[inline(never)]
-pub fn fold(query: StartedQuery, found: &[Found]) -> Option<Unfolding> {
+pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: SubplansOf) -> Option<Folded<'q>> {
     if !memory::has_headroom(found.len()) {
         return None;
     }
     let numbers = ByTables::of(query.plan())?;
-    let hidden = usize::from(found[0].hidden);
-    let shown = &found[hidden..];
+    let estate = query.estate();
+    let shown = &found[usize::from(found[0].hidden)..];
     // SAFETY: a statement is set up, so the session holds no lock.
     let unlocked = &mut unsafe { Unlocked::promised() };
-    let parts = contained_or_cancelled(unlocked, || {
-        let parts = shown.iter().map(|place| numbers.part(place, hidden));
-        Some(parts.collect::<Vec<PlanPart>>())
+    let (fold, whole, pruned, names) = contained_or_cancelled(unlocked, || {
+        let mut whole = Whole::of(&numbers, estate, shown, found[0].hidden);
+        let mut fold = Fold::new(&whole.parts, &whole.calls)?;
+        if whole.add_calls(&numbers, &fold, subplans_of) {
+            fold = Fold::new(&whole.parts, &whole.calls)?;
+        }
+        let pruned = whole.stand_ins(&fold);
+        let names = Names::of(estate, &numbers.roots, found, &pruned);
+        Some((fold, whole, pruned, names))
     })?;
-    let fold = Fold::new(&parts)?;
     let number = fold.hash(|node| {
         if node.is_made() {
-            return APPEND;
-        }
-        let (part, place) = (&parts[node.first as usize], &shown[node.first as usize]);
-        let number = mixed(part.number, i64::from(numbers.table(place)));
-        mixed(number, i64::from(numbers.index_of_table(place)))
-    });
-    let aliases = aliases::numbers(query, found);
-    let alias = |entry: Index| aliases.get(entry as usize).copied().unwrap_or_default();
-    let nodes = shown.iter().zip(&parts).map(|(place, part)| {
-        let mut node = UnfoldedNode {
-            parent: part.parent.map(|parent| parent as u32),
-            ..UnfoldedNode::default()
-        };
-        let plan = place.plan_state.plan();
-        let entry = scanned_entry(plan).filter(|entry| numbers.roots.is_partition(*entry));
-        if let Some(entry) = entry {
-            let partition = relation(entry, place.plan_state);
-            node.alias = alias(entry);
-            (node.object, node.table) = match place.plan_state.index() {
-                Some(index) if plan.tag() == NodeTag::T_BitmapIndexScan => (index.rd_id.to_u32(), 0),
-                Some(index) => (index.rd_id.to_u32(), partition),
-                None => (partition, 0),
+            return match node.is_parallel {
+                true => numbers.kind(NodeTag::T_Append).wrapping_add(1),
+                false => APPEND,
             };
         }
-        node
+        let (part, plan) = (&whole.parts[node.first as usize], whole.plan(node.first as usize));
+        let number = mixed(part.number, i64::from(numbers.table(plan, estate)));
+        mixed(number, i64::from(numbers.index_of_table(plan)))
+    });
+    let nodes = shown.iter().zip(&whole.parts).map(|(place, part)| {
+        let (object, table, entry) = scanned_partition(&numbers.roots, place);
+        let entry = entry.or_else(|| aliases::scanned_entry(place.plan_state.plan()));
+        let (alias, names) = entry.map_or((0, 0), |entry| names.of_entry(entry));
+        UnfoldedNode {
+            parent: part.parent.map(|parent| parent as u32),
+            object,
+            table,
+            alias,
+            names,
+        }
     });
     let nodes = nodes.collect();
-    let changed = changed_tables(shown).map(|(node, entry, table)| ChangedPartition {
-        node,
-        table,
-        alias: alias(entry),
+    let changed = changed_tables(shown).map(|(node, entry, table)| {
+        let (alias, names) = names.of_entry(entry);
+        ChangedPartition {
+            node,
+            table,
+            alias,
+            names,
+        }
     });
     let changed = changed.collect();
-    Some(Unfolding {
+    let unfolding = Unfolding {
         fold,
         number,
         nodes,
         changed,
-    })
+        names: names.tables,
+    };
+    Some(Folded { unfolding, pruned })
+}
+
+/// How partitions are named.
+struct Names {
+    /// The number behind the alias of each entry.
+    numbers: Vec<u32>,
+    /// For each entry, which names are those of its table, from 1 on; 0 if there are none.
+    table_of: Vec<u32>,
+    tables: Vec<TableNames>,
+}
+
+impl Names {
+    /// Finds the names of the partitions that these nodes scan. May raise.
+    fn of(estate: Handle<EState>, roots: &Roots, found: &[Found], pruned: &[Found]) -> Names {
+        let used = aliases::used(estate, found);
+        let numbers = aliases::numbers(estate, &used);
+        let of_pruned = aliases::used(estate, pruned);
+        let folded = roots.of_used(used.iter().zip(&of_pruned).map(|(used, also)| *used || *also));
+        let folded_numbers = aliases::numbers(estate, &folded);
+        let mut names = Names {
+            table_of: vec![0; numbers.len()],
+            numbers,
+            tables: Vec::new(),
+        };
+        let mut known: FxHashMap<Index, u32> = FxHashMap::default();
+        for entry in (1..used.len() as Index).filter(|entry| roots.is_partition(*entry)) {
+            let root = roots.root(entry);
+            let alias = |entry: Index, numbers: &[u32]| {
+                let number = numbers.get(entry as usize).copied();
+                aliases::alias(estate, entry, number.unwrap_or_default())
+            };
+            // If a partition is alone, EXPLAIN has no name for the table.
+            let shown = match used.get(root as usize) {
+                Some(true) => root,
+                _ if used[entry as usize] => entry,
+                _ => continue,
+            };
+            let tables = &mut names.tables;
+            names.table_of[entry as usize] = *known.entry(root).or_insert_with(|| {
+                tables.push(TableNames {
+                    folded: alias(root, &folded_numbers),
+                    table: alias(shown, &names.numbers),
+                    partitions: aliases::alias(estate, entry, 0),
+                });
+                tables.len() as u32
+            });
+        }
+        // Others may have other numbers, because partitions have the same alias.
+        for entry in (1..used.len()).filter(|entry| used[*entry]) {
+            let (at, number) = (entry as Index, names.numbers[entry]);
+            if !roots.is_partition(at) && !known.contains_key(&at) && folded_numbers[entry] != number {
+                names.tables.push(TableNames {
+                    folded: aliases::alias(estate, at, folded_numbers[entry]),
+                    table: aliases::alias(estate, at, number),
+                    partitions: String::new(),
+                });
+                names.table_of[entry] = names.tables.len() as u32;
+            }
+        }
+        names
+    }
+
+    /// Returns the number behind the alias of an entry, and which names are those of its table.
+    fn of_entry(&self, entry: Index) -> (u32, u32) {
+        let at = entry as usize;
+        (
+            self.numbers.get(at).copied().unwrap_or_default(),
+            self.table_of.get(at).copied().unwrap_or_default(),
+        )
+    }
+}
+
+/// Returns the OIDs of the index or the partition that a node scans and, of an index scan, of the partition;
+/// and the number of the entry. All are 0 or `None` if it scans no partition.
+fn scanned_partition(roots: &Roots, place: &Found) -> (u32, u32, Option<Index>) {
+    let plan = place.plan_state.plan();
+    let entry = scanned_entry(plan).filter(|entry| roots.is_partition(*entry));
+    let Some(scanned) = entry else {
+        return (0, 0, None);
+    };
+    let partition = relation(scanned, place.plan_state.estate());
+    let (object, table) = match place.plan_state.index() {
+        Some(index) if plan.tag() == NodeTag::T_BitmapIndexScan => (index.rd_id.to_u32(), 0),
+        Some(index) => (index.rd_id.to_u32(), partition),
+        None => (partition, 0),
+    };
+    (object, table, entry)
 }
 
 /// Returns whether a description has the nodes of this plan, which had the same number before it was folded,
-/// and the partitions that it changes.
+/// and the partitions that it changes. Partitions that are temporary may have been made again meanwhile.
 pub fn is_of(description: &LazyDescription, found: &[Found]) -> bool {
     let shown = &found[usize::from(found[0].hidden)..];
-    description.unfolding().is_some_and(|unfolding| {
-        let tables = changed_tables(shown).map(|(node, _, table)| (node, table));
-        let changed = unfolding.changed.iter();
-        unfolding.nodes.len() == shown.len()
-            && tables.eq(changed.map(|changed| (changed.node, changed.table)))
+    let Some(unfolding) = description.unfolding() else {
+        return false;
+    };
+    let tables = changed_tables(shown).map(|(node, _, table)| (node, table));
+    let changed = unfolding.changed.iter();
+    unfolding.nodes.len() == shown.len()
+        && tables.eq(changed.map(|changed| (changed.node, changed.table)))
+        && (!temporary::session_has_tables() || has_partitions(unfolding, shown))
+}
+
+/// Returns whether these nodes scan the partitions that are known.
+#[cold]
+#[inline(never)]
+fn has_partitions(unfolding: &Unfolding, shown: &[Found]) -> bool {
+    Roots::of(shown[0].plan_state.statement()).is_some_and(|roots| {
+        let scanned = shown.iter().map(|place| scanned_partition(&roots, place));
+        let known = unfolding.nodes.iter().map(|node| (node.object, node.table));
+        scanned.map(|(object, table, _)| (object, table)).eq(known)
     })
 }
 
@@ -154,7 +227,7 @@ fn changed_tables<'q>(shown: &[Found<'q>]) -> impl Iterator<Item = (u32, Index, 
         let tables = shown.into_iter().flat_map(|state| state.tables());
         tables.map(move |table| {
             let entry = table.ri_RangeTableIndex;
-            (node as u32, entry, relation(entry, place.plan_state))
+            (node as u32, entry, relation(entry, place.plan_state.estate()))
         })
     })
 }
@@ -164,6 +237,8 @@ fn changed_tables<'q>(shown: &[Found<'q>]) -> impl Iterator<Item = (u32, Index, 
 pub struct Shown<'a, 'q> {
     all: &'a [Found<'q>],
     pub fold: Option<&'a Fold>,
+    /// If the plan is folded: what stands for nodes whose partitions were all pruned.
+    pruned: &'a [Found<'q>],
     /// If the plan is folded: the nodes that are described.
     first: OnceCell<Vec<Found<'q>>>,
     /// If the plan is folded: the tables of its partitions.
@@ -173,9 +248,19 @@ pub struct Shown<'a, 'q> {
 impl<'a, 'q> Shown<'a, 'q> {
     /// Chooses the nodes of a plan that are described.
     pub const fn of(all: &'a [Found<'q>], fold: Option<&'a Fold>) -> Shown<'a, 'q> {
+        Shown::with_pruned(all, fold, &[])
+    }
+
+    /// Does what [`Shown::of`] does for a folded plan, with what stands for nodes that have no states.
+    pub const fn with_pruned(
+        all: &'a [Found<'q>],
+        fold: Option<&'a Fold>,
+        pruned: &'a [Found<'q>],
+    ) -> Shown<'a, 'q> {
         Shown {
             all,
             fold,
+            pruned,
             first: OnceCell::new(),
             roots: OnceCell::new(),
         }
@@ -186,7 +271,9 @@ impl<'a, 'q> Shown<'a, 'q> {
     pub fn found(&self) -> &[Found<'q>] {
         match self.fold {
             None => self.all,
-            Some(fold) => self.first.get_or_init(|| first_nodes(fold, self.all)),
+            Some(fold) => self
+                .first
+                .get_or_init(|| first_nodes(fold, self.all, self.pruned)),
         }
     }
 
@@ -204,7 +291,15 @@ impl<'a, 'q> Shown<'a, 'q> {
         let all = all.map(|place| tree::costs(place.plan_state));
         match self.fold {
             None => all.collect(),
-            Some(fold) => fold.costs(all),
+            Some(fold) => {
+                let mut folded = fold.costs(all);
+                let nodes = folded.iter_mut().zip(fold.nodes());
+                let pruned = nodes.filter(|(_, node)| node.is_pruned);
+                for ((costs, _), place) in pruned.zip(self.pruned) {
+                    *costs = tree::costs(place.plan_state);
+                }
+                folded
+            }
         }
     }
 
@@ -225,7 +320,7 @@ impl<'a, 'q> Shown<'a, 'q> {
         for (id, (folded, costs)) in fold.nodes().iter().zip(&self.costs()).enumerate() {
             let mut node = match nodes.peek() {
                 Some(below) if folded.is_made() => PlanNode {
-                    operation: "Append".to_owned(),
+                    operation: made_append(folded).to_owned(),
                     subplan_name: below.subplan_name.clone(),
                     relationship: below.relationship,
                     may_stop_early: below.may_stop_early,
@@ -249,156 +344,42 @@ impl<'a, 'q> Shown<'a, 'q> {
     }
 }
 
+/// Returns the name of an Append that was made.
+pub fn made_append(node: &FoldedNode) -> &'static str {
+    match node.is_parallel {
+        true => "Parallel Append",
+        false => "Append",
+    }
+}
+
 /// Returns the nodes of a plan that the nodes of the folded plan stand for first.
-fn first_nodes<'q>(fold: &Fold, found: &[Found<'q>]) -> Vec<Found<'q>> {
+fn first_nodes<'q>(fold: &Fold, found: &[Found<'q>], pruned: &[Found<'q>]) -> Vec<Found<'q>> {
     let hidden = usize::from(found[0].hidden);
     let mut first: Vec<Found> = Vec::with_capacity(hidden + fold.nodes().len());
     first.extend_from_slice(&found[..hidden]);
     // Where the nodes of the folded plan are in the result; those that were made are where their parent is.
     let mut places: Vec<i32> = Vec::with_capacity(fold.nodes().len());
+    let mut pruned = pruned.iter();
     for node in fold.nodes() {
         let parent = match node.parent {
             Some(parent) => places[parent as usize],
             None => hidden as i32 - 1,
         };
-        if node.is_made() {
+        let place = match node.is_pruned {
+            _ if node.is_made() => None,
+            true => pruned.next(),
+            false => found.get(hidden + node.first as usize),
+        };
+        let Some(place) = place else {
             places.push(parent);
             continue;
-        }
+        };
         places.push(first.len() as i32);
         first.push(Found {
             parent,
             depth: usize::try_from(parent).map_or(0, |parent| first[parent].depth + 1),
-            ..found[hidden + node.first as usize]
+            ..*place
         });
     }
     first
-}
-
-/// Nodes are told apart by the tables whose partitions they read.
-struct ByTables {
-    roots: Roots,
-    /// For each entry of the range table, how many up to it can be scanned, but for partitions. Majors add
-    /// different entries for views and groups.
-    ranks: Vec<i64>,
-    /// Numbers of the names of kinds of nodes. Majors give these other tags.
-    kinds: RefCell<FxHashMap<u32, u64>>,
-}
-
-/// The number of an Append.
-const APPEND: u64 = 0x9e37_79b9;
-
-impl ByTables {
-    /// Reads the tables of a statement. Returns `None` if there are no partitions.
-    fn of(statement: PlannedStmtRef) -> Option<ByTables> {
-        let roots = Roots::of(statement)?;
-        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
-        let mut rank = 0;
-        let ranks = entries.iter().zip(1..).map(|(entry, number)| {
-            let is_scanned = match entry.rtekind {
-                RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
-                RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
-                _ => true,
-            };
-            rank += i64::from(is_scanned && !roots.is_partition(number));
-            rank
-        });
-        let ranks = std::iter::once(0).chain(ranks).collect();
-        let kinds = RefCell::default();
-        Some(ByTables { roots, ranks, kinds })
-    }
-
-    /// Returns a number for the name of a kind of node.
-    fn kind(&self, tag: NodeTag) -> u64 {
-        let mut kinds = self.kinds.borrow_mut();
-        *kinds.entry(tag as u32).or_insert_with(|| {
-            let mut hash = StableHasher::new();
-            hash.text(format!("{tag:?}").as_bytes());
-            hash.finish() as u64
-        })
-    }
-
-    /// Returns a number for the table that the statement names.
-    fn rank(&self, entry: Index) -> i64 {
-        let root = self.roots.root(entry) as usize;
-        self.ranks.get(root).copied().unwrap_or_default()
-    }
-
-    /// Returns what folding needs to know of a node. May raise.
-    fn part(&self, place: &Found, hidden: usize) -> PlanPart {
-        let plan = place.plan_state.plan();
-        let tag = plan.tag();
-        let mut number = self.kind(tag).wrapping_add(u64::from(plan.parallel_aware));
-        if tag == NodeTag::T_Append && !plan.parallel_aware {
-            number = APPEND;
-        } else {
-            details(place.plan_state, self, &mut |add| number = mixed(number, add));
-        }
-        let is_append = matches!(tag, NodeTag::T_Append | NodeTag::T_MergeAppend);
-        let mut is_partition = false;
-        // A BitmapIndexScan is below the scan of its table.
-        if !is_append && tag != NodeTag::T_BitmapIndexScan {
-            for_each_entry(plan, |entry| is_partition |= self.roots.is_partition(entry));
-        }
-        PlanPart {
-            parent: usize::try_from(place.parent - hidden as i32).ok(),
-            number,
-            is_append,
-            is_partition,
-            by_expression: place.by_expression,
-        }
-    }
-
-    /// Returns the OID of the table that a node scans or changes; 0 if there is none.
-    fn table(&self, place: &Found) -> u32 {
-        let plan = place.plan_state.plan();
-        let entry = match plan.downcast::<pg_sys::ModifyTable>() {
-            Some(modify) => Some(modify.nominalRelation),
-            None => scanned_entry(plan),
-        };
-        entry.map_or(0, |entry| relation(self.roots.root(entry), place.plan_state))
-    }
-
-    /// Returns the OID of the index that a node scans; 0 if there is none, or if it is a partition's.
-    fn index_of_table(&self, place: &Found) -> u32 {
-        let entry = scanned_entry(place.plan_state.plan());
-        let is_of_table = entry.is_some_and(|entry| !self.roots.is_partition(entry));
-        let index = place.plan_state.index().filter(|_| is_of_table);
-        index.map_or(0, |index| index.rd_id.to_u32())
-    }
-}
-
-impl Numbers for ByTables {
-    fn scanned(&self, plan: PlanRef, estate: Handle<EState>) -> i64 {
-        match scanned_entry(plan) {
-            Some(0) => {
-                let mut joined = 0;
-                for_each_entry(plan, |entry| joined = mixed(joined, self.rank(entry)));
-                joined as i64
-            }
-            Some(entry) => self.relation(entry, estate),
-            None => 0,
-        }
-    }
-
-    fn index(&self, state: PlanStateRef, oid: Oid) -> i64 {
-        let entry = state.plan().cast::<pg_sys::Scan>().scanrelid;
-        let table = state.estate().relations().get(entry as usize - 1).copied();
-        match (state.index(), table.flatten()) {
-            (Some(index), Some(table)) => definition::number(index, table),
-            _ => i64::from(oid.to_u32()),
-        }
-    }
-
-    fn relation(&self, entry: Index, _estate: Handle<EState>) -> i64 {
-        self.rank(entry)
-    }
-}
-
-/// Returns the OID of the relation of an entry; 0 if there is none.
-fn relation(entry: Index, state: PlanStateRef) -> u32 {
-    state
-        .estate()
-        .entry(entry)
-        .map_or(0, |entry| entry.relid.to_u32())
 }

@@ -7,10 +7,12 @@
 //! OIDs each time they are made, so they are told apart by their names and columns here too. That takes
 //! longer, so it is done only in sessions that have temporary tables.
 
+use super::pruned::pruned_inputs;
 use super::temporary;
 use super::tree::Found;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, RelationRef};
 use pgrx::pg_sys::{self, EState, NodeTag};
+use std::ffi::CStr;
 
 /// Returns the number of a walked plan, in a session that has temporary tables or not.
 #[inline(always)]
@@ -39,7 +41,8 @@ fn own_id<const TEMPORARY: bool>(found: &[Found]) -> i64 {
         let plan = place.plan_state.plan();
         let flags = i64::from(place.by_expression) + 2 * i64::from(plan.parallel_aware);
         add(plan.tag() as i64 + (flags << 16) + (i64::from(place.depth) << 32));
-        details(place.plan_state, &ByOids::<TEMPORARY>, &mut add);
+        let state = place.plan_state;
+        details(plan, state.estate(), Some(state), &ByOids::<TEMPORARY>, &mut add);
     }
     // Copies differences in the high bits to the low bits.
     (hash ^ (hash >> 32)).wrapping_mul(MULTIPLIER) as i64
@@ -63,7 +66,17 @@ pub(super) trait Numbers {
     fn scanned(&self, plan: PlanRef, estate: Handle<EState>) -> i64;
 
     /// Returns a number for the index that a node scans, which has this OID.
-    fn index(&self, state: PlanStateRef, oid: pg_sys::Oid) -> i64;
+    fn index(
+        &self,
+        plan: PlanRef,
+        estate: Handle<EState>,
+        state: Option<PlanStateRef>,
+        oid: pg_sys::Oid,
+    ) -> i64;
+
+    /// Returns a number for the inputs of an Append or a MergeAppend that were pruned when the statement
+    /// started; 0 if there are none.
+    fn pruned(&self, state: Option<PlanStateRef>) -> i64;
 
     /// Returns a number for the relation at a range table index.
     fn relation(&self, index: pg_sys::Index, estate: Handle<EState>) -> i64;
@@ -79,8 +92,27 @@ impl<const TEMPORARY: bool> Numbers for ByOids<TEMPORARY> {
     }
 
     #[inline(always)]
-    fn index(&self, state: PlanStateRef, oid: pg_sys::Oid) -> i64 {
-        object::<TEMPORARY>(oid, || state.index())
+    fn index(
+        &self,
+        _plan: PlanRef,
+        _estate: Handle<EState>,
+        state: Option<PlanStateRef>,
+        oid: pg_sys::Oid,
+    ) -> i64 {
+        object::<TEMPORARY>(oid, || state?.index())
+    }
+
+    /// A generic plan and one whose partitions the planner has pruned may have the same states. Their
+    /// partitions may be read in other ways, which the costs tell.
+    #[inline(always)]
+    fn pruned(&self, state: Option<PlanStateRef>) -> i64 {
+        let pruned = state.map_or(0, pruned_inputs) as i64;
+        let cost = state.map_or(0.0, |state| state.plan().total_cost);
+        if pruned == 0 {
+            0
+        } else {
+            pruned ^ cost.to_bits() as i64
+        }
     }
 
     #[inline(always)]
@@ -91,36 +123,49 @@ impl<const TEMPORARY: bool> Numbers for ByOids<TEMPORARY> {
 
 /// Passes to `add` the values that distinguish a node from others of its kind.
 #[inline(always)]
-pub(super) fn details(state: PlanStateRef, numbers: &impl Numbers, add: &mut impl FnMut(i64)) {
-    let (plan, estate) = (state.plan(), state.estate());
+pub(super) fn details(
+    plan: PlanRef,
+    estate: Handle<EState>,
+    state: Option<PlanStateRef>,
+    numbers: &impl Numbers,
+    add: &mut impl FnMut(i64),
+) {
     match plan.tag() {
         NodeTag::T_SeqScan
         | NodeTag::T_SampleScan
         | NodeTag::T_TidScan
         | NodeTag::T_TidRangeScan
         | NodeTag::T_BitmapHeapScan
-        | NodeTag::T_ForeignScan
-        | NodeTag::T_CustomScan
         | NodeTag::T_FunctionScan
         | NodeTag::T_ValuesScan
         | NodeTag::T_CteScan => {
             add(numbers.scanned(plan, estate));
         }
+        NodeTag::T_ForeignScan => {
+            add(numbers.scanned(plan, estate));
+            let operation = plan.cast::<pg_sys::ForeignScan>().operation as i64;
+            add(operation + (i64::from(plan.async_capable) << 8));
+        }
+        NodeTag::T_CustomScan => {
+            add(numbers.scanned(plan, estate));
+            let name = custom_name(plan).to_bytes();
+            add(name.iter().fold(0, |hash, byte| mixed(hash, i64::from(*byte))) as i64);
+        }
         NodeTag::T_IndexScan => {
             let scan = plan.cast::<pg_sys::IndexScan>();
             add(numbers.scanned(plan, estate));
-            let index = numbers.index(state, scan.indexid);
+            let index = numbers.index(plan, estate, state, scan.indexid);
             add(index.wrapping_add((scan.indexorderdir as i64) << 32));
         }
         NodeTag::T_IndexOnlyScan => {
             let scan = plan.cast::<pg_sys::IndexOnlyScan>();
             add(numbers.scanned(plan, estate));
-            let index = numbers.index(state, scan.indexid);
+            let index = numbers.index(plan, estate, state, scan.indexid);
             add(index.wrapping_add((scan.indexorderdir as i64) << 32));
         }
         NodeTag::T_BitmapIndexScan => {
             let scan = plan.cast::<pg_sys::BitmapIndexScan>();
-            add(numbers.index(state, scan.indexid));
+            add(numbers.index(plan, estate, state, scan.indexid));
         }
         NodeTag::T_NestLoop | NodeTag::T_MergeJoin | NodeTag::T_HashJoin => {
             let join = plan.cast::<pg_sys::Join>();
@@ -147,10 +192,21 @@ pub(super) fn details(state: PlanStateRef, numbers: &impl Numbers, add: &mut imp
             add(modify.operation as i64);
             add(numbers.relation(modify.nominalRelation, estate));
         }
+        NodeTag::T_Append | NodeTag::T_MergeAppend => match numbers.pruned(state) {
+            0 => {}
+            pruned => add(pruned),
+        },
         NodeTag::T_Gather => add(i64::from(plan.cast::<pg_sys::Gather>().num_workers)),
         NodeTag::T_GatherMerge => add(i64::from(plan.cast::<pg_sys::GatherMerge>().num_workers)),
         _ => {}
     }
+}
+
+/// Returns the name of a custom scan.
+pub(super) fn custom_name(plan: PlanRef<'_>) -> &CStr {
+    let methods = plan.cast::<pg_sys::CustomScan>().methods;
+    // SAFETY: a custom scan has functions and a name, which belong to its library.
+    unsafe { CStr::from_ptr((*methods).CustomName) }
 }
 
 /// Returns a number for the relation that a node scans, and for its place in the range table, which tells the

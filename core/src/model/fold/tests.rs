@@ -59,7 +59,7 @@ fn number(plan: &[PlanPart], node: &FoldedNode) -> u64 {
 
 fn fold(made: &Made) -> (Fold, i64) {
     let plan = plan(made);
-    let fold = Fold::new(&plan).expect("a partition");
+    let fold = Fold::new(&plan, &Calls::default()).expect("a partition");
     let hash = fold.hash(|node| number(&plan, node));
     (fold, hash)
 }
@@ -67,7 +67,7 @@ fn fold(made: &Made) -> (Fold, i64) {
 /// Returns the numbers and the members of the nodes, indented.
 fn shown(made: &Made) -> Vec<String> {
     let plan = plan(made);
-    let fold = Fold::new(&plan).expect("a partition");
+    let fold = Fold::new(&plan, &Calls::default()).expect("a partition");
     let line = |node: &FoldedNode| {
         let indent = " ".repeat(node.depth as usize);
         format!("{indent}{} x{}", number(&plan, node), node.count)
@@ -98,7 +98,7 @@ fn partitions_are_one_node_for_each_way_to_read_them() {
 #[test]
 fn other_children_are_not_folded() {
     let union = append(vec![node(5, Vec::new()), node(5, Vec::new())]);
-    assert_eq!(Fold::new(&plan(&union)), None);
+    assert_eq!(Fold::new(&plan(&union), &Calls::default()), None);
     let mixed = append(vec![
         partition(4),
         node(5, Vec::new()),
@@ -148,6 +148,104 @@ fn a_shared_subplan_does_not_tell_partitions_apart() {
     assert_eq!((fold(&shared).1, fold(&shared).1), (same.1, alone.1));
     let own = append(vec![first.clone(), first]);
     assert_eq!(shown(&own)[2], "  9 x2");
+}
+
+/// Returns the nodes of an Append of these inputs, of which some were pruned when the statement started.
+fn some_pruned(inputs: &[Made], is_pruned: impl Fn(usize) -> bool) -> Vec<PlanPart> {
+    let (pruned, left): (Vec<_>, Vec<_>) = inputs.iter().enumerate().partition(|(at, _)| is_pruned(*at));
+    let mut parts = plan(&append(left.into_iter().map(|(_, made)| made.clone()).collect()));
+    for (_, made) in pruned {
+        let first = parts.len();
+        parts.extend(plan(made).into_iter().map(|part| PlanPart {
+            parent: Some(part.parent.map_or(0, |parent| first + parent)),
+            is_pruned: true,
+            ..part
+        }));
+    }
+    parts
+}
+
+/// Returns what the nodes do, and where they are.
+fn places(fold: &Fold, plan: &[PlanPart]) -> Vec<(Option<u32>, u32, u64)> {
+    let place = |node: &FoldedNode| (node.parent, node.depth, number(plan, node));
+    fold.nodes().iter().map(place).collect()
+}
+
+#[test]
+fn pruned_partitions_do_not_change_the_plan() {
+    let join = |way| node(7, vec![partition(way), node(8, vec![partition(9)])]);
+    let nested = append(vec![partition(5), partition(9)]);
+    let inputs = [
+        partition(5),
+        join(5),
+        partition(6),
+        partition(5),
+        join(6),
+        node(4, vec![nested]),
+    ];
+    let whole = some_pruned(&inputs, |_| false);
+    let expected = Fold::new(&whole, &Calls::default()).expect("a partition");
+    assert!(!expected.has_pruned());
+    for set in 0..1 << inputs.len() {
+        let parts = some_pruned(&inputs, |at| set >> at & 1 == 1);
+        let fold = Fold::new(&parts, &Calls::default()).expect("a partition");
+        assert_eq!(places(&fold, &parts), places(&expected, &whole), "{set:b}");
+        let left = parts.iter().filter(|part| !part.is_pruned).count();
+        assert_eq!(fold.real_nodes(), left);
+        let counts = fold.nodes().iter().map(|node| node.count as usize);
+        assert_eq!(counts.sum::<usize>(), left, "{set:b}");
+        let stats: Vec<NodeStats> = (0..left).map(|at| stats(at, 1)).collect();
+        for (node, stats) in fold.nodes().iter().zip(fold.stats(&stats)) {
+            assert_eq!(stats.starts.get_or_zero(), u64::from(node.count), "{set:b}");
+            assert_eq!(node.is_pruned, node.count == 0, "{set:b}");
+            assert!(node.is_pruned || !parts[node.first as usize].is_pruned, "{set:b}");
+        }
+        let planned: u64 = fold.stats(&stats)[0].facts.sums[PARTITIONS_PLANNED];
+        let appended = |at: &usize| set >> at & 1 == 0;
+        assert_eq!(
+            planned,
+            (0..inputs.len()).filter(appended).count() as u64,
+            "{set:b}"
+        );
+    }
+}
+
+#[test]
+fn a_subplan_that_partitions_share_has_one_place() {
+    let mut hashes = Vec::new();
+    for ways in [[5, 6, 7], [7, 5, 6], [6, 7, 5]] {
+        let mut first = partition(ways[0]);
+        let mut root = subplan(node(9, vec![partition(8)]));
+        root.part.subplan = 4;
+        first.below.push(root);
+        let made = append(vec![
+            first,
+            partition(ways[1]),
+            partition(ways[2]),
+            partition(ways[2]),
+        ]);
+        let parts = plan(&made);
+        // All call it, also a node of its own subplan.
+        let scans = parts.iter().enumerate().filter(|(_, part)| part.is_partition);
+        let calls: Calls = scans.map(|(at, _)| (at, vec![4])).collect();
+        let fold = Fold::new(&parts, &calls).expect("a partition");
+        assert_eq!(fold.nodes().len(), 7, "{ways:?}");
+        check_all_placed(&fold, parts.len());
+        hashes.push(fold.hash(|node| number(&parts, node)));
+        let caller = fold
+            .nodes()
+            .iter()
+            .find(|node| node.by_expression)
+            .and_then(|node| node.parent);
+        assert_eq!(caller, Some(1), "below the first one: {ways:?}");
+    }
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+/// Each node of the plan is in one of the folded plan.
+fn check_all_placed(fold: &Fold, nodes: usize) {
+    let counts = fold.nodes().iter().map(|node| node.count as usize);
+    assert_eq!(counts.sum::<usize>(), nodes);
 }
 
 /// Returns statistics of which each figure differs from those of other nodes.
@@ -282,7 +380,7 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
     for _ in 0..4_000 {
         let made = random(&mut rng, 0, false);
         let parts = plan(&made);
-        let Some(fold) = Fold::new(&parts) else {
+        let Some(fold) = Fold::new(&parts, &Calls::default()) else {
             continue;
         };
         let hash = fold.hash(|node| number(&parts, node));
@@ -327,16 +425,17 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
                 is_append: node.is_made() || parts[node.first as usize].is_append,
                 is_partition: !node.is_made() && parts[node.first as usize].is_partition,
                 by_expression: node.by_expression,
+                ..PlanPart::default()
             })
             .collect();
-        let twice = Fold::new(&again).expect("a partition");
+        let twice = Fold::new(&again, &Calls::default()).expect("a partition");
         assert_eq!(twice.nodes().len(), fold.nodes().len());
         assert_eq!(twice.hash(|node| number(&again, node)), hash);
         // The order of partitions does not count.
         let mut other = made.clone();
         shuffle(&mut other, &mut rng, &has_partition);
         let other = plan(&other);
-        let shuffled = Fold::new(&other).expect("a partition");
+        let shuffled = Fold::new(&other, &Calls::default()).expect("a partition");
         assert_eq!(shuffled.hash(|node| number(&other, node)), hash);
     }
     assert!(folded_plans > 500, "{folded_plans}");

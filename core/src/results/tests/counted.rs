@@ -3,7 +3,7 @@
 use super::counts::CountSums;
 use super::*;
 use crate::model::facts::SCAN_IO;
-use crate::model::{Buffers, Estimate, Fold, NodeKind, NodeTotals, PlanPart, Time};
+use crate::model::{Buffers, Calls, Estimate, Fold, NodeKind, NodeTotals, PlanPart, Time};
 
 /// Returns a lookup joined to another one, whose nodes hit buffers and do nothing else. `times` are the ticks
 /// of the nodes' calls.
@@ -424,9 +424,9 @@ fn folded(parts: [(Option<usize>, u64, bool); 3], count: usize) -> Fold {
             number: *number,
             is_append: *number == 0,
             is_partition: *is_partition,
-            by_expression: false,
+            ..PlanPart::default()
         });
-    Fold::new(&parts.collect::<Vec<_>>()).expect("a partition")
+    Fold::new(&parts.collect::<Vec<_>>(), &Calls::default()).expect("a partition")
 }
 
 #[test]

@@ -26,12 +26,12 @@ use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
-use crate::session;
+use crate::session::{self, KnownPlan};
 use pgrx::pg_sys::{self, NodeTag};
-use rowsource_core::model::{Estimate, Outcome, PlanKey, PlanOrigin};
+use rowsource_core::model::{Estimate, LazyDescription, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
 use rowsource_core::results::{Mode, Shape};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 use std::rc::Rc;
 
 /// Sets up a started statement for measuring. `requested_before` is the instrumentation that others had
@@ -186,7 +186,7 @@ unsafe fn set_up<'q>(
         Mode::RowsourceOnly | Mode::AlsoForCore => setting.level,
     };
     let timed = Statement::timed(level, setting.sampfreq, clock);
-    let statement = Statement {
+    let mut statement = Statement {
         query: query.as_ptr(),
         callback: pg_sys::MemoryContextCallback::default(),
         life: Life::new(),
@@ -221,6 +221,7 @@ unsafe fn set_up<'q>(
         excluded_from_last: Cell::new(false),
         channel: Cell::new(None),
     };
+    statement.note_folding(found[0].hidden);
     let mut statement = pool::into_box(statement, place)?;
     let nodes = &statement.nodes;
     // SAFETY: the nodes and the account belong to the statement, which stays in its box.
@@ -310,12 +311,16 @@ unsafe fn target<'q>(
     found_as: PlanKey,
     planned_as: i64,
 ) -> Option<Target> {
-    let (mut unfolded, mut unfolding) = (None, None);
+    let (mut unfolded, mut unfolding, mut pruned) = (None, None, Vec::new());
     if !query.plan().appendRelations.is_null() {
-        unfolded = session::unfolded(&found_as).filter(|known| fold::is_of(known, found));
+        unfolded = session::unfolded(&found_as)
+            .filter(|known| fold::is_of(known, found) && !must_describe_pruned(known, &found_as));
         unfolding = match &unfolded {
             Some(known) => known.unfolding().cloned(),
-            None => fold::fold(query, found).map(Rc::new),
+            None => describe::paid(|| fold::fold(query, found, describe::subplans)).map(|folded| {
+                pruned = folded.pruned;
+                Rc::new(folded.unfolding)
+            }),
         };
     }
     let folded = unfolding
@@ -328,7 +333,8 @@ unsafe fn target<'q>(
     let earlier = known
         .as_ref()
         .map(|plan| plan.description.borrow().to_keep().clone());
-    let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
+    let fold = unfolding.as_ref().map(|unfolding| &unfolding.fold);
+    let shown = Shown::with_pruned(found, fold, &pruned);
     // SAFETY: the caller promises the same.
     let (mut description, older_literals) = unsafe {
         describe::description(
@@ -350,7 +356,7 @@ unsafe fn target<'q>(
     if let Some(unfolding) = unfolding.clone() {
         let known = unfolded.filter(|known| Rc::ptr_eq(known.to_keep(), &description));
         description = known.unwrap_or_else(|| {
-            let unfolded = describe::unfolded(description, unfolding, found);
+            let unfolded = describe::unfolded(description, unfolding, found, session::decoded_bytes());
             session::keep_unfolded(found_as, &unfolded);
             unfolded
         });
@@ -362,6 +368,18 @@ unsafe fn target<'q>(
         description,
         older_literals,
         compared_at,
+    })
+}
+
+/// Returns whether nodes must be described that have no states, because their partitions were pruned, and
+/// whether the session has the time to do so now.
+fn must_describe_pruned(known: &LazyDescription, found_as: &PlanKey) -> bool {
+    let unfolding = known.unfolding().filter(|unfolding| unfolding.fold.has_pruned());
+    unfolding.is_some_and(|unfolding| {
+        let plan = session::known(&found_as.with_plan(unfolding.number));
+        let has_names = |plan: Rc<KnownPlan>| plan.compared_at.get() == server::catalog_changes();
+        let is_wanted = !describe::is_of_all(known) || !plan.is_some_and(has_names);
+        is_wanted && describe::may_describe_again()
     })
 }
 
@@ -410,7 +428,10 @@ impl Statement {
         // to one.
         if let Some(target) = &mut self.target {
             // SAFETY: the caller promises the same, and errors are caught above.
-            unsafe { target.describe_again(query, found) };
+            let is_other = unsafe { target.describe_again(query, found) };
+            if is_other {
+                self.note_folding(found[0].hidden);
+            }
         }
         // A trace shows each execution by itself.
         let is_traced = level::is_on();
@@ -440,6 +461,18 @@ impl Statement {
         self.excluded_from_last.set(false);
     }
 
+    /// Notes how the plan is folded, for those who sum up while it runs.
+    #[cold]
+    #[inline(never)]
+    fn note_folding(&mut self, is_root_hidden: bool) {
+        let unfolding = self
+            .target
+            .as_ref()
+            .and_then(|target| target.description.unfolding());
+        let folded = unfolding.map(|unfolding| (unfolding.clone(), is_root_hidden));
+        self.frame.folded = folded.map_or_else(OnceCell::new, OnceCell::from);
+    }
+
     /// Allows that its executions are summed up as counts, if that is possible.
     fn set_shape(&self) {
         if self.mode != Mode::RowsourceOnly || self.core_contributes && !self.only_by_core {
@@ -462,20 +495,22 @@ impl Statement {
 }
 
 impl Target {
-    /// Describes the plan for another execution, unless the description is that of this plan already.
+    /// Describes the plan for another execution, unless the description is that of this plan already. Returns
+    /// whether it may have another description now.
     ///
     /// # Safety
     /// As for [`describe::description`].
     #[inline(always)]
-    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) {
+    unsafe fn describe_again<'q>(&mut self, query: StartedQuery<'q>, found: &[Found<'q>]) -> bool {
         if describe::is_of_all(&self.description)
             && describe::has_current_names(&self.description, &self.compared_at, found)
         {
             self.older_literals = false;
-            return;
+            return false;
         }
         // SAFETY: the caller promises the same.
         unsafe { self.describe_with_literals(query, found) };
+        true
     }
 
     /// Describes the plan for another execution if its literals or names may differ.
@@ -493,11 +528,18 @@ impl Target {
         let known = Some((&earlier, &self.plan.compared_at));
         let by_oids = self.plan.by_oids;
         let before = |planid| store::description_or_before(&by_oids.with_plan(planid));
-        let unfolding = self.description.unfolding().cloned();
-        let shown = Shown::of(found, unfolding.as_ref().map(|unfolding| &unfolding.fold));
+        let shown = Shown::of(found, None);
         // SAFETY: the caller promises the same.
-        let described =
-            unsafe { describe::description(query, &by_oids, || text, known, || None, before, &shown) };
+        let described = unsafe {
+            if self.description.unfolding().is_some() {
+                // It may be folded in another way now.
+                if let Some(target) = target(query, found, self.found_as, self.planned_as) {
+                    *self = target;
+                }
+                return;
+            }
+            describe::description(query, &by_oids, || text, known, || None, before, &shown)
+        };
         if let Some((description, older_literals)) = described {
             let planid = description.ids().planid;
             if planid != self.plan.key.planid {
@@ -505,10 +547,7 @@ impl Target {
                 self.plan = session::new_plan(by_oids, &description);
             }
             self.older_literals = older_literals;
-            self.description = match unfolding.clone() {
-                Some(unfolding) => describe::unfolded(description, unfolding, found),
-                None => description,
-            };
+            self.description = description;
             self.compared_at.set(self.plan.compared_at.get());
         }
     }

@@ -16,13 +16,6 @@ use rowsource_core::results::Nodes;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use smallvec::SmallVec;
 
-/// The events of a leader that waits for its workers. PostgreSQL may do that after the Gather's last call.
-const FOR_WORKERS: [u32; 3] = [
-    pg_sys::WaitEventIPC::WAIT_EVENT_EXECUTE_GATHER,
-    pg_sys::WaitEventIPC::WAIT_EVENT_PARALLEL_FINISH,
-    pg_sys::WaitEventIPC::WAIT_EVENT_BGWORKER_SHUTDOWN,
-];
-
 /// A Gather or Gather Merge of a statement.
 struct Gather {
     /// Its index.
@@ -136,7 +129,7 @@ impl Statement {
         };
         for moved in waits.events() {
             let Some(gather) = gather_of(&moved) else { continue };
-            if let Some(from) = moved.node() {
+            if let Some(from) = moved.node().filter(|from| *from < self.nodes.count()) {
                 let from = self.nodes.get(from);
                 from.set_waited_ns(from.waited_ns().saturating_sub(moved.ns));
             }

@@ -8,7 +8,9 @@
 use super::named::operation;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, StartedQuery};
 use crate::pg::plan::definition;
-use crate::pg::plan::fold::{Roots, Shown};
+use crate::pg::plan::fold::{Roots, Shown, made_append};
+use crate::pg::plan::identity::custom_name;
+use crate::pg::plan::pruned;
 use crate::pg::server;
 use pgrx::pg_sys::{self, EState, NodeTag, Oid, Plan, RangeTblEntry};
 use rowsource_core::definition::Object;
@@ -41,9 +43,11 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     };
     for node in fold.nodes() {
         let place = if node.is_made() { None } else { places.next() };
-        let operation = place.map(|place| operation(place.plan_state.plan()));
-        let operation = operation.as_deref().unwrap_or("Append");
-        number.place(operation.as_bytes(), node.depth, u8::from(node.by_expression));
+        let plan = place.map(|place| place.plan_state.plan());
+        let operation = plan.map_or_else(|| made_append(node).to_owned(), operation);
+        let is_async = plan.is_some_and(|plan| plan.async_capable);
+        let flags = u8::from(node.by_expression) + 2 * u8::from(is_async);
+        number.place(operation.as_bytes(), node.depth, flags);
         if let Some(place) = place {
             number.add(place.plan_state);
         }
@@ -139,10 +143,7 @@ impl<'q> Number<'q> {
             }
             NodeTag::T_CustomScan => {
                 self.scanned(plan);
-                let methods = plan.cast::<pg_sys::CustomScan>().methods;
-                // SAFETY: a custom scan has functions and a name, which belong to its library.
-                self.hash
-                    .text(unsafe { CStr::from_ptr((*methods).CustomName) }.to_bytes());
+                self.hash.text(custom_name(plan).to_bytes());
             }
             NodeTag::T_FunctionScan => {
                 self.scanned(plan);
@@ -358,9 +359,9 @@ impl<'q> Number<'q> {
     fn index(&mut self, state: PlanStateRef, oid: Oid) {
         match state.index() {
             Some(index) => definition::add(index, &mut self.hash),
-            None => server::relation_alone(oid.to_u32())
-                .iter()
-                .for_each(|name| self.hash.text(&server::to_database(name))),
+            None => {
+                pruned::with_relation(oid, |index| definition::add(index, &mut self.hash));
+            }
         }
     }
 }

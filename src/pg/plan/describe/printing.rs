@@ -8,8 +8,9 @@ use super::modifiers::{self, Modifier};
 use super::symbols::{Printed, Symbols};
 use crate::pg::compat::expression::expression_tree_walker;
 use crate::pg::handles::{Handle, ListOf, PlanRef, StartedQuery};
+use crate::pg::plan::pruned::first_input;
 use crate::pg::plan::tree::Found;
-use pgrx::pg_sys::{self, Const, Node, NodeTag, Plan};
+use pgrx::pg_sys::{self, Const, Node, NodeTag};
 use rowsource_core::model::MAX_NODES;
 use std::ffi::c_void;
 
@@ -69,7 +70,7 @@ fn constants<'q>(found: &[Found<'q>]) -> Option<(Vec<Printed<'q>>, Vec<Modifier<
     let (mut printed, mut parameters, mut longest) = (0u64, 0u64, 1u64);
     for (i, place) in found.iter().enumerate().rev() {
         let plan = place.plan_state.plan();
-        if let Some(first) = first_child(plan)
+        if let Some(first) = first_input(plan)
             && !has_first[i]
         {
             below[i] = below[i].max(walk.longest_column(first)?);
@@ -92,12 +93,24 @@ fn constants<'q>(found: &[Found<'q>]) -> Option<(Vec<Printed<'q>>, Vec<Modifier<
         longest = longest.max(column_takes);
         if let Ok(parent) = usize::try_from(place.parent) {
             below[parent] = below[parent].max(column_takes);
-            has_first[parent] |= first_child(found[parent].plan_state.plan()) == Some(plan);
+            has_first[parent] |= first_input(found[parent].plan_state.plan()) == Some(plan);
         }
     }
     // A parameter is printed as the expression of another node that computes it.
     printed = printed.saturating_add(parameters.saturating_mul(longest));
     (printed <= MAX_PRINTED).then_some((walk.constants, walk.modifiers))
+}
+
+/// Returns the subplans that the expressions of a node call. May raise.
+pub fn subplans(plan: PlanRef<'_>) -> Vec<Handle<'_, pg_sys::SubPlan>> {
+    let mut walk = Walk::default();
+    let columns = plan.expressions(|plan| &plan.targetlist);
+    for expression in [columns].into_iter().chain(printed_expressions(plan)).flatten() {
+        if walk.count(expression).is_none() {
+            break;
+        }
+    }
+    walk.subplans
 }
 
 #[derive(Clone, Copy, Default)]
@@ -124,6 +137,7 @@ struct Walk<'q> {
     constants: Vec<Printed<'q>>,
     /// Those of types that are not PostgreSQL's own.
     modifiers: Vec<Modifier<'q>>,
+    subplans: Vec<Handle<'q, pg_sys::SubPlan>>,
 }
 
 impl<'q> Walk<'q> {
@@ -147,7 +161,7 @@ impl<'q> Walk<'q> {
         unsafe { pg_sys::check_stack_depth() };
         let input = match plan.tag() {
             NodeTag::T_SubqueryScan => plan.cast::<pg_sys::SubqueryScan>().follow(|scan| &scan.subplan),
-            _ => first_child(plan),
+            _ => first_input(plan),
         };
         let outer = plan.follow(|plan| &plan.lefttree);
         let mut below = 1;
@@ -197,6 +211,12 @@ unsafe extern "C-unwind" fn visit(node: *mut Node, context: *mut c_void) -> bool
         match node.tag() {
             NodeTag::T_Var if node.cast::<pg_sys::Var>().varno < 0 => (*walk).counted.references += 1,
             NodeTag::T_Param => (*walk).counted.parameters += 1,
+            NodeTag::T_SubPlan => {
+                if (*walk).subplans.try_reserve(1).is_err() {
+                    return true;
+                }
+                (*walk).subplans.push(node.cast());
+            }
             NodeTag::T_Const => {
                 return !(*walk).add(Printed {
                     constant: node.cast(),
@@ -293,18 +313,6 @@ fn own_columns(plan: PlanRef<'_>) -> ListOf<'_, Node> {
             .list(|scan| &scan.custom_scan_tlist),
         _ => ListOf::empty(),
     }
-}
-
-/// Returns the first child of an Append or MergeAppend. EXPLAIN prints its columns for those of the node.
-fn first_child(plan: PlanRef<'_>) -> Option<PlanRef<'_>> {
-    let children: ListOf<Plan> = match plan.tag() {
-        NodeTag::T_Append => plan.cast::<pg_sys::Append>().list(|append| &append.appendplans),
-        NodeTag::T_MergeAppend => plan
-            .cast::<pg_sys::MergeAppend>()
-            .list(|append| &append.mergeplans),
-        _ => ListOf::empty(),
-    };
-    children.get(0)
 }
 
 /// Returns the expressions of a node that EXPLAIN prints.

@@ -6,11 +6,13 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
 use crate::pg::handles::{PlanStateRef, RelationRef, name};
 use crate::pg::plan::aliases;
+use crate::pg::plan::entries::{scanned_entry, scanned_index};
 use crate::pg::plan::fold::Shown;
+use crate::pg::plan::pruned;
 use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
-use pgrx::pg_sys::{self, NodeTag, Oid};
+use pgrx::pg_sys::{self, Index, NodeTag, Oid};
 use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
@@ -103,16 +105,19 @@ pub fn names(shown: &Shown) -> Option<u64> {
         let table = roots.and_then(|roots| roots.entry_of_table(ps));
         if let Some(table) = table.and_then(|table| ps.estate().entry(table)) {
             // Which partition it is does not count. All have the columns of their table.
+            let oid = table.relid;
             // SAFETY: the statement is described in ExecutorStart, which holds no lock.
-            let name = unsafe {
+            let named = unsafe {
                 contained(&mut Unlocked::promised(), |_| {
-                    server::relation_name(table.relid.to_u32())
+                    (
+                        server::relation_name(oid.to_u32()),
+                        pruned::with_relation(oid, columns),
+                    )
                 })
             };
-            hasher.write(name.ok().flatten().unwrap_or_default().as_bytes());
-            if let Some(partition) = ps.table() {
-                hasher.write_u64(columns(partition));
-            }
+            let (name, columns) = named.unwrap_or_default();
+            hasher.write(name.unwrap_or_default().as_bytes());
+            hasher.write_u64(columns.unwrap_or_default());
             continue;
         }
         for relation in [ps.table(), ps.index()].into_iter().flatten() {
@@ -134,33 +139,69 @@ pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
         let is_target = |it: Attribute| matches!(it, Attribute::TargetTable | Attribute::TargetAlias);
         node.attributes.retain(|(attribute, _)| !is_target(*attribute));
     }
+    let Some(estate) = shown.found().first().map(|root| root.plan_state.estate()) else {
+        return;
+    };
+    // EXPLAIN adds numbers to the aliases of partitions, and counts them for those of other tables.
+    let used = aliases::used(estate, shown.found());
+    let printed = aliases::numbers(estate, &used);
+    let folded = aliases::numbers(estate, &roots.of_used(used.iter().copied()));
+    let alias_of = |entry: Index| {
+        let root = roots.root(entry);
+        aliases::alias(
+            estate,
+            root,
+            folded.get(root as usize).copied().unwrap_or_default(),
+        )
+    };
+    let renames = (1..used.len()).filter(|entry| used[*entry]).map(|entry| {
+        let from = aliases::alias(estate, entry as Index, printed[entry]);
+        [from, alias_of(entry as Index)]
+            .map(|name| server::quoted_identifier(&name))
+            .into()
+    });
+    let mut renames: Vec<(String, String)> = renames.collect();
+    renames.retain(|(from, to)| from != to && !from.is_empty());
+    nodes.iter_mut().for_each(|node| node.rename_prefixes(&renames));
     let places = shown.found().iter().filter(|place| !place.hidden);
-    for (at, place) in places.enumerate().take(nodes.len()) {
+    for (place, node) in places.zip(nodes) {
         let state = place.plan_state;
-        let table = roots.entry_of_table(state);
-        let Some(table) = table.and_then(|table| state.estate().entry(table)) else {
+        let scanned = scanned_entry(state.plan()).filter(|entry| *entry != 0);
+        let Some(entry) = scanned.or_else(|| aliases::scanned_entry(state.plan())) else {
             continue;
         };
-        // EXPLAIN adds a number to the alias of a partition.
-        let alias = server::from_database(aliases::alias(table));
-        if let Some(printed) = nodes[at].alias_or_name().map(str::to_owned) {
-            let [from, to] = [&printed, &alias].map(|name| server::quoted_identifier(name));
-            nodes.iter_mut().for_each(|node| node.rename_prefix(&from, &to));
-        }
-        let node = &mut nodes[at];
+        let table = roots.entry_of_table(state);
+        let Some(table) = table.and_then(|table| estate.entry(table)) else {
+            // Another table, whose alias may have a number because partitions have the same.
+            if let Some(name) = node.alias_or_name().map(str::to_owned) {
+                let alias = alias_of(entry);
+                let is_renamed =
+                    name != alias && name == aliases::alias(estate, entry, printed[entry as usize]);
+                if is_renamed {
+                    node.alias = None;
+                    node.alias = (node.alias_or_name() != Some(&alias)).then(|| alias.into());
+                }
+            }
+            continue;
+        };
+        let alias = alias_of(entry);
         let (name, schema) = server::name_and_schema(table.relid.to_u32()).unzip();
         node.alias = (name.as_ref() != Some(&alias) && node.alias_or_name().is_some()).then(|| alias.into());
-        match state.index() {
+        let has_schema = node.schema.is_some()
+            || place.plan_state.table().is_none()
+                && state.plan().tag() != NodeTag::T_BitmapIndexScan
+                && !server::is_temporary_relation(table.relid);
+        match scanned_index(state.plan()) {
             None => node.object_name = name,
             Some(index) => {
-                let top = server::topmost_relation(index.rd_id.to_u32());
+                let top = server::topmost_relation(index.to_u32());
                 node.object_name = server::relation_alone(top).or(node.object_name.take());
                 if node.table.is_some() {
                     node.table = name.map(Into::into);
                 }
             }
         }
-        if node.schema.is_some() {
+        if has_schema {
             node.schema = schema.and_then(server::schema_name).map(Into::into);
         }
     }

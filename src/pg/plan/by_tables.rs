@@ -1,0 +1,211 @@
+//! Numbers of nodes that are equal on each server and major, and for all partitions of a table. Kinds of
+//! nodes count by their names, tables by their order in the statement, indexes by what they index. So no
+//! catalog is read for the usual ones.
+
+use super::entries::{for_each_entry, scanned_entry, scanned_index};
+use super::identity::{Numbers, details, mixed};
+use super::{definition, pruned};
+use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef};
+use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
+use rowsource_core::model::PlanPart;
+use rowsource_core::stable_hash::StableHasher;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+
+/// The tables of a statement's partitions: for each entry of the range table, the number of the one whose
+/// partition it is, or its own number. Children of UNION ALL are not partitions.
+pub struct Roots(Vec<u32>);
+
+impl Roots {
+    /// Reads them. Returns `None` if there are no partitions.
+    pub fn of(statement: PlannedStmtRef) -> Option<Roots> {
+        if statement.appendRelations.is_null() {
+            return None;
+        }
+        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
+        let mut roots: Vec<u32> = (0..=entries.len() as u32).collect();
+        // A table comes before its partitions.
+        let children = statement.list::<pg_sys::AppendRelInfo>(|statement| &statement.appendRelations);
+        for child in children
+            .iter()
+            .filter(|child| child.parent_reloid != Oid::INVALID)
+        {
+            let root = roots.get(child.parent_relid as usize).copied();
+            if let (Some(root), Some(child)) = (root, roots.get_mut(child.child_relid as usize)) {
+                *child = root;
+            }
+        }
+        let mut entries = roots.iter().enumerate();
+        entries
+            .any(|(entry, root)| entry as u32 != *root)
+            .then_some(Roots(roots))
+    }
+
+    /// Returns the number of the entry that the statement names.
+    pub fn root(&self, entry: Index) -> Index {
+        self.0.get(entry as usize).copied().unwrap_or(entry)
+    }
+
+    /// Returns the entries that are used if those of partitions are replaced by those of their tables. `used`
+    /// says it of each entry, from 0 on.
+    pub fn of_used(&self, used: impl ExactSizeIterator<Item = bool>) -> Vec<bool> {
+        let mut of_tables = vec![false; used.len()];
+        for (entry, _) in used.enumerate().filter(|(_, used)| *used) {
+            if let Some(used) = of_tables.get_mut(self.root(entry as Index) as usize) {
+                *used = true;
+            }
+        }
+        of_tables
+    }
+
+    /// Returns whether an entry is a partition.
+    pub fn is_partition(&self, entry: Index) -> bool {
+        self.root(entry) != entry
+    }
+
+    /// Returns the number of the table whose partition a node scans; `None` if it scans no partition.
+    pub fn entry_of_table(&self, state: PlanStateRef) -> Option<Index> {
+        let entry = scanned_entry(state.plan()).filter(|entry| self.is_partition(*entry));
+        entry.map(|entry| self.root(entry))
+    }
+}
+
+/// Nodes are told apart by the tables whose partitions they read.
+pub(super) struct ByTables {
+    pub(super) roots: Roots,
+    /// For each entry of the range table, how many up to it can be scanned, but for partitions. Majors add
+    /// different entries for views and groups.
+    ranks: Vec<i64>,
+    /// Numbers of the names of kinds of nodes. Majors give these other tags.
+    kinds: RefCell<FxHashMap<u32, u64>>,
+}
+
+/// The number of an Append.
+pub(super) const APPEND: u64 = 0x9e37_79b9;
+
+impl ByTables {
+    /// Reads the tables of a statement. Returns `None` if there are no partitions.
+    pub(super) fn of(statement: PlannedStmtRef) -> Option<ByTables> {
+        let roots = Roots::of(statement)?;
+        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
+        let mut rank = 0;
+        let ranks = entries.iter().zip(1..).map(|(entry, number)| {
+            let is_scanned = match entry.rtekind {
+                RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
+                RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
+                _ => true,
+            };
+            rank += i64::from(is_scanned && !roots.is_partition(number));
+            rank
+        });
+        let ranks = std::iter::once(0).chain(ranks).collect();
+        let kinds = RefCell::default();
+        Some(ByTables { roots, ranks, kinds })
+    }
+
+    /// Returns a number for the name of a kind of node.
+    pub(super) fn kind(&self, tag: NodeTag) -> u64 {
+        let mut kinds = self.kinds.borrow_mut();
+        *kinds.entry(tag as u32).or_insert_with(|| {
+            let mut hash = StableHasher::new();
+            hash.text(format!("{tag:?}").as_bytes());
+            hash.finish() as u64
+        })
+    }
+
+    /// Returns a number for the table that the statement names.
+    fn rank(&self, entry: Index) -> i64 {
+        let root = self.roots.root(entry) as usize;
+        self.ranks.get(root).copied().unwrap_or_default()
+    }
+
+    /// Returns what folding needs to know of a node, but for its place. May raise.
+    pub(super) fn part(
+        &self,
+        plan: PlanRef,
+        estate: Handle<EState>,
+        state: Option<PlanStateRef>,
+    ) -> PlanPart {
+        let tag = plan.tag();
+        let mut number = self.kind(tag).wrapping_add(u64::from(plan.parallel_aware));
+        if tag == NodeTag::T_Append && !plan.parallel_aware {
+            number = APPEND;
+        } else {
+            details(plan, estate, state, self, &mut |add| number = mixed(number, add));
+        }
+        let is_append = matches!(tag, NodeTag::T_Append | NodeTag::T_MergeAppend);
+        let mut is_partition = false;
+        // A BitmapIndexScan is below the scan of its table.
+        if !is_append && tag != NodeTag::T_BitmapIndexScan {
+            for_each_entry(plan, |entry| is_partition |= self.roots.is_partition(entry));
+        }
+        PlanPart {
+            number,
+            is_append,
+            is_partition,
+            is_parallel: plan.parallel_aware,
+            by_core: matches!(
+                tag,
+                NodeTag::T_Hash | NodeTag::T_BitmapIndexScan | NodeTag::T_BitmapAnd | NodeTag::T_BitmapOr
+            ),
+            ..PlanPart::default()
+        }
+    }
+
+    /// Returns the OID of the table that a node scans or changes; 0 if there is none.
+    pub(super) fn table(&self, plan: PlanRef, estate: Handle<EState>) -> u32 {
+        let entry = match plan.downcast::<pg_sys::ModifyTable>() {
+            Some(modify) => Some(modify.nominalRelation),
+            None => scanned_entry(plan),
+        };
+        entry.map_or(0, |entry| relation(self.roots.root(entry), estate))
+    }
+
+    /// Returns the OID of the index that a node scans; 0 if there is none, or if it is a partition's.
+    pub(super) fn index_of_table(&self, plan: PlanRef) -> u32 {
+        let entry = scanned_entry(plan);
+        let is_of_table = entry.is_some_and(|entry| !self.roots.is_partition(entry));
+        let index = scanned_index(plan).filter(|_| is_of_table);
+        index.map_or(0, Oid::to_u32)
+    }
+}
+
+impl Numbers for ByTables {
+    fn scanned(&self, plan: PlanRef, estate: Handle<EState>) -> i64 {
+        match scanned_entry(plan) {
+            Some(0) => {
+                let mut joined = 0;
+                for_each_entry(plan, |entry| joined = mixed(joined, self.rank(entry)));
+                joined as i64
+            }
+            Some(entry) => self.relation(entry, estate),
+            None => 0,
+        }
+    }
+
+    fn index(&self, plan: PlanRef, estate: Handle<EState>, state: Option<PlanStateRef>, oid: Oid) -> i64 {
+        let entry = plan.cast::<pg_sys::Scan>().scanrelid;
+        let table = estate.relations().get(entry as usize - 1).copied();
+        if let (Some(index), Some(table)) = (state.and_then(|state| state.index()), table.flatten()) {
+            return definition::number(index, table);
+        }
+        let table = Oid::from(relation(entry, estate));
+        let number = pruned::with_relation(oid, |index| {
+            pruned::with_relation(table, |table| definition::number(index, table))
+        });
+        number.flatten().unwrap_or_else(|| i64::from(oid.to_u32()))
+    }
+
+    fn pruned(&self, _state: Option<PlanStateRef>) -> i64 {
+        0
+    }
+
+    fn relation(&self, entry: Index, _estate: Handle<EState>) -> i64 {
+        self.rank(entry)
+    }
+}
+
+/// Returns the OID of the relation of an entry; 0 if there is none.
+pub(super) fn relation(entry: Index, estate: Handle<EState>) -> u32 {
+    estate.entry(entry).map_or(0, |entry| entry.relid.to_u32())
+}
