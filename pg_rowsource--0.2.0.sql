@@ -3269,7 +3269,7 @@ CREATE FUNCTION rowsource_interval_plans(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL
 ) RETURNS SETOF rowsource_interval_plans
-LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SET jit = off
 BEGIN ATOMIC
     SELECT (NULL::rowsource_interval_plans).*
       FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time)

@@ -333,10 +333,11 @@ fn row_style(row: &Row, is_selected: bool, theme: Theme) -> Style {
     if row.is_marked {
         style = theme.colour(Color::LightYellow).add_modifier(Modifier::BOLD);
     }
-    if is_selected {
-        style.add_modifier(Modifier::REVERSED)
-    } else {
-        style
+    match style.fg {
+        // Said in colours: what reverses them may take the colour of text for white.
+        Some(colour) if is_selected => style.fg(Color::Black).bg(colour),
+        None if is_selected => style.add_modifier(Modifier::REVERSED),
+        _ => style,
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Source {
 
 /// How often keys are looked for while nothing comes.
 const TICK: Duration = Duration::from_millis(50);
+/// The same while an answer is awaited.
+const SHORT_TICK: Duration = Duration::from_millis(5);
 /// How the status begins while there is no answer, or none yet because the server works for the user.
 const SILENT: &str = "the server has not answered for";
 const WORKS: &str = "the server works on it:";
@@ -77,7 +79,8 @@ impl Top {
                 terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
                 is_dirty = false;
             }
-            if !event::poll(TICK)? {
+            let wait = if self.asked_at.is_some() { SHORT_TICK } else { TICK };
+            if !event::poll(wait)? {
                 continue;
             }
             // All keys that wait are taken before the next frame.

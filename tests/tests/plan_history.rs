@@ -367,3 +367,14 @@ fn a_new_plan_keeps_which_indexes_are_gone() {
     measured(&mut server.connect(), &statement("sum(val)"));
     assert_eq!(gone(&mut client, "sum(val)"), [None, both]);
 }
+
+/// The planner expects so much of it that the server would compile it for seconds.
+#[test]
+fn the_plans_of_an_interval_are_not_compiled() {
+    let server = basic_server("history-jit", &[]);
+    let setting: String = value(
+        &mut server.connect(),
+        "SELECT proconfig::text FROM pg_proc WHERE proname = 'rowsource_interval_plans'",
+    );
+    assert_eq!(setting, "{jit=off}");
+}

@@ -130,7 +130,7 @@ fn the_first_frame_takes_four_questions_needs_terminal() {
 /// Returns how long the program takes from its start until the terminal has the first frame with a text.
 fn first_frame(server: &Server, text: &str) -> f64 {
     let command = format!(
-        "'{}' -h '{}' -U postgres -d postgres top",
+        "stty rows 40 columns 120; exec '{}' -h '{}' -U postgres -d postgres top",
         program(),
         server.folder().display()
     );

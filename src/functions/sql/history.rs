@@ -286,10 +286,11 @@ BEGIN ATOMIC
            JOIN rowsource_interval_waits v ON v.snap_id = s.snap_id;
 END";
 
+    // Its estimated cost has the server compile it for seconds.
     /// The rows of the view of this name that are of an interval, between the snapshots around it; without
     /// arguments, of the last hour
     FUNCTION rowsource_interval_plans(from_time: text = "NULL", to_time: text = "NULL") TO pg_read_all_stats
-        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF rowsource_interval_plans" {} "
+        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SET jit = off" -> "SETOF rowsource_interval_plans" {} "
 BEGIN ATOMIC
     SELECT (NULL::rowsource_interval_plans).*
       FROM _rowsource_check_interval(rowsource_interval_plans.from_time, rowsource_interval_plans.to_time)
