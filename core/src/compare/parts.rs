@@ -3,19 +3,19 @@
 //! All is per execution. `A` is the first side and `B` the second one. A node's own time, in all processes,
 //! is `W`; divided by its processes `P` it is what the statement waits for it. `W` is the sum of waits for
 //! locks, other waits, requests to temporary files, reads, and the rest, which is processor time. The
-//! difference `W_B / P_B - W_A / P_A` is divided in this order. Each part changes one thing and leaves what
-//! comes later as it was in `A`, so they add up exactly:
+//! difference `W_B / P_B - W_A / P_A` is divided in this order. They add up exactly. What is counted has the
+//! price of `B`, and a change of a price counts for the work of `A` only: prices are times, which the load of
+//! the machine changes, and counts are exact.
 //!
 //! - less parallelism: `W_B / P_B - W_B / P_A`. Starts below a Gather.
 //! - locks, other waits, spilling: the difference of their times / `P_A`. Exact waits of the node.
 //! - cold cache: `(m_B - m_A) * gets_B * t_B / P_A`: `m` is the part of gets that were reads, `t` the time of
 //!   a read. Exact counts and waits.
-//! - slower storage: `m_A * gets_B * (t_B - t_A) / P_A`: the reads that would have been made with the cache
-//!   of `A`. Exact counts and waits.
-//! - more calls: `(starts_B - starts_A) *` what a start took in `A`, of reads and processor time. Exact
-//!   counts.
+//! - slower storage: `m_A * gets_A * (t_B - t_A) / P_A`. Exact counts and waits.
+//! - more calls: `(starts_B - starts_A) *` what a start took in `A` at the price of `B`, of reads and
+//!   processor time. Exact counts.
 //! - more data: the units of a start, likewise: rows that it handled, and blocks that it got. Exact counts.
-//! - CPU per row: the rest: `units_B * (c_B - c_A) / P_A`, where `c` is the processor time of a unit.
+//! - CPU per row: the rest: `units_A * (c_B - c_A) / P_A`, where `c` is the processor time of a unit.
 //!   Estimated time.
 //!
 //! - If the node did not spill before, CPU per row counts as spilling: to sort in a file takes processor
@@ -107,11 +107,11 @@ pub struct Difference {
     pub verdict: Verdict,
     /// The standard error of the difference, in milliseconds; 0 if nothing is known of it.
     pub error_ms: f64,
-    /// The times of the second side that only times explain.
+    /// What the first side paid at prices that may change.
     timed: Timed,
 }
 
-/// What a price is paid for, in milliseconds of an execution of the second side.
+/// What is paid at prices that may change, in milliseconds of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Timed {
     cpu: f64,
@@ -139,13 +139,13 @@ impl Difference {
 
     /// Returns whether the load of the machine explains a part.
     fn is_noise(&self, cause: Cause) -> bool {
-        let after = match cause {
+        let before = match cause {
             Cause::CpuPerRow => self.timed.cpu,
             Cause::SlowerStorage => self.timed.reads,
             Cause::Outside => self.timed.outside,
             _ => return false,
         };
-        times(after - self.total.get(cause), after) < SIZE
+        times(before, before + self.total.get(cause)) < SIZE
     }
 
     /// Returns whether the load of the machine explains all, or nearly all, of the difference from the mean
@@ -348,10 +348,10 @@ impl Difference {
         self.outside.add(Cause::Locks, locks);
         self.outside.add(Cause::OtherWaits, waits);
         self.outside.add(Cause::Outside, outside - locks - waits);
-        let of_node = |node| Work::of(second, node).elapsed_ms();
-        let nodes: f64 = second.nodes.iter().map(of_node).sum();
-        let waited = second.per_execution(second.lock_ms + second.wait_ms);
-        self.timed.outside = second.mean_ms() - nodes - waited;
+        let of_node = |node| Work::of(first, node).elapsed_ms();
+        let nodes: f64 = first.nodes.iter().map(of_node).sum();
+        let waited = first.per_execution(first.lock_ms + first.wait_ms);
+        self.timed.outside = first.mean_ms() - nodes - waited;
         self.outside.parts().for_each(|(cause, ms)| total.add(cause, ms));
         self.total = total;
     }
@@ -461,8 +461,8 @@ impl Context {
             }
         };
         let timed = Timed {
-            cpu: timed(Cause::CpuPerRow, after.cpu_ms()),
-            reads: timed(Cause::SlowerStorage, after.read_ms),
+            cpu: timed(Cause::CpuPerRow, before.cpu_ms()),
+            reads: timed(Cause::SlowerStorage, before.read_ms),
             outside: 0.0,
         };
         (parts, timed)
@@ -474,11 +474,13 @@ impl Context {
         let time = quotient(before.read_ms, before.reads, usual);
         let now = quotient(after.reads, after.gets, 0.0);
         let miss = quotient(before.reads, before.gets, now);
+        let time = quotient(after.read_ms, after.reads, time);
         let each = miss * time;
-        let cache = (now - miss) * after.gets * quotient(after.read_ms, after.reads, 0.0);
+        let cache = (now - miss) * after.gets * time;
+        let more = (after.gets - before.gets) * each;
         Reads {
             cache,
-            storage: after.read_ms - cache - after.gets * each,
+            storage: after.read_ms - before.read_ms - cache - more,
             shares: Shares::of(before.starts, after.starts, before.gets * each, after.gets * each),
         }
     }
@@ -512,8 +514,8 @@ impl Shares {
     }
 
     fn of_cpu(before: &Work, after: &Work) -> Shares {
-        let now = quotient(after.cpu_ms(), after.units, 0.0);
-        let price = quotient(before.cpu_ms(), before.units, now).max(0.0);
+        let earlier = quotient(before.cpu_ms(), before.units, 0.0);
+        let price = quotient(after.cpu_ms(), after.units, earlier).max(0.0);
         Shares::of(
             before.starts,
             after.starts,

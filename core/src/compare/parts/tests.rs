@@ -180,6 +180,21 @@ fn reads_are_more_or_slower() {
     assert_eq!(cause(&few, &many), Some((Cause::ColdCache, 100.0)));
 }
 
+/// A wrong estimate brings 26 times as many starts, while a busy machine makes each read take 2.3 times as
+/// long: a planted cause that was taken for slower storage.
+#[test]
+fn slower_reads_do_not_hide_that_there_are_more() {
+    let with = |starts: u64, ms: f64| {
+        let mut side = reading(2_000 * starts as i64, ms);
+        let node = &mut side.nodes[1];
+        node.hit = 0;
+        (node.starts, node.handled_rows) = (10 * starts, 10_000 * starts);
+        side
+    };
+    let found = cause(&with(1, 0.216), &with(26, 0.503));
+    assert_eq!(found.map(|(cause, _)| cause), Some(Cause::MoreCalls), "{found:?}");
+}
+
 #[test]
 fn fewer_processes_share_the_work() {
     let with = |processes: f64| {
