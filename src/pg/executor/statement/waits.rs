@@ -10,7 +10,6 @@ use crate::pg::results::Collector;
 use crate::pg::server::{self, switch};
 use crate::pg::waits::lasting;
 use crate::session;
-use pgrx::pg_sys;
 use rowsource_core::model::NodeStats;
 use rowsource_core::results::Nodes;
 use rowsource_core::waits::plan::{EventWaits, RunWaits};
@@ -108,7 +107,7 @@ impl Statement {
     /// stopped there, nothing tells for which of them it waited, and the wait stays where it was.
     fn move_to_gathers(&self, waits: &mut RunWaits, gathers: &[Gather]) {
         let gather_of = |waits: &EventWaits| {
-            let is_moved = FOR_WORKERS.contains(&waits.event)
+            let is_moved = waits::FOR_WORKERS.contains(&waits.event)
                 && !gathers.iter().any(|gather| Some(gather.node) == waits.node());
             if !is_moved {
                 return None;
