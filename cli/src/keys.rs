@@ -226,7 +226,7 @@ pub fn all() -> Vec<(String, String)> {
 
 /// Returns the lines of the help.
 pub fn help() -> Vec<String> {
-    let half = ENTRIES.len().div_ceil(2);
+    let (left, right) = ENTRIES.split_at(ENTRIES.len().div_ceil(2));
     let views: Vec<String> = View::ALL
         .iter()
         .enumerate()
@@ -234,11 +234,14 @@ pub fn help() -> Vec<String> {
         .collect();
     let mut lines: Vec<String> = views.chunks(4).map(|views| views.concat()).collect();
     lines.push(String::new());
-    for line in 0..half {
-        let entry = |entry: &Entry| format!("{:<14}{:<20}", entry.shown, entry.does);
-        let right = ENTRIES.get(half + line).map_or_else(String::new, entry);
-        lines.push(entry(&ENTRIES[line]) + &right);
-    }
+    let entry = |entry: &Entry| format!("{:<14}{:<20}", entry.shown, entry.does);
+    let right = right.iter().map(entry).chain(std::iter::repeat(String::new()));
+    lines.extend(
+        left.iter()
+            .map(entry)
+            .zip(right)
+            .map(|(left, right)| left + &right),
+    );
     lines.extend(
         [
             "",

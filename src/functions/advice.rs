@@ -19,8 +19,8 @@ const LATER_CALLS: u64 = 20;
 const OF_SERVER: &str =
     "'{default,environment variable,configuration file,command line,global}'::pg_catalog.text[]";
 /// Selects the settings that bound the memory of nodes, as new sessions have them: a user, a database,
-/// work_mem in kB and hash_mem_multiplier. 0 is any user or database. What cannot be known is NULL. Anyone may
-/// set what is no plain number for himself.
+/// work_mem in kB and hash_mem_multiplier. 0 is any user or database. What cannot be known is NULL: a user
+/// may set what is no plain number for himself.
 const SETTINGS: &str = "
     SELECT pg_catalog.json_build_array(0, 0,
                (SELECT s.reset_val::pg_catalog.float8 FROM pg_catalog.pg_settings s

@@ -112,7 +112,8 @@ pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
     sides.find(|(of, _)| of == key).map(|(_, side)| side)
 }
 
-/// Returns when the snapshots of this database were taken, in their order; none if the user may not read them.
+/// Returns when the snapshots of this database were taken, in their order; none if the user may not read
+/// them.
 pub fn snapshot_times() -> Vec<i64> {
     const TIMES: &str = "
         SELECT pg_catalog.json_build_array(pg_catalog.extract('epoch', s.taken_at))

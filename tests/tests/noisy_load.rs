@@ -49,7 +49,11 @@ fn hogged(is_hogged: bool, body: impl FnOnce()) {
     let is_done = AtomicBool::new(!is_hogged);
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| while !is_done.load(Relaxed) {});
+            scope.spawn(|| {
+                while !is_done.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         body();
         is_done.store(true, Relaxed);

@@ -189,7 +189,7 @@ impl Fold {
             });
             node.by_expression = false;
         }
-        let index = Some(self.nodes.len() as u32);
+        let index = self.nodes.len() as u32;
         let count = real.clone().count() as u32;
         self.nodes.push(FoldedNode {
             parent,
@@ -200,13 +200,13 @@ impl Fold {
             ..node
         });
         for member in real {
-            self.of[*member] = index.unwrap_or_default();
+            self.of[*member] = index;
         }
         let below = tree.groups_below(&members).into_iter().map(|members| {
             let is_input = !plan[members[0]].by_expression;
             let is_appended = is_input && part.is_append && tree.has_partition[members[0]];
             Group {
-                parent: index,
+                parent: Some(index),
                 depth: depth + 1,
                 is_below_append: is_input && is_below_append || is_appended,
                 is_partitions: is_appended && !plan[members[0]].is_append,
@@ -216,7 +216,7 @@ impl Fold {
         let below = below.collect();
         let above = Group {
             members,
-            parent: index,
+            parent: Some(index),
             depth: depth + 1,
             is_below_append,
             is_partitions,

@@ -313,15 +313,13 @@ mod tests {
         inner.relationship = Relationship::Inner;
         let mut outer = node(Some(1), "Seq Scan", Some("a"), "(a.x > 1)");
         outer.relationship = Relationship::Outer;
-        let folded = PlanDescription {
-            nodes: vec![
-                node(None, "Append", None, "(a.y = a_1.y)"),
-                node(Some(0), "Nested Loop", None, "(a.x <> a_1.x)"),
-                outer,
-                inner,
-            ],
-            ..PlanDescription::default()
-        };
+        let mut folded = PlanDescription::default();
+        folded.nodes.extend([
+            node(None, "Append", None, "(a.y = a_1.y)"),
+            node(Some(0), "Nested Loop", None, "(a.x <> a_1.x)"),
+            outer,
+            inner,
+        ]);
         let unfolded = unfolding.unfold(&folded, |_| None);
         let filters: Vec<&str> = unfolded.nodes.iter().map(|node| &*node.predicates[0].1).collect();
         let expected = [

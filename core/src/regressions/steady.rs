@@ -19,8 +19,8 @@ const LATEST: usize = 4;
 const MARKS: usize = LATEST + 2;
 /// With fewer moments, no plan can have been slow for long enough.
 const MIN_MARKS: usize = LATEST;
-/// All plans together take longer, or less long, if they take this many times as long, or less. Less is noise,
-/// which would add up. Unmeasured.
+/// All plans together take longer, or less long, if they take this many times as long, or less. What is below
+/// that is noise, which would add up. Unmeasured.
 const JUMP: f64 = 1.25;
 /// A plan that was slow and runs in too few of the intervals is slow no more if this many executions in a row
 /// are not. As many confirm it. Unmeasured.
@@ -144,7 +144,7 @@ impl Steady {
         }
     }
 
-    /// Returns how many times as long all plans took in the latest interval as before, if that is a jump. Each
+    /// Returns how many times as long all plans took in the latest interval as before, if that is a jump. A
     /// plan is compared with when it ran last: in a quiet time there is nothing to compare.
     fn step(&mut self, mut check: impl FnMut()) -> Result<f64, TryReserveError> {
         if self.marked < 2 {
