@@ -381,13 +381,13 @@ mod tests {
         assert_eq!(shares.iter().map(|share| share.ms).sum::<f64>(), 210.0);
         // If they took longer together than the node, which is possible of estimates, they share its time.
         nodes[1].total.time = Time {
-            total_ms: 58.0,
+            total_ms: 66.0,
             ..Time::default()
         }
         .into();
         let longer = super::shares(&list, &nodes);
         assert!(
-            (longer.iter().map(|share| share.ms).sum::<f64>() - 58.0).abs() < 1e-9,
+            (longer.iter().map(|share| share.ms).sum::<f64>() - 66.0).abs() < 1e-9,
             "{longer:?}"
         );
         assert_eq!(longer[0].ms, 10.0);
