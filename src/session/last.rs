@@ -133,10 +133,10 @@ impl Last {
 
     /// Returns the number of its nodes in the store.
     pub fn nodes(&self) -> usize {
-        match (self.counts.count(), self.description.fold()) {
-            (0, Some(fold)) => fold.nodes().len(),
-            (0, None) => self.stats.len(),
-            (counted, _) => counted,
+        match (self.description.fold(), self.counts.count()) {
+            (Some(fold), _) => fold.nodes().len(),
+            (None, 0) => self.stats.len(),
+            (None, counted) => counted,
         }
     }
 

@@ -321,6 +321,36 @@ fn commits_of_a_repeated_statement_add_up() {
     assert!(own.commit > ended.commit, "{ended:?}, {own:?}");
 }
 
+/// A folded plan may have other nodes than the plan: a partition that is left alone gets an Append. The session
+/// knows short executions by their counts, which are of the plan's nodes.
+#[test]
+fn commits_of_lookups_in_a_partition_are_not_lost() {
+    const LOOKUP: &str = "SELECT id FROM p WHERE id = 1";
+    const CALLS: i64 = 20;
+    let server = server("response-partitions", &[]);
+    let (mut observer, mut client) = (server.connect(), server.connect());
+    run_each(&mut client, "SET pg_rowsource.statistics_level = typical");
+    run_each(
+        &mut observer,
+        "CREATE TABLE p (id int) PARTITION BY LIST (id);
+         CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2);
+         INSERT INTO p VALUES (1), (2); ANALYZE p; CREATE TABLE shortly (id int);
+         CREATE FUNCTION nap_shortly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NULL; END';
+         CREATE CONSTRAINT TRIGGER shortly AFTER INSERT ON shortly DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+             EXECUTE FUNCTION nap_shortly()",
+    );
+
+    for _ in 0..CALLS {
+        // Both are one transaction, and the lookup is its last statement.
+        let sql = format!("INSERT INTO shortly VALUES (1); {LOOKUP}");
+        client.batch_execute(&sql).expect("it is committed");
+        run_each(&mut client, "SET work_mem = '4MB'");
+    }
+    let times = Times::of(&mut observer, LOOKUP);
+    assert_eq!(times.calls, CALLS);
+    assert!(times.commit >= 9.9 * CALLS as f64, "{times:?}");
+}
+
 fn queryid(observer: &mut Client, text: &str) -> i64 {
     value(
         observer,
