@@ -19,7 +19,7 @@ const SHOWN: [&str; 9] = [
     "Group Key",
 ];
 
-const STATEMENTS: [&str; 22] = [
+const STATEMENTS: [&str; 24] = [
     "SELECT * FROM p",
     "SELECT * FROM p AS q WHERE q.v > q.id",
     "SELECT * FROM p WHERE id < 10",
@@ -35,6 +35,8 @@ const STATEMENTS: [&str; 22] = [
     "SELECT * FROM renamed JOIN p ON renamed.id = p.v WHERE p.id > renamed.v",
     "SELECT * FROM p AS an_alias_that_has_so_many_letters_that_a_number_leaves_no_room_a JOIN r USING (id) WHERE an_alias_that_has_so_many_letters_that_a_number_leaves_no_room_a.v > r.v",
     "SELECT * FROM p AS \"Mixed Case\", r AS \"Mixed Case_1\" WHERE \"Mixed Case\".v = \"Mixed Case_1\".v",
+    "SELECT * FROM p AS \"order\" WHERE \"order\".v >= \"order\".id",
+    "SELECT * FROM p AS \"left\" JOIN p AS \"end\" ON \"left\".id = \"end\".v JOIN p AS \"do\" ON \"do\".id = \"left\".id WHERE \"left\".v > \"end\".id",
     "WITH p AS MATERIALIZED (SELECT * FROM p) SELECT * FROM p JOIN p b ON p.id = b.v",
     "WITH RECURSIVE p (id, v) AS (SELECT id, v FROM public.p UNION SELECT p.v, p.id FROM p JOIN public.p b ON p.id = b.v) SELECT * FROM p",
     "SELECT * FROM p, LATERAL (SELECT * FROM p b WHERE b.v > p.id OFFSET 0) c",
@@ -45,8 +47,9 @@ const STATEMENTS: [&str; 22] = [
 ];
 
 /// Joins partition by partition, by hash, by merge and in nested loops.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
     "SET enable_partitionwise_join = off",
+    "SET quote_all_identifiers = on",
     "SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on",
     "SET enable_partitionwise_join = on; SET enable_hashjoin = off",
     "SET enable_partitionwise_join = on; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_material = off",

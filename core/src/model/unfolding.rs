@@ -62,6 +62,11 @@ pub struct Unfolding {
     pub changed: Vec<ChangedPartition>,
     /// The names of the tables whose partitions it reads or changes, and of others that have other names.
     pub names: Vec<TableNames>,
+    /// Those of these names that conditions have in quotes, though they have only usual characters: they are
+    /// words that SQL reserves.
+    pub reserved: Vec<String>,
+    /// Whether conditions have all names in quotes.
+    pub quotes_all: bool,
 }
 
 /// Returns the name of the relation with an OID, if it is known.
@@ -100,6 +105,15 @@ impl Unfolding {
     /// Returns the names with a number.
     fn names(&self, number: u32) -> Option<&TableNames> {
         self.names.get((number as usize).checked_sub(1)?)
+    }
+
+    /// Quotes a name as conditions do.
+    fn quoted(&self, name: &str) -> String {
+        let is_reserved = || self.reserved.iter().any(|reserved| reserved == name);
+        match self.quotes_all || !has_usual_characters(name) || is_reserved() {
+            true => format!("\"{}\"", name.replace('"', "\"\"")),
+            false => name.to_owned(),
+        }
     }
 
     /// Returns the description of all nodes of the plan.
@@ -156,7 +170,7 @@ impl Unfolding {
                     node.alias = Some(alias.clone().into());
                 }
                 if unfolded.object != 0 {
-                    let rename = (quoted(&names.folded), quoted(&alias));
+                    let rename = (self.quoted(&names.folded), self.quoted(&alias));
                     add_rename(renamed.entry(member.unwrap_or(id)).or_default(), &rename);
                 }
             }
@@ -185,7 +199,7 @@ impl Unfolding {
         let tables: Renames = self
             .names
             .iter()
-            .map(|names| (quoted(&names.folded), quoted(&names.table)))
+            .map(|names| (self.quoted(&names.folded), self.quoted(&names.table)))
             .collect();
         for at in 0..nodes.len() {
             let mut renames = Renames::new();
@@ -229,13 +243,10 @@ pub fn numbered(alias: &str, number: u32) -> String {
     format!("{}{number}", &alias[..kept.min(alias.len())])
 }
 
-/// Quotes a name as PostgreSQL does, but for words that it reserves.
-fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    match name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
+/// Returns whether a name needs no quotes for its characters.
+pub fn has_usual_characters(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    name.chars().all(is_usual) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn name_if_any(oid: u32, name_of: NameOf) -> Option<String> {

@@ -12,10 +12,11 @@ use super::whole::Whole;
 use super::{aliases, temporary};
 use crate::pg::handles::{Handle, StartedQuery};
 use crate::pg::server::contained::{Unlocked, contained_or_cancelled};
-use crate::pg::server::memory;
+use crate::pg::server::{self, memory};
 use pgrx::pg_sys::{self, EState, Index, NodeTag};
 use rowsource_core::model::{
     ChangedPartition, Fold, FoldedNode, LazyDescription, TableNames, UnfoldedNode, Unfolding,
+    has_usual_characters,
 };
 use rowsource_core::plan::{Costs, PlanNode, Relationship};
 use rustc_hash::FxHashMap;
@@ -94,6 +95,8 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
         number,
         nodes,
         changed,
+        reserved: names.reserved,
+        quotes_all: server::quotes_all_identifiers(),
         names: names.tables,
     };
     Some(Folded { unfolding, pruned })
@@ -106,6 +109,8 @@ struct Names {
     /// For each entry, which names are those of its table, from 1 on; 0 if there are none.
     table_of: Vec<u32>,
     tables: Vec<TableNames>,
+    /// Those that are words which SQL reserves.
+    reserved: Vec<String>,
 }
 
 impl Names {
@@ -120,6 +125,7 @@ impl Names {
             table_of: vec![0; numbers.len()],
             numbers,
             tables: Vec::new(),
+            reserved: Vec::new(),
         };
         let mut known: FxHashMap<Index, u32> = FxHashMap::default();
         for entry in (1..used.len() as Index).filter(|entry| roots.is_partition(*entry)) {
@@ -156,6 +162,11 @@ impl Names {
                 names.table_of[entry] = names.tables.len() as u32;
             }
         }
+        let all = names.tables.iter();
+        let all = all.flat_map(|names| [&names.folded, &names.table, &names.partitions]);
+        let reserved =
+            all.filter(|name| has_usual_characters(name) && server::quoted_identifier(name) != **name);
+        names.reserved = reserved.cloned().collect();
         names
     }
 

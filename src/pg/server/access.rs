@@ -165,6 +165,12 @@ pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
     })
 }
 
+/// Returns whether PostgreSQL puts all identifiers into quotes.
+pub fn quotes_all_identifiers() -> bool {
+    // SAFETY: it is a setting of this session, which only its own thread writes.
+    unsafe { pg_sys::quote_all_identifiers }
+}
+
 /// Returns an identifier with quotes if SQL needs them.
 pub fn quoted_identifier(name: &str) -> String {
     let bytes: Vec<u8> = to_database(name).into_iter().filter(|byte| *byte != 0).collect();
