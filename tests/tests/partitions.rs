@@ -267,6 +267,64 @@ fn waits_of_many_partitions_keep_their_names() {
     }
 }
 
+/// Parallel workers tell apart 16 pairs each, and all of them together 32.
+#[test]
+fn waits_of_workers_in_many_partitions_keep_their_names() {
+    const PARTITIONS: i64 = 120;
+    let server = basic_server("partitions-workers", &["max_parallel_workers_per_gather = 2"]);
+    let mut client = server.connect();
+    let make = format!(
+        "CREATE TABLE days (day int, at int) PARTITION BY LIST (day);
+         DO $$BEGIN FOR i IN 1..{PARTITIONS} LOOP
+             EXECUTE format('CREATE TABLE day_%s PARTITION OF days FOR VALUES IN (%s)', i, i);
+             IF i % 2 = 0 THEN EXECUTE format('CREATE INDEX ON day_%s (at)', i); END IF; END LOOP; END$$;
+         INSERT INTO days SELECT i, i FROM generate_series(1, {PARTITIONS}) i; ANALYZE days"
+    );
+    client.batch_execute(&make).expect("partitions");
+    run_each(
+        &mut client,
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+         SET min_parallel_index_scan_size = 0; SET enable_seqscan = off; SET enable_bitmapscan = off;
+         SET parallel_leader_participation = off; SET enable_parallel_append = off",
+    );
+    // The sum over executions is what all processes waited.
+    for (settings, with_leader) in [
+        ("SET enable_parallel_append = off", false),
+        ("SET parallel_leader_participation = on", true),
+    ] {
+        run_each(&mut client, settings);
+        run_each(&mut client, "SELECT rowsource_reset()");
+        measured(
+            &mut client,
+            "SELECT day FROM days WHERE at > 0 AND pg_sleep(0.001) IS NOT NULL",
+        );
+        let named = texts(
+            &mut client,
+            "SELECT n.operation, w.waits::text, n.starts::text FROM pg_stat_rowsource_waits w
+             LEFT JOIN pg_stat_rowsource n USING (userid, datid, queryid, planid, toplevel, node_id)
+             WHERE w.planid = (SELECT planid FROM rowsource_last()) AND w.wait_event = 'PgSleep' ORDER BY 1",
+        );
+        let found: Vec<(&str, i64)> = named
+            .iter()
+            .map(|row| {
+                let number = row[1].as_deref().and_then(|number| number.parse().ok());
+                (row[0].as_deref().unwrap_or("outside"), number.expect("a number"))
+            })
+            .collect();
+        let [(by_index, searched), (whole, scanned)] = found[..] else {
+            panic!("{with_leader}: two nodes waited: {named:?}")
+        };
+        assert!(
+            by_index.contains("Index Scan") && whole.contains("Seq Scan"),
+            "{named:?}"
+        );
+        assert!(
+            searched >= PARTITIONS / 2 && scanned >= PARTITIONS / 2,
+            "{named:?}"
+        );
+    }
+}
+
 /// A number that is added to an alias may give another alias of the statement.
 #[test]
 fn partitions_have_the_aliases_that_explain_gives_them() {

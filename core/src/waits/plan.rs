@@ -30,6 +30,8 @@ pub struct EventWaits {
 impl EventWaits {
     /// Stands for what a statement waited outside of its nodes.
     pub const OUTSIDE: u32 = u32::MAX;
+    /// The mark of a plan node id that stands for all nodes that are one with it in the folded plan.
+    pub const FOLDED: u32 = 1 << 30;
 
     /// Returns the node's index in the plan, if it is of a node.
     pub fn node(&self) -> Option<usize> {

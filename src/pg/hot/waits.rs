@@ -31,8 +31,32 @@ pub struct Frame {
     pub outer: Cell<*const Frame>,
     /// The waits of the current execution, if the outside account has the mark.
     waits: UnsafeCell<RunWaits>,
-    /// Which nodes are one, if the statement reads partitions, and whether the first one is hidden.
-    pub folded: OnceCell<(Rc<Unfolding>, bool)>,
+    /// Which nodes are one, if the statement reads partitions.
+    pub folded: OnceCell<Folding>,
+}
+
+/// Which nodes of a statement are one in the folded plan.
+pub enum Folding {
+    /// The statement's own plan, and whether its first node is hidden.
+    Plan(Rc<Unfolding>, bool),
+    /// That of a parallel worker: for each of its nodes, the leader's number of it.
+    OfLeader(Box<[u32]>),
+}
+
+impl Folding {
+    /// Returns a number for the node of the folded plan that has a node, which no node has.
+    fn of(&self, node: usize) -> u32 {
+        match self {
+            // The folded plan does not have the hidden root.
+            Folding::Plan(_, true) if node == 0 => 0,
+            Folding::Plan(unfolding, hidden) => {
+                let hidden = usize::from(*hidden);
+                let folded = unfolding.fold.while_running(node - hidden);
+                folded.wrapping_add(hidden) as u32
+            }
+            Folding::OfLeader(numbers) => numbers.get(node).copied().unwrap_or(node as u32),
+        }
+    }
 }
 
 /// The events of a leader that waits for its workers. PostgreSQL may do that after the Gather's last call.
@@ -297,23 +321,28 @@ impl Frame {
     #[cold]
     #[inline(never)]
     fn fold(&self, sums: &mut RunWaits, waits: &mut EventWaits) {
-        let Some((unfolding, hidden)) = self.folded.get() else {
+        let Some(folding) = self.folded.get() else {
             return;
         };
         let folded = |waits: &EventWaits| match waits.node() {
             // At the end, these are moved to the Gathers of the plan.
             Some(_) if FOR_WORKERS.contains(&waits.event) => waits.node,
-            // The folded plan does not have the hidden root.
-            Some(0) if *hidden => waits.node,
-            Some(node) if *hidden => {
-                let folded = unfolding.fold.while_running(node.saturating_sub(1));
-                folded.wrapping_add(1) as u32
-            }
-            Some(node) => unfolding.fold.while_running(node) as u32,
+            Some(node) => folding.of(node),
             None => EventWaits::OUTSIDE,
         };
         sums.move_nodes(folded);
         waits.node = folded(waits);
+    }
+
+    /// Adds what workers waited in a node, to the sums of this statement. If `is_folded`, the node stands for
+    /// all that are one with it.
+    pub fn add_of_workers(&self, sums: &mut RunWaits, mut waits: EventWaits, is_folded: bool) {
+        if let (true, Some(node), Some(folding)) = (is_folded, waits.node(), self.folded.get()) {
+            waits.node = folding.of(node);
+        } else if !sums.has_room_for(&waits) {
+            self.fold(sums, &mut waits);
+        }
+        sums.add(waits);
     }
 
     /// Returns the index of the node with this account, or of the node below it that core calls for it now.

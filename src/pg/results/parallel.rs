@@ -23,7 +23,7 @@ use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const MAGIC: u64 = 0x726f_7773_7263_0004;
 
@@ -56,6 +56,9 @@ struct Slot {
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
     waited_ns: AtomicU64,
+    /// If the plan is folded: the first node that is one with this one, as [`EventWaits::FOLDED`] and its plan
+    /// node id. 0 if it is not folded.
+    folded: AtomicU32,
     /// What the subplans used that the node called: see [`Called::to_words`].
     called: [AtomicU64; CALLED_WORDS],
     plain: SharedCounts<BUCKETS>,
@@ -241,6 +244,13 @@ impl Channel {
         }
     }
 
+    /// Notes the first node that is one with a node, for workers that will start.
+    pub fn note_folded(&self, plan_node_id: i32, first: i32) {
+        if let Some(slot) = self.slot(plan_node_id) {
+            slot.folded.store(EventWaits::FOLDED | first as u32, Relaxed);
+        }
+    }
+
     /// Returns what the workers reported for a plan node id.
     pub fn read(&self, plan_node_id: i32) -> WorkerReport {
         let Some(slot) = self.slot(plan_node_id) else {
@@ -376,6 +386,27 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
     }
 }
 
+/// Returns the leader's numbers for the folded nodes of a worker, if the leader's plan is folded.
+pub fn folded(nodes: &NodeTable) -> Option<Box<[u32]>> {
+    let joined = JOINED.get()?;
+    let number = |id: i32| joined.slot(id).map_or(0, |slot| slot.folded.load(Relaxed));
+    let is_folded = nodes.iter().any(|node| number(node.plan_node_id()) != 0);
+    let mut numbers = Vec::new();
+    if !is_folded || numbers.try_reserve_exact(nodes.count()).is_err() {
+        return None;
+    }
+    numbers.extend(
+        nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| match number(node.plan_node_id()) {
+                0 => at as u32,
+                folded => folded,
+            }),
+    );
+    Some(numbers.into_boxed_slice())
+}
+
 /// Adds a worker's statistics to the leader's channel, unless its leader has. What the worker waited outside
 /// of its nodes, to send rows to the leader say, stays outside of them. Core's counts of the nodes must have
 /// been written before.
@@ -405,8 +436,15 @@ pub unsafe fn report(
                 .node()
                 .filter(|node| *node < nodes.count())
                 .map(|node| nodes.get(node).plan_node_id());
-            let node = id.map_or(EventWaits::OUTSIDE, |id| id as u32);
-            joined.header().waits.add(&EventWaits { node, ..waits });
+            let (node, folded) = match id {
+                Some(id) => {
+                    let folded = joined.slot(id).map_or(0, |slot| slot.folded.load(Relaxed));
+                    (id as u32, if folded == 0 { id as u32 } else { folded })
+                }
+                // It was folded while it ran, or is outside of the nodes.
+                None => (waits.node, waits.node),
+            };
+            joined.header().waits.add(&EventWaits { node, ..waits }, folded);
         }
         for ((stats, histogram), node) in stats.iter().zip(histograms).zip(nodes.iter()) {
             if let Some(slot) = joined.slot(node.plan_node_id()) {

@@ -14,7 +14,7 @@ use crate::pg::executor::response::{self, Begun};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
 use crate::pg::handles::StartedQuery;
 use crate::pg::hot::usage::Usage;
-use crate::pg::hot::waits::{self, Frame};
+use crate::pg::hot::waits::{self, Folding, Frame};
 use crate::pg::hot::wrapper::Timed;
 use crate::pg::live::Need;
 use crate::pg::plan::fold::{self, Shown};
@@ -469,7 +469,7 @@ impl Statement {
             .target
             .as_ref()
             .and_then(|target| target.description.unfolding());
-        let folded = unfolding.map(|unfolding| (unfolding.clone(), is_root_hidden));
+        let folded = unfolding.map(|unfolding| Folding::Plan(unfolding.clone(), is_root_hidden));
         self.frame.folded = folded.map_or_else(OnceCell::new, OnceCell::from);
     }
 

@@ -5,13 +5,16 @@ use super::ending::Ending;
 use super::state::Statement;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::handles::Handle;
+use crate::pg::hot::waits::Folding;
 use crate::pg::hot::{usage, waits};
 use crate::pg::plan::tree;
 use crate::pg::results::parallel;
 use crate::pg::server;
 use crate::pg::server::contained::Unlocked;
 use pgrx::pg_sys;
+use rowsource_core::model::Fold;
 use rowsource_core::phase::Phase;
+use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 
 impl Statement {
@@ -33,8 +36,22 @@ impl Statement {
             let (key, workers) = (target.plan.key, gathers.max().unwrap_or(0));
             channel.announce(&mut Unlocked::promised(), key, self.channel_slots(), workers);
         });
+        if let Some(unfolding) = target.description.unfolding() {
+            self.announce_folding(&channel, &unfolding.fold);
+        }
         self.channel.set(Some(channel));
         act_at_exit();
+    }
+
+    /// Tells the workers which nodes are one.
+    fn announce_folding(&self, channel: &parallel::Channel, fold: &Fold) {
+        let shown = || self.nodes.iter().filter(|node| !node.hidden());
+        let mut first: SmallVec<[Option<i32>; 16]> = smallvec![None; fold.nodes().len()];
+        for (at, node) in shown().enumerate() {
+            if let Some(first) = first.get_mut(fold.of(at)) {
+                channel.note_folded(node.plan_node_id(), *first.get_or_insert(node.plan_node_id()));
+            }
+        }
     }
 
     /// Returns whether it has a channel.
@@ -65,6 +82,9 @@ impl Statement {
         assert!(self.life.phase() == Phase::SetUp, "a worker joins before it runs");
         // SAFETY: the statement is starting.
         unsafe { parallel::join(&self.nodes, self.nodes.memory().is_shared()) };
+        if let Some(numbers) = parallel::folded(&self.nodes) {
+            let _ = self.frame.folded.set(Folding::OfLeader(numbers));
+        }
         act_at_exit();
     }
 }

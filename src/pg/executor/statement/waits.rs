@@ -72,16 +72,16 @@ impl Statement {
     /// nodes.
     fn add_waits_of_workers(&self, waits: &mut RunWaits, of_workers: EventWaits) {
         if of_workers.node == EventWaits::OUTSIDE && of_workers.event != 0 {
-            waits.add(of_workers);
+            self.frame.add_of_workers(waits, of_workers, false);
             return;
         }
-        let id = of_workers.node as i32;
+        let is_folded = of_workers.node & EventWaits::FOLDED != 0;
+        let id = (of_workers.node & !EventWaits::FOLDED) as i32;
         match self.nodes.iter().position(|node| node.plan_node_id() == id) {
             Some(node) if of_workers.event != 0 => {
-                waits.add(EventWaits {
-                    node: node as u32,
-                    ..of_workers
-                });
+                let node = node as u32;
+                let of_workers = EventWaits { node, ..of_workers };
+                self.frame.add_of_workers(waits, of_workers, is_folded);
             }
             _ => waits.add_other(&of_workers),
         }
