@@ -171,6 +171,15 @@ impl Pair {
         [pid(without), pid(with)]
     }
 
+    /// Fails unless the store has all executions of the statements whose texts are like this.
+    pub fn assert_kept(&self, like: &str, executions: i64) {
+        let sql = format!(
+            "SELECT coalesce(sum(calls), 0)::int8 FROM pg_stat_rowsource_plans WHERE query LIKE '{like}'"
+        );
+        let kept: i64 = value(&mut self.with().connect(), &sql);
+        assert_eq!(kept, executions, "{like}");
+    }
+
     /// Fails if the store, or the server's dynamic shared memory in total, exceeds its limit. Reads all views
     /// first, so that a session has mapped all of it.
     pub fn assert_store(&self, what: &str) {

@@ -98,6 +98,7 @@ fn partitions_take_little_memory() {
     (0..3).for_each(|_| pair.send(&select("p")));
     pair.assert_memory("partitions");
     pair.assert_store("partitions");
+    pair.assert_kept("SELECT count(*) FROM p WHERE%", 3);
 }
 
 /// The server takes minutes to create them.
