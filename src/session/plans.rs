@@ -96,7 +96,9 @@ impl KnownPlan {
                 + plan.exemplars.size()
                 + size_of_val(&*plan.partitions)
         });
-        size_of::<KnownPlan>() + self.description.borrow().size() + statistics
+        let description = self.description.borrow();
+        let folded = description.fold().map_or(0, |_| description.to_keep().size());
+        size_of::<KnownPlan>() + description.size() + folded + statistics
     }
 }
 
@@ -108,7 +110,8 @@ pub(super) struct Plans {
     bytes: usize,
     executions: i64,
     keep_limit: KeepLimit,
-    /// The descriptions of executions whose plans are folded, by the keys of their plans before that.
+    /// The descriptions of executions whose plans are folded, by the keys of their plans before that. They share
+    /// the folded description with the listed plan.
     unfolded: FxHashMap<PlanKey, Rc<LazyDescription>>,
     /// The memory of these, in bytes.
     unfolded_bytes: usize,
@@ -197,8 +200,12 @@ impl Plans {
             self.list(plan);
         }
         if !Rc::ptr_eq(&plan.description.borrow(), description) {
-            plan.description.replace(description.clone());
+            let before = plan.description.replace(description.clone());
             self.update_bytes(plan);
+            if !Rc::ptr_eq(before.to_keep(), description.to_keep()) {
+                // Those of other sets of partitions would keep the old folded description.
+                self.forget_unfolded();
+            }
         }
     }
 
@@ -273,6 +280,7 @@ impl Plans {
                 self.bytes -= earlier.bytes.replace(0);
                 earlier.listed.set(false);
                 plan.local.replace(earlier.local.take());
+                self.forget_unfolded();
             }
         }
         plan.listed.set(true);
@@ -303,6 +311,7 @@ impl Plans {
                 .copied()
                 .unwrap_or(i64::MAX);
             self.remove(|plan| plan.used.get() <= last_evicted);
+            self.forget_unfolded();
         }
     }
 

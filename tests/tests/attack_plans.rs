@@ -101,6 +101,28 @@ fn partitions_take_little_memory() {
     pair.assert_kept("SELECT count(*) FROM p WHERE%", 3);
 }
 
+/// A prepared statement is folded for each set of partitions that its parameters leave.
+#[test]
+fn sets_of_partitions_take_little_memory() {
+    const PARTITIONS: usize = 400;
+    let mut pair = Pair::start("attack-sets", &[], "SELECT");
+    partitions("p", PARTITIONS).iter().for_each(|sql| pair.send(sql));
+    pair.reconnect();
+    pair.send("SET plan_cache_mode = force_generic_plan; PREPARE q(int, int) AS SELECT * FROM p WHERE id >= $1 AND id < $2");
+    pair.send("EXECUTE q(0, 1)");
+    pair.watch_memory();
+    let mut executions = 1;
+    for width in [1, 2, 3] {
+        for from in 0..PARTITIONS {
+            pair.send(&format!("EXECUTE q({from}, {})", from + width));
+            executions += 1;
+        }
+    }
+    pair.assert_memory("sets of partitions");
+    pair.assert_store("sets of partitions");
+    pair.assert_kept("%SELECT * FROM p WHERE id%", executions);
+}
+
 /// The server takes minutes to create them.
 #[test]
 fn ten_thousand_partitions_cost_little_timing_long() {

@@ -359,9 +359,8 @@ impl LazyDescription {
     pub fn size(&self) -> usize {
         let description = match (&self.folded, self.stored.len()) {
             (Some(folded), _) => {
-                folded.description.size()
-                    + size_of_val(&*folded.unfolding.nodes)
-                    + folded.unfolding.fold.size()
+                // All sets of partitions share the folded description.
+                folded.unfolding.size()
             }
             (None, 0) => self.decoded().size(),
             (None, size) => size,

@@ -87,6 +87,19 @@ impl Unfolding {
         partitions
     }
 
+    /// Returns how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let names = self.names.iter().map(|names| {
+            size_of_val(names) + names.folded.len() + names.table.len() + names.partitions.len()
+        });
+        let reserved = self.reserved.iter().map(|name| size_of_val(name) + name.len());
+        size_of::<Self>()
+            + self.fold.size()
+            + size_of_val(&*self.nodes)
+            + size_of_val(&*self.changed)
+            + names.chain(reserved).sum::<usize>()
+    }
+
     /// Returns the length of the list of the partitions that took the longest.
     pub fn list_length(&self) -> usize {
         let is_scan = |node: &usize| self.partition(*node).is_some();

@@ -184,16 +184,19 @@ impl Numbers for ByTables {
     }
 
     fn index(&self, plan: PlanRef, estate: Handle<EState>, state: Option<PlanStateRef>, oid: Oid) -> i64 {
-        let entry = plan.cast::<pg_sys::Scan>().scanrelid;
-        let table = estate.relations().get(entry as usize - 1).copied();
-        if let (Some(index), Some(table)) = (state.and_then(|state| state.index()), table.flatten()) {
-            return definition::number(index, table);
-        }
-        let table = Oid::from(relation(entry, estate));
-        let number = pruned::with_relation(oid, |index| {
-            pruned::with_relation(table, |table| definition::number(index, table))
+        let number = definition::known_number(oid, || {
+            let entry = plan.cast::<pg_sys::Scan>().scanrelid;
+            let table = estate.relations().get(entry as usize - 1).copied();
+            if let (Some(index), Some(table)) = (state.and_then(|state| state.index()), table.flatten()) {
+                return Some(definition::number(index, table));
+            }
+            let table = Oid::from(relation(entry, estate));
+            let number = pruned::with_relation(oid, |index| {
+                pruned::with_relation(table, |table| definition::number(index, table))
+            });
+            number.flatten()
         });
-        number.flatten().unwrap_or_else(|| i64::from(oid.to_u32()))
+        number.unwrap_or_else(|| i64::from(oid.to_u32()))
     }
 
     fn pruned(&self, _state: Option<PlanStateRef>) -> i64 {

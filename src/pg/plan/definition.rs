@@ -2,11 +2,15 @@
 //! operator classes and their parameters, collations, order, uniqueness, INCLUDE and predicate. Its name, and
 //! how it is stored, do not count.
 
-use crate::pg::compat;
+use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::handles::{RelationRef, name as name_of};
+use crate::pg::{compat, server};
 use pgrx::pg_sys::{self, Oid};
 use rowsource_core::definition::{self, Names, Object};
 use rowsource_core::stable_hash::StableHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
 /// Adds the definition of an index. The caller should be in a memory context of its own. Raises if a catalog
@@ -98,6 +102,47 @@ pub fn number(index: RelationRef, table: RelationRef) -> i64 {
         }
     }
     hash.finish()
+}
+
+/// The numbers of indexes, by their OIDs. Each set of partitions that a prepared statement leaves is folded with
+/// all that it prunes, so the same indexes come again and again.
+struct Known {
+    /// How many changes of catalogs the session had heard of.
+    changes: u64,
+    numbers: FxHashMap<Oid, i64>,
+}
+
+/// The most indexes whose numbers are kept: 200 kB.
+const MAX_KNOWN: usize = 8_192;
+
+static KNOWN: BackendLocal<RefCell<Known>> = BackendLocal::new(RefCell::new(Known {
+    changes: 0,
+    numbers: HashMap::with_hasher(FxBuildHasher),
+}));
+
+/// Returns the [`number`] of an index: that which is kept, or the one that `find` finds. May raise.
+pub fn known_number(index: Oid, find: impl FnOnce() -> Option<i64>) -> Option<i64> {
+    // A transaction does not hear of its own changes.
+    if server::has_transaction_id() {
+        return find();
+    }
+    let changes = server::catalog_changes();
+    let mut known = KNOWN.borrow_mut();
+    if known.changes != changes || known.numbers.len() >= MAX_KNOWN {
+        known.numbers.clear();
+        known.changes = changes;
+    }
+    if let Some(number) = known.numbers.get(&index) {
+        return Some(*number);
+    }
+    drop(known);
+    let number = find()?;
+    let mut known = KNOWN.borrow_mut();
+    // Finding it may have opened relations, and so heard of changes.
+    if known.changes == server::catalog_changes() && known.numbers.try_reserve(1).is_ok() {
+        known.numbers.insert(index, number);
+    }
+    Some(number)
 }
 
 /// Returns the name and the type of a column of a table. Returns `None` if there is none with this number.
