@@ -31,6 +31,7 @@ mod queries;
 mod record;
 mod screens;
 mod screens_live;
+mod screens_plan;
 mod server;
 mod table;
 #[cfg(test)]

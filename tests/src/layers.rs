@@ -324,6 +324,11 @@ const CLI: &[Layer] = &[
         "where the time of a plan goes, as bars",
     ),
     layer(
+        "screens_plan",
+        &["data", "model", "queries", "table"],
+        "the tables of a plan and of a node",
+    ),
+    layer(
         "screens",
         &[
             "data",
@@ -332,6 +337,7 @@ const CLI: &[Layer] = &[
             "model",
             "queries",
             "screens_live",
+            "screens_plan",
             "server",
             "table",
         ],
