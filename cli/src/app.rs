@@ -10,7 +10,7 @@ use crate::keys::{self, Action};
 use crate::model::Snapshot;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
-use crate::table::{Table, Target};
+use crate::table::{Order, Table, Target};
 
 /// What a key asks of the world outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,10 +45,12 @@ pub enum Mode {
 /// How the user looks at a screen.
 #[derive(Clone, Debug, Default)]
 struct Look {
+    /// The column that the user has selected to sort by.
     sort: Option<usize>,
     filter: String,
     selected: Option<usize>,
-    anchor: Option<Target>,
+    /// The key of the selected row.
+    anchor: Option<String>,
     /// How many columns of a wide text are left of the screen.
     shift: usize,
 }
@@ -194,10 +196,7 @@ impl App {
     pub fn table(&self) -> (Table, usize, Option<usize>) {
         let look = self.look();
         let mut table = self.screen().table(&self.data);
-        let sort = look
-            .sort
-            .or(table.sort)
-            .filter(|sort| *sort < table.columns.len());
+        let sort = table.sorted_by(look.sort);
         if let Some(sort) = sort {
             table.sort_by(sort);
         }
@@ -209,7 +208,7 @@ impl App {
         }
         let anchored = look
             .anchor
-            .and_then(|anchor| table.rows.iter().position(|row| row.target == anchor));
+            .and_then(|anchor| table.rows.iter().position(|row| row.key == anchor));
         // A plan begins with the node that takes the most time.
         let begins = || match (look.selected, self.screen()) {
             (None, Screen::Plan(_)) => table.rows.iter().position(|row| row.is_marked),
@@ -361,24 +360,31 @@ impl App {
         let (table, selected, _) = self.table();
         let last = table.rows.len().saturating_sub(1);
         let selected = selected.saturating_add_signed(rows).min(last);
-        // Rows without an identity, such as lines of text, are selected by their number.
-        let anchor = table
-            .rows
-            .get(selected)
-            .map(|row| row.target.clone())
-            .filter(|target| *target != Target::default());
+        let anchor = table.rows.get(selected).map(|row| row.key.clone());
         self.change_look(|look| (look.selected, look.anchor) = (Some(selected), anchor));
     }
 
+    /// Sorts by the next column that is shown. Before the first and after the last one comes the order that
+    /// the view has of itself.
     fn sort_beside(&mut self, step: isize) {
         let (table, _, sort) = self.table();
-        let count = table.columns.len() as isize;
-        let next = match sort {
-            Some(sort) => (sort as isize + step).rem_euclid(count.max(1)),
-            None => 0,
+        if table.order == Order::Fixed {
+            self.status = "these rows have an order: they are not sorted".to_owned();
+            return;
+        }
+        let shown = table.layout(self.width.min(usize::from(u16::MAX)) as u16);
+        let mut orders: Vec<Option<usize>> = shown.into_iter().map(|(column, _)| Some(column)).collect();
+        if !matches!(table.order, Order::By(_)) {
+            orders.insert(0, None);
+        }
+        let at = orders.iter().position(|order| *order == sort).unwrap_or(0);
+        let next = (at as isize + step).rem_euclid(orders.len().max(1) as isize);
+        let next = orders.get(next as usize).copied().flatten();
+        self.status = match next {
+            Some(column) => format!("sorted by {}", table.columns[column].title),
+            None => "in the order of the view".to_owned(),
         };
-        self.status = format!("sorted by {}", table.columns[next as usize].title);
-        self.change_look(|look| look.sort = Some(next as usize));
+        self.change_look(|look| look.sort = next);
     }
 
     /// Moves a text that is wider than the screen. Returns whether it did.

@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::app::{App, Mode};
 use crate::screens::{Screen, View};
-use crate::table::{Cell, Column, Row, Table, wrap};
+use crate::table::{Row, Table, wrap};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -239,41 +239,6 @@ fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
     }
 }
 
-/// Returns the columns that are shown, and how wide each is. A last one of texts takes what is left.
-fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
-    let mut shown: Vec<(usize, u16)> = Vec::new();
-    let mut left = width;
-    let last = table.columns.len().saturating_sub(1);
-    for (index, column) in table.columns.iter().enumerate() {
-        if column.from_width > width || left == 0 {
-            continue;
-        }
-        let wanted = if index == last && !is_number(table, index) {
-            left
-        } else {
-            content_width(table, index, column, width)
-        };
-        shown.push((index, wanted.min(left)));
-        left = left.saturating_sub(wanted + 1);
-    }
-    shown
-}
-
-/// Returns whether a column has only numbers, which stand at its right end.
-fn is_number(table: &Table, index: usize) -> bool {
-    let cells = || table.rows.iter().map(|row| &row.cells[index]);
-    let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
-    !cells().any(is_text) && cells().any(|cell| *cell != Cell::None)
-}
-
-/// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
-fn content_width(table: &Table, index: usize, column: &Column, width: u16) -> u16 {
-    let texts = table.rows.iter().map(|row| row.cells[index].show().width());
-    let longest = texts.max().unwrap_or(0).max(column.title.width()) as u16;
-    let most = column.width.max(column.width * width / 100);
-    longest.clamp(column.width.min(longest.max(3)), most.max(3))
-}
-
 fn draw_table(
     buffer: &mut Buffer,
     area: Rect,
@@ -289,11 +254,8 @@ fn draw_table(
         area.width as usize,
         theme.colour(Color::Cyan),
     );
-    let columns = layout(table, area.width);
-    let right: Vec<bool> = columns
-        .iter()
-        .map(|(index, _)| is_number(table, *index))
-        .collect();
+    let columns = table.layout(area.width);
+    let right: Vec<bool> = columns.iter().map(|(index, _)| table.is_number(*index)).collect();
     let mut x = area.x;
     for ((index, width), right) in columns.iter().zip(&right) {
         let style = Style::new().add_modifier(Modifier::BOLD);

@@ -1,11 +1,11 @@
 //! The screens: which rows of the server each needs, and which table it makes of them.
 
 use crate::data::Data;
-use crate::delta::by_statement;
+use crate::delta::{Counted, by_statement};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens_plan::key_of;
-use crate::table::{Cell, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -170,7 +170,7 @@ fn statements(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 20, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
     let sums = by_statement(&data.plans.added.rows);
     let (own, sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(sum, _)| data.is_own(sum.queryid));
@@ -189,7 +189,7 @@ fn statements(data: &Data) -> Table {
     let rows = sums
         .iter()
         .map(|(sum, plans)| statement(data, sum, *plans, whole));
-    table.rows.extend(rows);
+    rows.for_each(|row| table.add(row));
     if data.plans.added.anew > 0 {
         let anew = data.plans.added.anew;
         table.notes.push(format!(
@@ -239,7 +239,9 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
         Cell::id(sum.queryid),
         text,
     ];
-    Row::new(cells, target)
+    // Not its plan: which one takes the most time changes.
+    let key = format!("{}/{}/{:?}/{}", sum.userid, sum.datid, sum.queryid, sum.toplevel);
+    Row::new(key, cells, target)
 }
 
 fn nodes(data: &Data) -> Table {
@@ -262,7 +264,7 @@ fn nodes(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 20, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
     for row in data
         .nodes
@@ -301,7 +303,8 @@ fn nodes(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(data.text(row.queryid)),
         ];
-        table.rows.push(Row::new(cells, target));
+        let key = format!("{:?}", row.key());
+        table.add(Row::new(key, cells, target));
     }
     table
 }
@@ -322,7 +325,7 @@ fn findings(data: &Data) -> Table {
             ("queryid", 20, 200),
             ("statement", 20, 0),
         ],
-        None,
+        Order::AsIs,
     );
     for row in &data.findings {
         let call = row.command.as_deref().and_then(|command| {
@@ -347,7 +350,7 @@ fn findings(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(row.query.as_deref()),
         ];
-        table.rows.push(Row::new(cells, target));
+        table.add(Row::new(row.id.to_string(), cells, target));
     }
     table
 }
@@ -366,7 +369,7 @@ fn sessions(data: &Data) -> Table {
             ("elapsed", 9, 0),
             ("statement", 20, 0),
         ],
-        None,
+        Order::AsIs,
     );
     for row in &data.sessions {
         let cells = vec![
@@ -384,21 +387,23 @@ fn sessions(data: &Data) -> Table {
             pid: Some(row.pid),
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             class: row.class.clone(),
-            ..Row::new(cells, target)
+            ..Row::new(row.pid.to_string(), cells, target)
         });
     }
     table
 }
 
 fn text(title: &str, lines: Option<&[String]>) -> Table {
-    let mut table = Table::new(title, &[("", 20, 0)], None);
+    let mut table = Table::new(title, &[("", 20, 0)], Order::Fixed);
     match lines {
-        Some(lines) => table.rows.extend(lines.iter().map(|line| {
-            let cell = Cell::Text(crate::table::without_controls(line));
-            Row::new(vec![cell], Target::default())
-        })),
+        Some(lines) => {
+            for (number, line) in lines.iter().enumerate() {
+                let cell = Cell::Text(crate::table::without_controls(line));
+                table.add(Row::new(number.to_string(), vec![cell], Target::default()));
+            }
+        }
         None => table.notes.push("the server works on it".to_owned()),
     }
     table

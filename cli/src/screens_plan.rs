@@ -3,7 +3,7 @@
 use crate::data::Data;
 use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
-use crate::table::{Cell, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
 
 /// Returns the key of a plan that is stored.
 pub fn key_of(plan: &Plan) -> Option<PlanKey> {
@@ -41,7 +41,7 @@ pub fn plans(data: &Data, key: &PlanKey) -> Table {
             ("hits", 6, 90),
             ("temp", 5, 90),
         ],
-        Some(1),
+        Order::By(1),
     );
     for row in data.plans_of(key) {
         let target = Target {
@@ -60,7 +60,7 @@ pub fn plans(data: &Data, key: &PlanKey) -> Table {
             Cell::Count(row.hits),
             Cell::Count(row.temp),
         ];
-        table.rows.push(Row::new(cells, target));
+        table.add(Row::new(format!("{:?}", row.planid), cells, target));
     }
     table
         .notes
@@ -92,7 +92,7 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
             ("temp", 5, 130),
             ("removed", 7, 130),
         ],
-        None,
+        Order::Fixed,
     );
     let whole: f64 = rows.iter().map(|node| node.own_time).sum();
     let most = rows.iter().map(|node| node.own_time).fold(0.0, f64::max);
@@ -123,9 +123,10 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
             queryid: Some(key.queryid),
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             is_marked: most > 0.0 && node.own_time == most,
-            ..Row::new(cells, target)
+            depth: Some(node.depth.max(0) as usize),
+            ..Row::new(node.node_id.to_string(), cells, target)
         });
     }
     table
@@ -139,7 +140,7 @@ pub fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
     let mut table = Table::new(
         format!("Node {node_id} of plan {}", key.planid),
         &[("figure", 24, 0), ("value", 30, 0)],
-        None,
+        Order::Fixed,
     );
     let nodes = data.nodes_of(key);
     let Some(node) = nodes.into_iter().find(|node| node.node_id == node_id) else {
@@ -167,16 +168,12 @@ pub fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
         .map(|(name, value)| (name.clone(), value.to_string()))
         .collect();
     for (name, cell) in figures.drain(..) {
-        table.rows.push(Row::new(
-            vec![Cell::Text(name.to_owned()), cell],
-            Target::default(),
-        ));
+        let cells = vec![Cell::Text(name.to_owned()), cell];
+        table.add(Row::new(name, cells, Target::default()));
     }
     for (name, value) in details {
-        table.rows.push(Row::new(
-            vec![Cell::Text(name), Cell::text(Some(&value))],
-            Target::default(),
-        ));
+        let cells = vec![Cell::Text(name.clone()), Cell::text(Some(&value))];
+        table.add(Row::new(name, cells, Target::default()));
     }
     table
 }

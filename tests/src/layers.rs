@@ -315,7 +315,7 @@ const CLI: &[Layer] = &[
     layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
-        &["data", "model", "table"],
+        &["data", "delta", "model", "table"],
         "the tables of what runs and waits now",
     ),
     layer(

@@ -15,7 +15,8 @@ use crate::model::{Part, Plan, Snapshot};
 use crate::queries::Want;
 use crate::record::{self, Recording};
 use crate::screens::{Screen, View};
-use crate::table::Cell;
+
+mod rows;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")
@@ -446,38 +447,6 @@ fn signals_are_confirmed_and_absent_with_read_only() {
     press(&mut app, KeyCode::Char('C'));
     assert_eq!(app.mode, Mode::Normal);
     assert!(text(&mut app).contains("--read-only"));
-}
-
-#[test]
-fn rows_are_filtered_and_sorted() {
-    let mut app = app(View::Waits);
-    let (all, ..) = app.table();
-    type_text(&mut app, "/clientread");
-    press(&mut app, KeyCode::Enter);
-    let (some, ..) = app.table();
-    assert!(!some.rows.is_empty() && some.rows.len() < all.rows.len());
-    press(&mut app, KeyCode::Esc);
-    assert_eq!(app.table().0.rows.len(), all.rows.len());
-    press(&mut app, KeyCode::Char('>'));
-    let (table, _, sort) = app.table();
-    assert_eq!(table.columns[sort.expect("a column")].title, "waits");
-    let cells = table.rows.iter().map(|row| row.cells[1].clone());
-    let waits: Vec<f64> = cells
-        .map(|cell| if let Cell::Count(waits) = cell { waits } else { 0.0 })
-        .collect();
-    assert!(waits.len() > 2 && waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
-}
-
-#[test]
-fn the_selected_row_stays_selected_when_rows_move() {
-    let mut app = app(View::Statements);
-    press(&mut app, KeyCode::Down);
-    let (table, selected, _) = app.table();
-    let target = table.rows[selected].target.clone();
-    press(&mut app, KeyCode::Char('>'));
-    press(&mut app, KeyCode::Char('>'));
-    let (table, selected, _) = app.table();
-    assert_eq!(table.rows[selected].target, target);
 }
 
 /// After the first refresh, the server is asked only for the plans that ran since.
