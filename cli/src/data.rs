@@ -11,6 +11,12 @@ use crate::queries::{OWN, PlanKey, Want};
 
 /// At most this many texts are kept.
 const MAX_TEXTS: usize = 5_000;
+/// At most this many are asked for at once.
+const TEXTS_AT_ONCE: usize = 300;
+/// After so many seconds a text that did not come is asked for again: after the first time, and at most. Each
+/// time, it takes four times as long.
+const FIRST_TEXT_SECONDS: f64 = 2.0;
+const MOST_TEXT_SECONDS: f64 = 300.0;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
 
@@ -91,6 +97,14 @@ impl<T: Counted> Series<T> {
     }
 }
 
+/// A text that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    times: u32,
+    /// When it may be asked for again, by the server's clock.
+    next: f64,
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -112,7 +126,7 @@ pub struct Data {
     pub missing: Vec<String>,
     /// What interrupted the last interval: a restart, a reset, evictions.
     pub event: Option<String>,
-    asked_texts: BTreeSet<i64>,
+    asked_texts: BTreeMap<i64, Asked>,
     node_statements: Vec<i64>,
 }
 
@@ -195,20 +209,37 @@ impl Data {
         Want::Plans(self.plans.since())
     }
 
-    /// Returns the texts that are needed and not known. Each is asked for once.
+    /// Returns the texts that are needed, not known, and not asked for just now: first those of the lists
+    /// that are short.
     pub fn wanted_texts(&mut self) -> Option<Want> {
         let mut plans: Vec<_> = self.plans.added.rows.iter().collect();
         plans.sort_by(|a, b| b.time.total_cmp(&a.time));
-        let ids = plans.into_iter().filter_map(|plan| plan.queryid);
-        let ids: BTreeSet<i64> = ids
-            .chain(self.activity.iter().filter_map(|row| row.queryid))
-            .take(300)
-            .collect();
-        let ids: Vec<i64> = ids
-            .into_iter()
-            .filter(|id| !self.asked_texts.contains(id))
-            .collect();
-        self.asked_texts.extend(&ids);
+        let temp = self.temp.iter().map(|row| row.queryid);
+        let activity = self.activity.iter().map(|row| row.queryid);
+        let all = temp
+            .chain(activity)
+            .chain(plans.into_iter().map(|plan| plan.queryid));
+        let now = self.at;
+        let is_due = |id: &i64| self.asked_texts.get(id).is_none_or(|asked| asked.next <= now);
+        let mut ids: Vec<i64> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for id in all.flatten() {
+            if ids.len() == TEXTS_AT_ONCE {
+                break;
+            }
+            if !self.texts.contains_key(&id) && is_due(&id) && seen.insert(id) {
+                ids.push(id);
+            }
+        }
+        if self.asked_texts.len() + ids.len() > MAX_TEXTS {
+            self.asked_texts.clear();
+        }
+        for id in &ids {
+            let asked = self.asked_texts.entry(*id).or_default();
+            let wait = FIRST_TEXT_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
+            asked.times += 1;
+            asked.next = now + wait.min(MOST_TEXT_SECONDS);
+        }
         (!ids.is_empty()).then_some(Want::Texts(ids))
     }
 

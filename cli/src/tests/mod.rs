@@ -9,13 +9,12 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use crate::app::{App, Effect, Mode};
-use crate::delta::Counted;
 use crate::draw::{Theme, draw, lines_of};
-use crate::model::{Part, Plan, Snapshot};
-use crate::queries::Want;
-use crate::record::{self, Recording};
+use crate::model::{Plan, Snapshot};
+use crate::record::Recording;
 use crate::screens::{Screen, View};
 
+mod refreshes;
 mod rows;
 
 fn folder() -> PathBuf {
@@ -290,25 +289,6 @@ fn an_answer_never_overwrites_another_text() {
     assert!(!text(&mut app).contains("cancelled"));
 }
 
-/// What a screen lacks is said only when the server has answered for it.
-#[test]
-fn nothing_is_said_before_the_answer() {
-    let mut app = app(View::Sessions);
-    app.wants();
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    press(&mut app, KeyCode::Char('b'));
-    assert!(text(&mut app).contains("is awaited"));
-    // This answer was for the list.
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    assert!(text(&mut app).contains("is awaited"));
-    app.wants();
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    assert!(text(&mut app).contains("waits for no other session"));
-}
-
 #[test]
 fn a_wide_text_moves() {
     let mut app = app(View::Statements);
@@ -449,54 +429,6 @@ fn signals_are_confirmed_and_absent_with_read_only() {
     assert!(text(&mut app).contains("--read-only"));
 }
 
-/// After the first refresh, the server is asked only for the plans that ran since.
-#[test]
-fn plans_that_did_not_run_are_not_read_again() {
-    let mut app = app(View::Statements);
-    let (plans, at) = (app.data.plans.added.rows.clone(), app.data.at);
-    assert!(app.wants().contains(&Want::Plans(Some(at as i64 - 2))));
-    let key = plans[0].key();
-    let mut all = recorded().pop().expect("a refresh");
-    all.parts.retain(|part| matches!(part, Part::Plans(_)));
-    let Some(Part::Plans(before)) = all.parts.pop() else {
-        panic!("the recording has plans")
-    };
-    let before = before.into_iter().find(|plan| plan.key() == key);
-    let mut ran = before.expect("the plan");
-    (ran.calls, ran.time) = (ran.calls + 3.0, ran.time + 7.0);
-    let next = |at: f64, rows: &[Plan]| Snapshot {
-        at,
-        server: all.server.clone(),
-        parts: vec![Part::ChangedPlans(rows.to_vec())],
-        ..Snapshot::default()
-    };
-    app.apply(next(at + 1.0, std::slice::from_ref(&ran)));
-    let added = &app.data.plans.added.rows;
-    assert_eq!((added.len(), added[0].calls), (1, 3.0));
-    app.apply(next(at + 2.0, &[]));
-    assert!(app.data.plans.added.rows.is_empty());
-    app.apply(next(at + 400.0, &[]));
-    assert!(app.wants().contains(&Want::Plans(None)));
-}
-
-#[test]
-fn a_restart_a_reset_and_evictions_are_said() {
-    let mut app = app(View::Statements);
-    let mut next = recorded().remove(2);
-    next.server.started += 100.0;
-    app.apply(next.clone());
-    assert!(app.status.contains("restarted"), "{}", app.status);
-    assert!(app.data.plans.seconds.is_none());
-    next.server.reset = Some(next.at);
-    app.apply(next.clone());
-    assert!(app.status.contains("reset"), "{}", app.status);
-    next.server.evictions += 7.0;
-    app.apply(next);
-    assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
-    let table = app.table().0;
-    assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
-}
-
 /// Keys in any order, sizes of any kind: no panic, and Ctrl-C always leaves.
 #[test]
 fn any_keys_and_any_size() {
@@ -533,22 +465,6 @@ fn any_keys_and_any_size() {
         app.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)),
         [Effect::Quit]
     );
-}
-
-#[test]
-fn what_is_recorded_is_replayed() {
-    let path = std::env::temp_dir().join(format!("rowsource-recording-{}", std::process::id()));
-    let mut file = record::create(&path).expect("a file");
-    for snapshot in &recorded() {
-        record::write(&mut file, snapshot).expect("a line");
-    }
-    let mut recording = Recording::open(&path).expect("the file");
-    let again: Vec<Snapshot> = std::iter::from_fn(|| recording.next().expect("a refresh")).collect();
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
-    std::fs::remove_file(&path).expect("it is removed");
-    assert_eq!(format!("{again:?}"), format!("{:?}", recorded()));
-    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! What is asked of a server, and what becomes of its answers.
+
+use super::*;
+use crate::delta::Counted;
+use crate::model::{Part, Temp, Text};
+use crate::queries::Want;
+use crate::record;
+
+/// After the first refresh, the server is asked only for the plans that ran since.
+#[test]
+fn plans_that_did_not_run_are_not_read_again() {
+    let mut app = app(View::Statements);
+    let (plans, at) = (app.data.plans.added.rows.clone(), app.data.at);
+    assert!(app.wants().contains(&Want::Plans(Some(at as i64 - 2))));
+    let key = plans[0].key();
+    let mut all = recorded().pop().expect("a refresh");
+    all.parts.retain(|part| matches!(part, Part::Plans(_)));
+    let Some(Part::Plans(before)) = all.parts.pop() else {
+        panic!("the recording has plans")
+    };
+    let before = before.into_iter().find(|plan| plan.key() == key);
+    let mut ran = before.expect("the plan");
+    (ran.calls, ran.time) = (ran.calls + 3.0, ran.time + 7.0);
+    let next = |at: f64, rows: &[Plan]| Snapshot {
+        at,
+        server: all.server.clone(),
+        parts: vec![Part::ChangedPlans(rows.to_vec())],
+        ..Snapshot::default()
+    };
+    app.apply(next(at + 1.0, std::slice::from_ref(&ran)));
+    let added = &app.data.plans.added.rows;
+    assert_eq!((added.len(), added[0].calls), (1, 3.0));
+    app.apply(next(at + 2.0, &[]));
+    assert!(app.data.plans.added.rows.is_empty());
+    app.apply(next(at + 400.0, &[]));
+    assert!(app.wants().contains(&Want::Plans(None)));
+}
+
+#[test]
+fn a_restart_a_reset_and_evictions_are_said() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    next.server.started += 100.0;
+    app.apply(next.clone());
+    assert!(app.status.contains("restarted"), "{}", app.status);
+    assert!(app.data.plans.seconds.is_none());
+    next.server.reset = Some(next.at);
+    app.apply(next.clone());
+    assert!(app.status.contains("reset"), "{}", app.status);
+    next.server.evictions += 7.0;
+    app.apply(next);
+    assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
+    let table = app.table().0;
+    assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
+}
+
+#[test]
+fn what_is_recorded_is_replayed() {
+    let path = std::env::temp_dir().join(format!("rowsource-recording-{}", std::process::id()));
+    let mut file = record::create(&path).expect("a file");
+    for snapshot in &recorded() {
+        record::write(&mut file, snapshot).expect("a line");
+    }
+    let mut recording = Recording::open(&path).expect("the file");
+    let again: Vec<Snapshot> = std::iter::from_fn(|| recording.next().expect("a refresh")).collect();
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
+    std::fs::remove_file(&path).expect("it is removed");
+    assert_eq!(format!("{again:?}"), format!("{:?}", recorded()));
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// What a screen lacks is said only when the server has answered for it.
+#[test]
+fn nothing_is_said_before_the_answer() {
+    let mut app = app(View::Sessions);
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    press(&mut app, KeyCode::Char('b'));
+    assert!(text(&mut app).contains("is awaited"));
+    // This answer was for the list.
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("is awaited"));
+    app.wants();
+    app.apply(recorded().remove(2));
+    app.data.locks.clear();
+    assert!(text(&mut app).contains("waits for no other session"));
+}
+
+/// Returns the texts that a screen wants.
+fn wanted_texts(app: &mut App) -> Vec<i64> {
+    let texts = app.wants().into_iter().find_map(|want| match want {
+        Want::Texts(ids) => Some(ids),
+        _ => None,
+    });
+    texts.unwrap_or_default()
+}
+
+/// Also those of temporary files.
+#[test]
+fn a_text_that_did_not_come_is_asked_for_again() {
+    let mut app = app(View::Temp);
+    wanted_texts(&mut app);
+    app.data.temp.push(Temp {
+        queryid: Some(4711),
+        ..Temp::default()
+    });
+    assert_eq!(wanted_texts(&mut app), [4711]);
+    // The server had no time, and has none for long: it is not asked each time.
+    let begin = app.data.at;
+    let mut asked = Vec::new();
+    for second in 1..=1_500 {
+        app.data.at = begin + f64::from(second);
+        if wanted_texts(&mut app).contains(&4711) {
+            asked.push(second);
+        }
+    }
+    assert_eq!(asked, [2, 10, 42, 170, 470, 770, 1_070, 1_370]);
+    let mut next = recorded().remove(2);
+    next.at = app.data.at + 1_000.0;
+    next.parts = vec![Part::Texts(vec![Text {
+        queryid: 4711,
+        query: Some("SELECT 4711".to_owned()),
+    }])];
+    app.apply(next);
+    assert!(!wanted_texts(&mut app).contains(&4711));
+    assert_eq!(app.data.text(Some(4711)), Some("SELECT 4711"));
+    // A restart forgets neither the text nor that it is known.
+    let mut next = recorded().remove(2);
+    (next.at, next.server.started) = (app.data.at + 1.0, next.server.started + 1_000.0);
+    app.apply(next);
+    app.data.temp.push(Temp {
+        queryid: Some(4711),
+        ..Temp::default()
+    });
+    assert!(!wanted_texts(&mut app).contains(&4711));
+}
+
+/// Many statements do not keep the texts of a short list away, and all of them come after a while.
+#[test]
+fn the_texts_of_many_statements_come_one_after_another() {
+    let mut app = app(View::Activity);
+    let plan = app.data.plans.added.rows[0].clone();
+    app.data.plans.added.rows = (1..=1_000)
+        .map(|id| Plan {
+            queryid: Some(id),
+            ..plan.clone()
+        })
+        .collect();
+    app.data.activity[0].queryid = Some(5_000);
+    let first = wanted_texts(&mut app);
+    assert!(first.contains(&5_000) && first.len() == 300, "{first:?}");
+    let more: usize = (0..9).map(|_| wanted_texts(&mut app).len()).sum();
+    assert!(first.len() + more >= 1_000, "{more}");
+}
