@@ -121,7 +121,13 @@ pub struct Data {
     pub findings: Vec<Finding>,
     pub temp: Vec<Temp>,
     pub locks: Vec<Lock>,
+    /// A session, and whom it waits for, up to who waits for nobody.
+    pub blockers: Option<Vec<Lock>>,
+    /// Whether all of it comes from a recording, which has the lists and what was open.
+    pub is_replay: bool,
     pub sessions: Vec<Session>,
+    /// How many rows there are of parts of which only the first ones came.
+    pub totals: BTreeMap<String, u64>,
     /// What did not come in the last refresh.
     pub missing: Vec<String>,
     /// What interrupted the last interval: a restart, a reset, evictions.
@@ -139,6 +145,7 @@ impl Data {
             let texts = std::mem::take(&mut self.texts);
             *self = Self {
                 texts,
+                is_replay: self.is_replay,
                 ..Self::default()
             };
             self.event = Some("the server was restarted: the interval begins anew".to_owned());
@@ -151,6 +158,7 @@ impl Data {
         self.at = snapshot.at;
         self.server = snapshot.server;
         self.missing = snapshot.missing;
+        self.totals = snapshot.totals;
         for part in snapshot.parts {
             self.apply_part(part);
         }
@@ -185,6 +193,7 @@ impl Data {
             Part::Waits(rows) => self.waits.update(self.at, rows),
             Part::Temp(rows) => self.temp = rows,
             Part::Locks(rows) => self.locks = rows,
+            Part::Blockers(rows) => self.blockers = Some(rows),
             Part::Sessions(rows) => self.sessions = rows,
         }
     }
@@ -290,6 +299,49 @@ impl Data {
         let at = self.locks.iter().position(|row| row.pid == pid)?;
         let depth = self.locks[at].depth;
         self.locks[..at].iter().rposition(|row| row.depth < depth)
+    }
+
+    /// Returns whom a process waits for, up to who waits for nobody.
+    pub fn blockers_of(&self, pid: i64) -> Vec<&Lock> {
+        let mut chain = Vec::new();
+        match &self.blockers {
+            Some(rows) if rows.first().is_some_and(|row| row.pid == pid) => {
+                return rows.iter().skip(1).collect();
+            }
+            Some(_) if !self.is_replay => return chain,
+            // Not come yet, or not recorded: the list may have them.
+            _ => {}
+        }
+        let mut at = pid;
+        while let Some(place) = self.blocker_of(at).filter(|_| chain.len() < self.locks.len()) {
+            let row = &self.locks[place];
+            at = row.pid;
+            chain.push(row);
+        }
+        chain
+    }
+
+    /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
+    pub fn lacks(&self, part: &str) -> bool {
+        let mut missing = self.missing.iter();
+        missing.any(|missing| {
+            missing
+                .strip_prefix(part)
+                .is_some_and(|rest| rest.starts_with(':'))
+        })
+    }
+
+    /// Returns how many statements the nodes are read of, and how many there are.
+    pub fn node_statements(&self) -> (usize, usize) {
+        let all: BTreeSet<_> = self
+            .plans
+            .added
+            .rows
+            .iter()
+            .filter_map(|plan| plan.queryid)
+            .collect();
+        let read = all.iter().filter(|id| self.node_statements.contains(id));
+        (read.count(), all.len())
     }
 
     /// Returns whether a statement is one of this program's.

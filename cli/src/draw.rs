@@ -91,7 +91,9 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
         .map(|missing| format!("not refreshed: {missing}"));
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
-    let empty = app.data.at > 0.0 && table.rows.is_empty();
+    let empty = app.data.at > 0.0
+        && table.rows.is_empty()
+        && (app.data.missing.is_empty() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {
             "nothing to show".to_owned()

@@ -1,5 +1,7 @@
 //! What a refresh brings: rows of the server's views, as they are shown, recorded and replayed.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One refresh.
@@ -11,6 +13,9 @@ pub struct Snapshot {
     pub server: Server,
     /// What was asked for, and came.
     pub parts: Vec<Part>,
+    /// How many rows there are, if a part has only the first ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub totals: BTreeMap<String, u64>,
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
@@ -71,6 +76,8 @@ pub enum Part {
     Temp(Vec<Temp>),
     /// Who waits for whom.
     Locks(Vec<Lock>),
+    /// A session that waits, and whom it waits for.
+    Blockers(Vec<Lock>),
     /// Sessions, as every server shows them.
     Sessions(Vec<Session>),
 }

@@ -85,17 +85,21 @@ impl Screen {
                 .into_iter()
                 .flatten()
                 .collect(),
-            Self::List(View::Live) => vec![Want::Live],
+            Self::List(View::Live) => vec![Want::Live(None)],
             Self::List(View::Activity) => vec![Want::Activity],
             Self::List(View::Findings) => vec![Want::Findings],
             Self::List(View::Waits) => vec![Want::Waits],
             Self::List(View::Temp) => vec![Want::Temp],
             Self::List(View::Locks) => vec![Want::Locks],
-            Self::List(View::Sessions) => vec![Want::Sessions],
+            Self::List(View::Sessions) => vec![Want::Sessions(None)],
             Self::Plans(_) => vec![data.wanted_plans()],
             Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
-            Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live, Want::Sessions],
-            Self::Blocker(_) => vec![Want::Locks],
+            Self::LivePlan(pid) => vec![
+                Want::LivePlan(*pid),
+                Want::Live(Some(*pid)),
+                Want::Sessions(Some(*pid)),
+            ],
+            Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
         if data.server.loaded && data.server.schema.is_some() {
@@ -112,10 +116,31 @@ impl Screen {
         )
     }
 
+    /// Says that a list has more rows than came, and which came.
+    fn cut(&self, data: &Data) -> Option<String> {
+        let (part, came, which) = match self {
+            Self::List(View::Live) => ("Live", data.live.len(), "those that run longest"),
+            Self::List(View::Activity) => ("Activity", data.activity.len(), "what took the most time"),
+            Self::List(View::Findings) => ("Findings", data.findings.len(), "the largest that are not over"),
+            Self::List(View::Temp) => ("Temp", data.temp.len(), "the largest"),
+            Self::List(View::Locks) => ("Locks", data.locks.len(), "below those that block the most"),
+            Self::List(View::Sessions) => ("Sessions", data.sessions.len(), "those that work longest"),
+            Self::LivePlan(_) => (
+                "LivePlan",
+                data.live_plan.len(),
+                "the first ones; sums lack the others",
+            ),
+            _ => return None,
+        };
+        let total = data.totals.get(part)?;
+        Some(format!("{came} of {total} rows: {which}"))
+    }
+
     /// Makes its table.
     pub fn table(&self, data: &Data) -> Table {
         if data.server.schema.is_none() || !data.server.loaded {
             let mut table = sessions(data);
+            table.notes.extend(Self::List(View::Sessions).cut(data));
             if data.at > 0.0 {
                 table.notes.push(crate::server::missing_extension(&data.server));
             }
@@ -139,6 +164,7 @@ impl Screen {
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
             Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
+        table.notes.extend(self.cut(data));
         if !data.server.sees_all && matches!(self, Self::List(_)) {
             let user = &data.server.user;
             table.notes.push(format!(
@@ -266,6 +292,12 @@ fn nodes(data: &Data) -> Table {
         ],
         Order::By(0),
     );
+    let (read, all) = data.node_statements();
+    if 0 < read && read < all {
+        table.notes.push(format!(
+            "of {read} of the {all} statements that ran, and those before"
+        ));
+    }
     for row in data
         .nodes
         .added

@@ -117,7 +117,7 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             ..Row::new(format!("{}/{}", node.nesting, node.node_id), cells, target)
         });
     }
-    if table.rows.is_empty() {
+    if table.rows.is_empty() && !data.lacks("LivePlan") {
         table
             .notes
             .push(format!("process {pid} runs no measured statement now"));
@@ -382,10 +382,7 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
         &[("figure", 20, 0), ("value", 56, 0)],
         Order::Fixed,
     );
-    let mut at = pid;
-    let mut seen = 0;
-    while let Some(place) = data.blocker_of(at).filter(|_| seen < data.locks.len()) {
-        let row = &data.locks[place];
+    for row in data.blockers_of(pid) {
         let is_root = row.depth == 0;
         let key = row.pid.to_string();
         let target = Target {
@@ -440,13 +437,16 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
             add(name, Cell::Text(line));
             name = "";
         }
-        at = row.pid;
-        seen += 1;
     }
-    if table.rows.is_empty() {
-        table
-            .notes
-            .push(format!("process {pid} waits for no other session"));
+    if table.rows.is_empty() && !data.lacks("Blockers") {
+        let is_listed = data.locks.iter().any(|row| row.pid == pid);
+        table.notes.push(match data.totals.get("Locks") {
+            Some(total) if !is_listed => format!(
+                "{} of {total} rows of locks are known: whether process {pid} waits for another session is not",
+                data.locks.len()
+            ),
+            _ => format!("process {pid} waits for no other session"),
+        });
     }
     table
 }

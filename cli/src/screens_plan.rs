@@ -144,7 +144,9 @@ pub fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
     );
     let nodes = data.nodes_of(key);
     let Some(node) = nodes.into_iter().find(|node| node.node_id == node_id) else {
-        table.notes.push("the plan is not stored any more".to_owned());
+        if !data.lacks("Plan") {
+            table.notes.push("the plan is not stored any more".to_owned());
+        }
         return table;
     };
     let mut figures = vec![

@@ -135,14 +135,25 @@ impl Connection {
         };
         // Every server has these.
         let has_extension = server.schema.is_some() && server.loaded;
-        let wants = if has_extension { wants } else { &[Want::Sessions] };
+        let wants = if has_extension {
+            wants
+        } else {
+            &[Want::Sessions(None)]
+        };
         for want in wants {
             let (query, part) = want.query(&server);
             match self.rows(&query).await {
-                Ok(rows) => match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
-                    Ok(part) => snapshot.parts.push(part),
-                    Err(error) => snapshot.missing.push(format!("{part}: {error}")),
-                },
+                Ok(rows) => {
+                    let came = rows.as_array().map_or(0, Vec::len) as u64;
+                    let total = rows[0]["total"].as_u64().filter(|total| *total > came);
+                    snapshot
+                        .totals
+                        .extend(total.map(|total| (part.to_owned(), total)));
+                    match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
+                        Ok(part) => snapshot.parts.push(part),
+                        Err(error) => snapshot.missing.push(format!("{part}: {error}")),
+                    }
+                }
                 Err(Failure::Refused(error)) => snapshot.missing.push(format!("{part}: {error}")),
                 Err(gone) => return Err(gone),
             }

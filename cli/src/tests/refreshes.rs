@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::delta::Counted;
-use crate::model::{Part, Temp, Text};
+use crate::model::{Lock, Part, Temp, Text};
 use crate::queries::Want;
 use crate::record;
 
@@ -154,4 +154,105 @@ fn the_texts_of_many_statements_come_one_after_another() {
     assert!(first.contains(&5_000) && first.len() == 300, "{first:?}");
     let more: usize = (0..9).map(|_| wanted_texts(&mut app).len()).sum();
     assert!(first.len() + more >= 1_000, "{more}");
+}
+
+/// A list says that it has more rows than came.
+#[test]
+fn a_list_that_is_cut_says_so() {
+    for (view, part) in [
+        (View::Live, "Live"),
+        (View::Activity, "Activity"),
+        (View::Findings, "Findings"),
+        (View::Temp, "Temp"),
+        (View::Locks, "Locks"),
+        (View::Sessions, "Sessions"),
+    ] {
+        let mut app = app(view);
+        let mut next = recorded().remove(2);
+        next.totals.insert(part.to_owned(), 4_711);
+        app.apply(next);
+        let rows = app.table().0.rows.len();
+        let shown = text(&mut app);
+        assert!(shown.contains(&format!("{rows} of 4711 rows")), "{shown}");
+        app.apply(recorded().remove(2));
+        assert!(!text(&mut app).contains("of 4711 rows"));
+    }
+}
+
+/// Whether a session waits is said only if it is known.
+#[test]
+fn a_blocker_that_is_not_listed_is_found() {
+    let lock = |pid: i64, query: &str| Lock {
+        pid,
+        query: Some(query.to_owned()),
+        ..Lock::default()
+    };
+    let mut app = app(View::Sessions);
+    let pid = app.process().expect("a process");
+    press(&mut app, KeyCode::Char('b'));
+    assert!(app.wants().contains(&Want::Blockers(pid)));
+    let answer = |parts: Vec<Part>, missing: &[&str]| Snapshot {
+        parts,
+        missing: missing.iter().map(|&it| it.to_owned()).collect(),
+        ..recorded().remove(2)
+    };
+    app.apply(answer(
+        vec![],
+        &["Blockers: canceling statement due to statement timeout"],
+    ));
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("statement timeout") && !shown.contains("no other session"),
+        "{shown}"
+    );
+    app.apply(answer(
+        vec![Part::Blockers(vec![lock(pid, "it"), lock(7, "the blocker")])],
+        &[],
+    ));
+    assert!(text(&mut app).contains("the blocker"));
+    // What the list had may be over.
+    app.data.locks = vec![
+        lock(7, "old"),
+        Lock {
+            depth: 1,
+            ..lock(pid, "it")
+        },
+    ];
+    app.apply(answer(vec![Part::Blockers(vec![])], &[]));
+    assert!(text(&mut app).contains("waits for no other session"));
+    // A recording has only the list.
+    app.data.is_replay = true;
+    app.data.blockers = None;
+    app.data.locks.clear();
+    app.data.totals.insert("Locks".to_owned(), 4_711);
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("0 of 4711 rows") && !shown.contains("no other"),
+        "{shown}"
+    );
+}
+
+/// A process that is looked at is among the rows, however many others there are.
+#[test]
+fn a_running_plan_asks_for_its_process() {
+    let mut app = App::new(
+        Screen::LivePlan(4711),
+        String::new(),
+        Duration::from_secs(1),
+        false,
+    );
+    app.data.server = recorded().remove(2).server;
+    let wants = app.all_wants();
+    for (want, order) in [
+        (Want::Live(Some(4711)), "elapsed"),
+        (Want::Sessions(Some(4711)), "query_start"),
+    ] {
+        assert!(wants.contains(&want), "{wants:?}");
+        let (sql, _) = want.query(&app.data.server);
+        assert!(
+            sql.contains(&format!("ORDER BY pid = 4711 DESC, {order}")),
+            "{sql}"
+        );
+    }
+    assert!(!wants.contains(&Want::Live(None)) && wants.contains(&Want::Locks));
 }
