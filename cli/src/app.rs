@@ -149,7 +149,7 @@ impl App {
         self.answered.clone_from(&self.asked);
         self.data.apply(snapshot);
         if let Some(event) = &self.data.event {
-            self.status.clone_from(event);
+            self.status.clone_from(&event.text);
         }
     }
 

@@ -9,6 +9,8 @@ use crate::model::{
 };
 use crate::queries::{OWN, PlanKey, Want};
 
+/// At most this many events are kept.
+const MAX_EVENTS: usize = 100;
 /// At most this many texts are kept.
 const MAX_TEXTS: usize = 5_000;
 /// At most this many are asked for at once.
@@ -97,6 +99,16 @@ impl<T: Counted> Series<T> {
     }
 }
 
+/// What came in between: a restart, a reset, an eviction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happened {
+    /// When it was seen, by the server's clock, in seconds since 1970.
+    pub at: f64,
+    /// One of these three words.
+    pub kind: &'static str,
+    pub text: String,
+}
+
 /// A text that was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
@@ -130,8 +142,10 @@ pub struct Data {
     pub totals: BTreeMap<String, u64>,
     /// What did not come in the last refresh.
     pub missing: Vec<String>,
-    /// What interrupted the last interval: a restart, a reset, evictions.
-    pub event: Option<String>,
+    /// What interrupted the last interval.
+    pub event: Option<Happened>,
+    /// All that came in between since the beginning, the newest last.
+    pub events: Vec<Happened>,
     asked_texts: BTreeMap<i64, Asked>,
     node_statements: Vec<i64>,
 }
@@ -142,17 +156,19 @@ impl Data {
         self.event = None;
         let known = self.at > 0.0;
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
-            let texts = std::mem::take(&mut self.texts);
             *self = Self {
-                texts,
+                texts: std::mem::take(&mut self.texts),
+                events: std::mem::take(&mut self.events),
                 is_replay: self.is_replay,
                 ..Self::default()
             };
-            self.event = Some("the server was restarted: the interval begins anew".to_owned());
+            let text = "the server was restarted: the interval begins anew".to_owned();
+            self.happens(snapshot.at, "restart", text);
         } else if known && snapshot.server.reset != self.server.reset {
             self.plans.reset();
             self.nodes.reset();
-            self.event = Some("the statistics were reset: figures are since then".to_owned());
+            let text = "the statistics were reset: figures are since then".to_owned();
+            self.happens(snapshot.at, "reset", text);
         }
         let evicted = snapshot.server.evictions - self.server.evictions;
         self.at = snapshot.at;
@@ -163,10 +179,19 @@ impl Data {
             self.apply_part(part);
         }
         if known && evicted > 0.0 && self.event.is_none() {
-            self.event = Some(format!(
-                "{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)"
-            ));
+            let text =
+                format!("{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)");
+            self.happens(self.at, "eviction", text);
         }
+    }
+
+    fn happens(&mut self, at: f64, kind: &'static str, text: String) {
+        let event = Happened { at, kind, text };
+        if self.events.len() >= MAX_EVENTS {
+            self.events.remove(0);
+        }
+        self.events.push(event.clone());
+        self.event = Some(event);
     }
 
     fn apply_part(&mut self, part: Part) {

@@ -25,6 +25,7 @@ mod data;
 mod delta;
 mod draw;
 mod flame;
+mod json;
 mod keys;
 mod model;
 mod queries;

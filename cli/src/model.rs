@@ -47,6 +47,13 @@ pub struct Server {
     pub evictions: f64,
 }
 
+impl Server {
+    /// Returns whether there is more than what every server has.
+    pub fn has_extension(&self) -> bool {
+        self.loaded && self.schema.is_some()
+    }
+}
+
 /// The rows of one view of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Part {

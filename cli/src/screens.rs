@@ -102,7 +102,7 @@ impl Screen {
             Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
-        if data.server.loaded && data.server.schema.is_some() {
+        if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }
         wants
@@ -116,9 +116,33 @@ impl Screen {
         )
     }
 
+    /// Returns of how many seconds the figures are; nothing if they are of no interval.
+    pub fn seconds(&self, data: &Data) -> Option<f64> {
+        match self {
+            _ if !data.server.has_extension() => None,
+            Self::List(View::Statements) | Self::Plans(_) => data.plans.seconds,
+            Self::List(View::Nodes) => data.nodes.seconds,
+            Self::List(View::Waits) => data.waits.seconds,
+            _ => None,
+        }
+    }
+
+    /// Returns how many rows the server has, if not all of them came.
+    pub fn total(&self, data: &Data) -> Option<u64> {
+        let (part, ..) = self.list(data)?;
+        data.totals.get(part).copied()
+    }
+
     /// Says that a list has more rows than came, and which came.
     fn cut(&self, data: &Data) -> Option<String> {
-        let (part, came, which) = match self {
+        let (_, came, which) = self.list(data)?;
+        Some(format!("{came} of {} rows: {which}", self.total(data)?))
+    }
+
+    /// Returns the part that it consists of, how many rows came, and which these are.
+    fn list(&self, data: &Data) -> Option<(&'static str, usize, &'static str)> {
+        Some(match self {
+            _ if !data.server.has_extension() => ("Sessions", data.sessions.len(), "those that work longest"),
             Self::List(View::Live) => ("Live", data.live.len(), "those that run longest"),
             Self::List(View::Activity) => ("Activity", data.activity.len(), "what took the most time"),
             Self::List(View::Findings) => ("Findings", data.findings.len(), "the largest that are not over"),
@@ -131,16 +155,14 @@ impl Screen {
                 "the first ones; sums lack the others",
             ),
             _ => return None,
-        };
-        let total = data.totals.get(part)?;
-        Some(format!("{came} of {total} rows: {which}"))
+        })
     }
 
     /// Makes its table.
     pub fn table(&self, data: &Data) -> Table {
-        if data.server.schema.is_none() || !data.server.loaded {
+        if !data.server.has_extension() {
             let mut table = sessions(data);
-            table.notes.extend(Self::List(View::Sessions).cut(data));
+            table.notes.extend(self.cut(data));
             if data.at > 0.0 {
                 table.notes.push(crate::server::missing_extension(&data.server));
             }
@@ -165,14 +187,18 @@ impl Screen {
             Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
         table.notes.extend(self.cut(data));
-        if !data.server.sees_all && matches!(self, Self::List(_)) {
-            let user = &data.server.user;
-            table.notes.push(format!(
-                "{user} sees only its own statements: GRANT pg_read_all_stats TO {user}"
-            ));
+        if matches!(self, Self::List(_)) {
+            table.notes.extend(missing_privilege(data));
         }
         table
     }
+}
+
+/// Says which privilege the user lacks.
+pub fn missing_privilege(data: &Data) -> Option<String> {
+    let user = &data.server.user;
+    (data.at > 0.0 && !data.server.sees_all)
+        .then(|| format!("{user} sees only its own statements: GRANT pg_read_all_stats TO {user}"))
 }
 
 fn statements(data: &Data) -> Table {

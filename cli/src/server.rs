@@ -134,7 +134,7 @@ impl Connection {
             ..Snapshot::default()
         };
         // Every server has these.
-        let has_extension = server.schema.is_some() && server.loaded;
+        let has_extension = server.has_extension();
         let wants = if has_extension {
             wants
         } else {

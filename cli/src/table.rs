@@ -423,8 +423,8 @@ impl Table {
         }
     }
 
-    /// Returns it as JSON: times are milliseconds, and nothing is rounded.
-    pub fn json(&self) -> Value {
+    /// Returns its rows as JSON: times are milliseconds, and nothing is rounded.
+    pub fn json(&self) -> Vec<Value> {
         let rows = self.rows.iter().map(|row| {
             let pairs = self.columns.iter().zip(&row.cells);
             let depth = row.depth.map(|depth| ("depth".to_owned(), json!(depth)));
@@ -433,7 +433,7 @@ impl Table {
                 .chain(depth)
                 .collect::<Map<_, _>>()
         });
-        json!({ "title": self.title, "rows": rows.collect::<Vec<_>>(), "notes": self.notes })
+        rows.map(Value::Object).collect()
     }
 }
 

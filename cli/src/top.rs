@@ -31,6 +31,9 @@ const SHORT_TICK: Duration = Duration::from_millis(5);
 /// How the status begins while there is no answer, or none yet because the server works for the user.
 const SILENT: &str = "the server has not answered for";
 const WORKS: &str = "the server works on it:";
+/// At most this many rows are printed, and there is room for the head and as many lines of notes.
+const MOST_ROWS: usize = 2_000;
+const NOTES: usize = 40;
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -276,7 +279,8 @@ impl Top {
         let text = if as_json {
             format!(
                 "{}\n",
-                serde_json::to_string_pretty(&table.json()).map_err(|error| error.to_string())?
+                serde_json::to_string_pretty(&crate::json::of(&self.app))
+                    .map_err(|error| error.to_string())?
             )
         } else {
             self.screen_text(table.rows.len())?
@@ -324,7 +328,7 @@ impl Top {
         let width = crossterm::terminal::size()
             .map_or(120, |(width, _)| width)
             .max(80);
-        let height = (rows + 12).min(1_000) as u16;
+        let height = (rows.min(MOST_ROWS) + NOTES) as u16;
         let mut terminal =
             Terminal::new(TestBackend::new(width, height)).map_err(|error| error.to_string())?;
         let plain = Theme { has_colour: false };
@@ -334,6 +338,10 @@ impl Top {
         let lines = lines_of(terminal.backend().buffer());
         // The last line is for keys. Empty ones stand between the rows and the notes.
         let lines = lines[..lines.len() - 1].iter().filter(|line| !line.is_empty());
+        let events = self.app.data.events.iter().map(|event| &event.text);
+        let cut = format!("{MOST_ROWS} of {rows} rows: --json prints all of them");
+        let cut = (rows > MOST_ROWS).then_some(&cut);
+        let lines = lines.chain(cut).chain(events);
         Ok(lines.map(|line| format!("{line}\n")).collect())
     }
 }

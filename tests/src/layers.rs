@@ -360,20 +360,25 @@ const CLI: &[Layer] = &[
     ),
     layer("draw", &["app", "keys", "screens", "table"], "draws the state"),
     layer(
+        "json",
+        &["app", "data", "screens", "server", "table"],
+        "the screen as JSON, and what is missing in it",
+    ),
+    layer(
         "worker",
         &["connect", "model", "queries", "server"],
         "the thread that talks with the server",
     ),
     layer(
         "top",
-        &["app", "draw", "model", "queries", "record", "screens", "worker"],
+        &["app", "draw", "json", "model", "queries", "record", "screens", "worker"],
         "the loop, and what is printed once",
     ),
     layer("args", &["screens"], "the options of the command line"),
     layer(
         "tests",
         &[
-            "app", "args", "delta", "draw", "model", "queries", "record", "screens", "table",
+            "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens", "table",
         ],
         "each screen as text, with what was recorded",
     ),

@@ -473,7 +473,7 @@ fn control_characters_of_a_server_do_not_reach_the_terminal() {
     app.data.sessions[0].query = Some("SELECT '\u{1b}]0;title\u{7}'\n\u{9b}2J".to_owned());
     app.data.missing.push("\u{1b}[2J".to_owned());
     assert!(!text(&mut app).contains(['\u{1b}', '\u{7}', '\u{9b}']));
-    let json = app.table().0.json().to_string();
+    let json = crate::json::of(&app).to_string();
     assert!(!json.contains(['\u{1b}', '\u{7}', '\u{9b}']));
 }
 

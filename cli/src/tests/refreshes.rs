@@ -256,3 +256,46 @@ fn a_running_plan_asks_for_its_process() {
     }
     assert!(!wants.contains(&Want::Live(None)) && wants.contains(&Want::Locks));
 }
+
+/// What is missing and what came in between is in JSON, with words for a program.
+#[test]
+fn json_says_what_is_missing_and_what_happened() {
+    let mut app = app(View::Waits);
+    let json = crate::json::of(&app);
+    assert_eq!(
+        (&json["missing"], &json["events"]),
+        (&serde_json::json!([]), &serde_json::json!([]))
+    );
+    assert_eq!(json["view"], "waits");
+    assert!(json["interval"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert_eq!(
+        json["rows"].as_array().map(Vec::len),
+        Some(app.table().0.rows.len())
+    );
+    let mut next = recorded().remove(2);
+    next.server.evictions += 7.0;
+    (next.server.sees_all, next.server.user) = (false, "guest".to_owned());
+    next.missing = vec!["Waits: canceling statement due to statement timeout".to_owned()];
+    app.apply(next.clone());
+    next.server.started += 100.0;
+    next.missing = vec!["Waits: permission denied for view pg_stat_rowsource_system_waits".to_owned()];
+    app.apply(next.clone());
+    let json = crate::json::of(&app);
+    let words = |list: &str, key: &str| {
+        let list = json[list].as_array().expect("a list").iter();
+        list.map(|it| it[key].as_str().expect("a word").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(words("events", "kind"), ["eviction", "restart"]);
+    assert_eq!(words("missing", "what"), ["privilege", "answer"]);
+    assert!(words("missing", "why")[0].contains("GRANT pg_read_all_stats TO guest"));
+    assert_eq!(json["missing"][1]["part"], "Waits");
+    assert!(words("missing", "why")[1].starts_with("permission denied"));
+    next.server.schema = None;
+    app.apply(next);
+    let json = crate::json::of(&app);
+    assert_eq!(
+        (&json["missing"][0]["what"], &json["view"]),
+        (&"extension".into(), &"sessions".into())
+    );
+}

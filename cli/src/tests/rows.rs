@@ -170,10 +170,7 @@ fn a_tree_stays_a_tree() {
     assert!(text(&mut app).contains("sorted by waited"), "{}", app.status);
     assert_eq!(pids(&app), [100, 10, 9, 200].map(Some));
     let json = app.table().0.json();
-    assert_eq!(
-        (&json["rows"][3]["pid"], &json["rows"][3]["depth"]),
-        (&200.into(), &2.into())
-    );
+    assert_eq!((&json[3]["pid"], &json[3]["depth"]), (&200.into(), &2.into()));
 }
 
 /// The nodes of a plan and the lines of a text are not sorted.
