@@ -76,7 +76,7 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     }
     draw_foot(buffer, area, app, theme);
     if app.mode == Mode::Help {
-        draw_help(buffer, area, theme);
+        draw_help(buffer, area, app.read_only, theme);
     }
 }
 
@@ -187,7 +187,7 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             None if !app.filter().is_empty() => {
                 (format!("filter: {}   Esc removes it", app.filter()), Style::new())
             }
-            None => (hint(app.screen()).to_owned(), theme.colour(Color::Gray)),
+            None => (hint(app.screen(), app.read_only), theme.colour(Color::Gray)),
         },
     };
     buffer.set_stringn(
@@ -199,8 +199,25 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
     );
 }
 
-/// Returns the keys that lead on from a screen.
-fn hint(screen: &Screen) -> &'static str {
+/// Returns the keys that lead on from a screen. Those that send signals are absent if none are sent.
+fn hint(screen: &Screen, read_only: bool) -> String {
+    let hint = all_hints(screen);
+    if read_only {
+        let offered = hint.split("  ").filter(|key| !SIGNALS.contains(key));
+        return offered.collect::<Vec<_>>().join("  ");
+    }
+    hint.to_owned()
+}
+
+/// What the hints say of keys that send signals.
+const SIGNALS: [&str; 4] = [
+    "C cancel",
+    "T terminate",
+    "C cancel the blocker",
+    "T terminate it",
+];
+
+fn all_hints(screen: &Screen) -> &'static str {
     match screen {
         Screen::List(View::Statements | View::Nodes) | Screen::Plans(_) => {
             "Enter its plan  e EXPLAIN  / filter  < > sort  Space pause  ? help  q leave"
@@ -223,8 +240,8 @@ fn hint(screen: &Screen) -> &'static str {
     }
 }
 
-fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
-    let help = crate::keys::help();
+fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {
+    let help = crate::keys::help(read_only);
     let longest = help.iter().map(|line| line.width()).max().unwrap_or(0);
     let width = (longest as u16 + 4).min(area.width);
     let height = (help.len() as u16 + 2).min(area.height);

@@ -371,7 +371,9 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "top",
-        &["app", "draw", "json", "model", "queries", "record", "screens", "worker"],
+        &[
+            "app", "draw", "json", "model", "queries", "record", "screens", "worker",
+        ],
         "the loop, and what is printed once",
     ),
     layer("args", &["screens"], "the options of the command line"),

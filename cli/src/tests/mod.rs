@@ -429,6 +429,32 @@ fn signals_are_confirmed_and_absent_with_read_only() {
     assert!(text(&mut app).contains("--read-only"));
 }
 
+/// No screen offers a signal if none is sent: neither its last line nor the help.
+#[test]
+fn no_signal_is_offered_with_read_only() {
+    let offers = |text: &str| {
+        let text = text.to_lowercase();
+        ["cancel", "terminate"].iter().any(|signal| text.contains(signal))
+    };
+    let mut offered = 0;
+    for (name, view, keys) in SCREENS {
+        for read_only in [false, true] {
+            let mut app = app_with(*view, read_only);
+            keys(&mut app);
+            app.status.clear();
+            for help in ["", "?"] {
+                type_text(&mut app, help);
+                let shown = text(&mut app);
+                let last = shown.lines().last().unwrap_or_default();
+                let shown = if app.mode == Mode::Help { &shown } else { last };
+                assert!(!read_only || !offers(shown), "{name}: {shown}");
+                offered += usize::from(!read_only && offers(shown));
+            }
+        }
+    }
+    assert!(offered > 20, "{offered}");
+}
+
 /// Keys in any order, sizes of any kind: no panic, and Ctrl-C always leaves.
 #[test]
 fn any_keys_and_any_size() {
