@@ -312,6 +312,7 @@ const CLI: &[Layer] = &[
         &["delta", "model", "queries"],
         "what the program knows of the server",
     ),
+    layer("terminal", &[], "what the terminal can show: a screen, colours"),
     layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
