@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::data::Data;
+use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
 use crate::model::Snapshot;
 use crate::queries::{PlanKey, Want};
@@ -19,6 +19,8 @@ pub enum Effect {
     Quit,
     /// Ask the server now.
     Refresh,
+    /// The same, also for what is asked for seldom.
+    Reload,
     /// Put a text on the clipboard of the terminal.
     Copy(String),
     /// Send a signal to a process: the function, and the process.
@@ -153,6 +155,14 @@ impl App {
         }
     }
 
+    /// Takes over a list that comes beside the refreshes, or why there is none.
+    pub fn apply_slow(&mut self, answer: Result<Snapshot, String>) {
+        match answer {
+            Ok(snapshot) => self.data.apply(snapshot),
+            Err(text) => self.data.lack_findings(text),
+        }
+    }
+
     /// Takes over the lines of a function, or why there are none, on the screen that waits for them.
     pub fn answer(&mut self, call: &str, answer: Vec<String>) {
         for screen in &mut self.screens {
@@ -169,7 +179,10 @@ impl App {
     /// Returns whether nothing has come yet for the screen. A replay asks for nothing.
     pub fn is_awaiting(&self) -> bool {
         let is_text = matches!(self.screen(), Screen::Text { .. });
-        !is_text && self.asked.is_some() && self.answered.as_ref() != Some(&self.look_key())
+        let is_slow = *self.screen() == Screen::List(View::Findings);
+        let is_here = self.answered.as_ref() == Some(&self.look_key());
+        let has_come = self.data.findings_at.is_some() || self.data.lacks(FINDINGS);
+        !is_text && self.asked.is_some() && !(is_here && (has_come || !is_slow))
     }
 
     fn look(&self) -> Look {
@@ -232,7 +245,7 @@ impl App {
             // These hold whatever is typed.
             return match keys::action(&key) {
                 Some(Action::Quit) => vec![Effect::Quit],
-                Some(Action::Refresh) => vec![Effect::Refresh],
+                Some(Action::Refresh) => vec![Effect::Reload],
                 _ => Vec::new(),
             };
         }
@@ -281,7 +294,7 @@ impl App {
             Action::Sort(columns) => self.sort_beside(columns),
             Action::Pause => self.paused = !self.paused,
             Action::Interval(step) => self.change_interval(step),
-            Action::Refresh => return vec![Effect::Refresh],
+            Action::Refresh => return vec![Effect::Reload],
             Action::Copy => return self.copy(),
             Action::Explain => return self.explain(),
             Action::Compare => return self.compare(),

@@ -109,6 +109,15 @@ pub struct Happened {
     pub text: String,
 }
 
+/// The name of the part that comes beside the refreshes.
+pub const FINDINGS: &str = "Findings";
+
+/// Returns whether a sentence says why a part did not come.
+pub fn is_about(missing: &str, part: &str) -> bool {
+    let rest = missing.strip_prefix(part);
+    rest.is_some_and(|rest| rest.starts_with(':'))
+}
+
 /// A text that was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
@@ -131,6 +140,8 @@ pub struct Data {
     pub live_plan: Vec<LiveNode>,
     pub activity: Vec<Activity>,
     pub findings: Vec<Finding>,
+    /// When these came, in seconds since 1970: less often than the others.
+    pub findings_at: Option<f64>,
     pub temp: Vec<Temp>,
     pub locks: Vec<Lock>,
     /// A session, and whom it waits for, up to who waits for nobody.
@@ -152,7 +163,11 @@ pub struct Data {
 
 impl Data {
     /// Takes over a refresh.
-    pub fn apply(&mut self, snapshot: Snapshot) {
+    pub fn apply(&mut self, mut snapshot: Snapshot) {
+        if snapshot.is_addition() {
+            self.add(snapshot);
+            return;
+        }
         self.event = None;
         let known = self.at > 0.0;
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
@@ -171,10 +186,14 @@ impl Data {
             self.happens(snapshot.at, "reset", text);
         }
         let evicted = snapshot.server.evictions - self.server.evictions;
+        let has_findings = snapshot.lists(FINDINGS);
         self.at = snapshot.at;
         self.server = snapshot.server;
-        self.missing = snapshot.missing;
-        self.totals = snapshot.totals;
+        self.missing
+            .retain(|missing| !has_findings && is_about(missing, FINDINGS));
+        self.missing.append(&mut snapshot.missing);
+        self.totals.retain(|part, _| !has_findings && part == FINDINGS);
+        self.totals.append(&mut snapshot.totals);
         for part in snapshot.parts {
             self.apply_part(part);
         }
@@ -192,6 +211,29 @@ impl Data {
         }
         self.events.push(event.clone());
         self.event = Some(event);
+    }
+
+    /// Takes over what belongs to the refresh before, or comes beside the refreshes.
+    fn add(&mut self, mut snapshot: Snapshot) {
+        self.missing.retain(|missing| {
+            let part = missing.split(':').next().unwrap_or_default();
+            !snapshot.lists(part)
+        });
+        self.totals.retain(|part, _| !snapshot.lists(part));
+        self.missing.append(&mut snapshot.missing);
+        self.totals.append(&mut snapshot.totals);
+        for part in snapshot.parts {
+            if matches!(part, Part::Findings(_)) {
+                self.findings_at = Some(snapshot.at);
+            }
+            self.apply_part(part);
+        }
+    }
+
+    /// Notes why the findings did not come.
+    pub fn lack_findings(&mut self, why: String) {
+        self.missing.retain(|missing| !is_about(missing, FINDINGS));
+        self.missing.push(format!("{FINDINGS}: {why}"));
     }
 
     fn apply_part(&mut self, part: Part) {
@@ -348,12 +390,7 @@ impl Data {
 
     /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
     pub fn lacks(&self, part: &str) -> bool {
-        let mut missing = self.missing.iter();
-        missing.any(|missing| {
-            missing
-                .strip_prefix(part)
-                .is_some_and(|rest| rest.starts_with(':'))
-        })
+        self.missing.iter().any(|missing| is_about(missing, part))
     }
 
     /// Returns how many statements the nodes are read of, and how many there are.

@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::{App, Mode};
+use crate::data::{FINDINGS, is_about};
 use crate::screens::{Screen, View};
 use crate::table::{Row, Table, wrap};
 
@@ -84,16 +85,18 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
     }
+    let is_findings = *app.screen() == Screen::List(View::Findings);
     let missing = app
         .data
         .missing
         .iter()
+        .filter(|missing| is_findings || !is_about(missing, FINDINGS))
         .map(|missing| format!("not refreshed: {missing}"));
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
     let empty = app.data.at > 0.0
         && table.rows.is_empty()
-        && (app.data.missing.is_empty() || !app.filter().is_empty());
+        && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {
             "nothing to show".to_owned()

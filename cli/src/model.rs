@@ -21,6 +21,25 @@ pub struct Snapshot {
     pub missing: Vec<String>,
 }
 
+impl Snapshot {
+    /// Returns whether a part with this name came, or is missing.
+    pub fn lists(&self, name: &str) -> bool {
+        self.names().any(|it| it == name)
+    }
+
+    /// Returns whether it has nothing but what belongs to the refresh before, or comes beside the refreshes.
+    pub fn is_addition(&self) -> bool {
+        self.names().count() > 0 && self.names().all(|name| matches!(name, "Texts" | "Findings"))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let missing = self.missing.iter();
+        let missing = missing.map(|missing| missing.split(':').next().unwrap_or_default());
+        let came = self.parts.iter().map(|part| -> &str { part.name() });
+        came.chain(missing)
+    }
+}
+
 /// The server and its store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -87,6 +106,29 @@ pub enum Part {
     Blockers(Vec<Lock>),
     /// Sessions, as every server shows them.
     Sessions(Vec<Session>),
+}
+
+impl Part {
+    /// Returns its name, by which a refresh says that it is missing.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Plans(_) => "Plans",
+            Self::ChangedPlans(_) => "ChangedPlans",
+            Self::Texts(_) => "Texts",
+            Self::Nodes(_) => "Nodes",
+            Self::ChangedNodes(_) => "ChangedNodes",
+            Self::Plan(_) => "Plan",
+            Self::Live(_) => "Live",
+            Self::LivePlan(_) => "LivePlan",
+            Self::Activity(_) => "Activity",
+            Self::Findings(_) => "Findings",
+            Self::Waits(_) => "Waits",
+            Self::Temp(_) => "Temp",
+            Self::Locks(_) => "Locks",
+            Self::Blockers(_) => "Blockers",
+            Self::Sessions(_) => "Sessions",
+        }
+    }
 }
 
 /// A plan's counters since it is stored. Times are milliseconds.

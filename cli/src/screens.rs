@@ -385,6 +385,10 @@ fn findings(data: &Data) -> Table {
         ],
         Order::AsIs,
     );
+    let age = data.findings_at.map_or(0.0, |at| data.at - at);
+    if age > 3.0 {
+        table.notes.push(format!("as of {age:.0} s ago; r asks again"));
+    }
     for row in &data.findings {
         let call = row.command.as_deref().and_then(|command| {
             let at = command.find("rowsource_compare(")?;

@@ -11,6 +11,8 @@ use crate::queries::{OWN, SERVER, Want};
 
 /// How long a server may work for a question of the screens, in milliseconds.
 const STATEMENT_TIMEOUT: u32 = 500;
+/// The same for a list that may take seconds: nothing else waits for it.
+const SLOW_TIMEOUT: u32 = 10_000;
 /// How long the program waits for an answer, which may have a long way.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -66,14 +68,15 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON, within the time of a screen.
-    async fn rows(&self, query: &str) -> Result<Value, Failure> {
+    /// Returns the rows of a query as JSON. It may take these milliseconds.
+    async fn rows(&self, query: &str, limit: u32) -> Result<Value, Failure> {
         let sql = format!(
-            "SET LOCAL statement_timeout = {STATEMENT_TIMEOUT}; SET LOCAL transaction_read_only = on;
+            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
              {OWN} coalesce(json_agg(x), '[]')::text FROM ({query}) x"
         );
-        let answer = self.ask(&sql, ANSWER_TIMEOUT).await?;
+        let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
+        let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
         let text = answer.last().map_or("[]", String::as_str);
         serde_json::from_str(text)
             .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
@@ -104,7 +107,7 @@ impl Connection {
 
     /// Describes the server, and returns its clock.
     pub async fn server(&self) -> Result<(Server, f64), Failure> {
-        let rows = self.rows(SERVER).await?;
+        let rows = self.rows(SERVER, STATEMENT_TIMEOUT).await?;
         let row = rows.get(0).cloned().unwrap_or_default();
         let at = row["at"].as_f64().unwrap_or(0.0);
         let mut server: Server = serde_json::from_value(row).unwrap_or_default();
@@ -112,7 +115,7 @@ impl Connection {
             let sql = format!(
                 "SELECT extract(epoch FROM stats_reset)::float8 AS reset, evictions FROM {schema}.rowsource_info()"
             );
-            let rows = self.rows(&sql).await?;
+            let rows = self.rows(&sql, STATEMENT_TIMEOUT).await?;
             server.reset = rows[0]["reset"].as_f64();
             server.evictions = rows[0]["evictions"].as_f64().unwrap_or(0.0);
         }
@@ -142,7 +145,11 @@ impl Connection {
         };
         for want in wants {
             let (query, part) = want.query(&server);
-            match self.rows(&query).await {
+            let limit = match want {
+                Want::Findings => SLOW_TIMEOUT,
+                _ => STATEMENT_TIMEOUT,
+            };
+            match self.rows(&query, limit).await {
                 Ok(rows) => {
                     let came = rows.as_array().map_or(0, Vec::len) as u64;
                     let total = rows[0]["total"].as_u64().filter(|total| *total > came);

@@ -34,6 +34,10 @@ const WORKS: &str = "the server works on it:";
 /// At most this many rows are printed, and there is room for the head and as many lines of notes.
 const MOST_ROWS: usize = 2_000;
 const NOTES: usize = 40;
+/// How long to wait at least before a list that may take seconds is asked for again, and how many times as
+/// long as it took.
+const SLOW_PACE: Duration = Duration::from_secs(10);
+const SLOW_SHARE: u32 = 10;
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -45,6 +49,9 @@ pub struct Top {
     pub theme: Theme,
     asked_at: Option<Instant>,
     due: Instant,
+    /// The same for the list that may take seconds.
+    slow_asked_at: Option<Instant>,
+    slow_due: Instant,
     /// Whether a refresh is due although the screen is paused.
     is_wanted: bool,
     /// How many functions the server works on for the user.
@@ -61,6 +68,8 @@ impl Top {
             theme,
             asked_at: None,
             due: Instant::now(),
+            slow_asked_at: None,
+            slow_due: Instant::now(),
             is_wanted: false,
             calls: 0,
         }
@@ -105,8 +114,11 @@ impl Top {
 
     fn take_effect(&mut self, effect: Effect) -> io::Result<()> {
         match (effect, &self.source) {
-            (Effect::Refresh, Source::Server(_)) => {
+            (effect @ (Effect::Refresh | Effect::Reload), Source::Server(_)) => {
                 self.due = Instant::now();
+                if effect == Effect::Reload {
+                    self.slow_due = self.due;
+                }
                 self.is_wanted = true;
             }
             (Effect::Copy(text), _) => {
@@ -128,7 +140,7 @@ impl Top {
             (Effect::Signal(..), Source::Recording(_)) => {
                 self.app.status = "a replay has no server".to_owned();
             }
-            (Effect::Refresh | Effect::Quit, _) => {}
+            (Effect::Refresh | Effect::Reload | Effect::Quit, _) => {}
         }
         Ok(())
     }
@@ -165,11 +177,12 @@ impl Top {
 
     fn ask(&mut self) {
         self.is_wanted = false;
-        let wants = if self.record.is_some() {
+        let mut wants = if self.record.is_some() {
             self.app.all_wants()
         } else {
             self.app.wants()
         };
+        self.ask_slow(&mut wants);
         if let Source::Server(worker) = &self.source {
             worker.ask(Request::Snapshot(wants));
             self.asked_at = Some(Instant::now());
@@ -177,8 +190,36 @@ impl Top {
         }
     }
 
+    /// Takes out of what is wanted the list that may take seconds, and asks for it if it is time.
+    fn ask_slow(&mut self, wants: &mut Vec<Want>) {
+        let all = wants.len();
+        wants.retain(|want| *want != Want::Findings);
+        let is_due = self.slow_asked_at.is_none() && Instant::now() >= self.slow_due;
+        if wants.len() == all || !is_due || !self.app.data.server.has_extension() {
+            return;
+        }
+        if let Source::Server(worker) = &self.source {
+            worker.ask(Request::Slow(Want::Findings));
+            self.slow_asked_at = Some(Instant::now());
+        }
+    }
+
+    fn take_slow(&mut self, answer: Result<Box<Snapshot>, String>) -> io::Result<()> {
+        let took = self
+            .slow_asked_at
+            .take()
+            .map_or(Duration::ZERO, |asked| asked.elapsed());
+        self.slow_due = Instant::now() + SLOW_PACE.max(took * SLOW_SHARE);
+        if let (Some(file), Ok(snapshot)) = (&mut self.record, &answer) {
+            record::write(file, snapshot)?;
+        }
+        self.app.apply_slow(answer.map(|snapshot| *snapshot));
+        Ok(())
+    }
+
     fn take(&mut self, reply: Reply) -> io::Result<()> {
         match reply {
+            Reply::Slow(answer) => self.take_slow(answer)?,
             Reply::Snapshot(snapshot) => {
                 if self.app.status.starts_with(SILENT) || self.app.status.starts_with(WORKS) {
                     self.app.status.clear();
@@ -189,10 +230,14 @@ impl Top {
                     record::write(file, &snapshot)?;
                 }
                 self.app.apply(*snapshot);
+                let event = self.app.data.event.as_ref();
+                if event.is_some_and(|event| event.kind == "restart") {
+                    self.slow_due = Instant::now();
+                }
                 if is_first {
                     // Texts were not known yet, and there is no interval yet.
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
-                    let has_extension = self.app.data.server.schema.is_some();
+                    let has_extension = self.app.data.server.has_extension();
                     let texts = self.app.data.wanted_texts().filter(|_| has_extension);
                     if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
                         worker.ask(Request::Snapshot(vec![texts]));
@@ -291,7 +336,7 @@ impl Top {
         }
     }
 
-    fn fetch(&mut self) -> Result<Snapshot, String> {
+    fn fetch(&mut self) -> Result<(), String> {
         let wants = self.app.wants();
         self.fetch_these(wants)
     }
@@ -299,28 +344,36 @@ impl Top {
     /// Asks for the texts of what the last interval had.
     fn fetch_texts(&mut self) -> Result<(), String> {
         let texts = self.app.data.wanted_texts().into_iter().collect::<Vec<_>>();
-        if !texts.is_empty() && self.app.data.server.schema.is_some() {
+        if !texts.is_empty() && self.app.data.server.has_extension() {
             self.fetch_these(texts)?;
         }
         Ok(())
     }
 
-    fn fetch_these(&mut self, wants: Vec<Want>) -> Result<Snapshot, String> {
-        let Source::Server(worker) = &self.source else {
-            return Ok(Snapshot::default());
-        };
-        worker.ask(Request::Snapshot(wants));
-        match worker.replies.recv() {
-            Ok(Reply::Snapshot(snapshot)) => {
-                if let Some(file) = &mut self.record {
-                    record::write(file, &snapshot).map_err(|error| error.to_string())?;
-                }
-                self.app.apply(snapshot.as_ref().clone());
-                Ok(*snapshot)
-            }
-            Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => Err(text),
-            Ok(Reply::Lines(..)) | Err(_) => Err("the connection ended".to_owned()),
+    fn fetch_these(&mut self, mut wants: Vec<Want>) -> Result<(), String> {
+        self.ask_slow(&mut wants);
+        if let Source::Server(worker) = &self.source {
+            worker.ask(Request::Snapshot(wants));
         }
+        let mut is_here = false;
+        while !is_here || self.slow_asked_at.is_some() {
+            let Source::Server(worker) = &self.source else {
+                break;
+            };
+            match worker.replies.recv() {
+                Ok(Reply::Snapshot(snapshot)) => {
+                    if let Some(file) = &mut self.record {
+                        record::write(file, &snapshot).map_err(|error| error.to_string())?;
+                    }
+                    self.app.apply(*snapshot);
+                    is_here = true;
+                }
+                Ok(Reply::Slow(answer)) => self.take_slow(answer).map_err(|error| error.to_string())?,
+                Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => return Err(text),
+                Ok(Reply::Lines(..)) | Err(_) => return Err("the connection ended".to_owned()),
+            }
+        }
+        Ok(())
     }
 
     /// Draws a screen that is as high as it must be.

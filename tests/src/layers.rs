@@ -359,7 +359,11 @@ const CLI: &[Layer] = &[
         &["app", "queries", "screens", "table"],
         "keys that ask the server for a text about a row",
     ),
-    layer("draw", &["app", "keys", "screens", "table"], "draws the state"),
+    layer(
+        "draw",
+        &["app", "data", "keys", "screens", "table"],
+        "draws the state",
+    ),
     layer(
         "json",
         &["app", "data", "screens", "server", "table"],
@@ -368,7 +372,7 @@ const CLI: &[Layer] = &[
     layer(
         "worker",
         &["connect", "model", "queries", "server"],
-        "the thread that talks with the server",
+        "the threads that talk with the server",
     ),
     layer(
         "top",

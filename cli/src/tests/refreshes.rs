@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::delta::Counted;
-use crate::model::{Lock, Part, Temp, Text};
+use crate::model::{Finding, Lock, Part, Temp, Text};
 use crate::queries::Want;
 use crate::record;
 
@@ -298,4 +298,70 @@ fn json_says_what_is_missing_and_what_happened() {
         (&json["missing"][0]["what"], &json["view"]),
         (&"extension".into(), &"sessions".into())
     );
+}
+
+/// The findings come less often than the rest, and beside it: neither takes anything from the other.
+#[test]
+fn slow_findings_hold_nothing_up() {
+    let mut app = app(View::Findings);
+    app.data.findings.clear();
+    assert!(app.wants().contains(&Want::Findings));
+    let refresh = |seconds: f64, missing: &[&str]| {
+        let mut next = recorded().remove(2);
+        next.at += seconds;
+        next.parts.retain(|part| !matches!(part, Part::Findings(_)));
+        next.missing = missing.iter().map(|&it| it.to_owned()).collect();
+        next
+    };
+    app.apply(refresh(1.0, &[]));
+    assert!(text(&mut app).contains("is awaited"));
+    app.apply_slow(Err("too many clients already".to_owned()));
+    app.apply(refresh(2.0, &["Waits: a timeout"]));
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("Findings: too many clients") && shown.contains("Waits: a timeout"),
+        "{shown}"
+    );
+    let found = Finding {
+        id: 1,
+        cause: Some("an index is gone".to_owned()),
+        ..Finding::default()
+    };
+    let slow = Snapshot {
+        parts: vec![Part::Findings(vec![found])],
+        ..refresh(2.5, &[])
+    };
+    let at = app.data.at;
+    app.apply_slow(Ok(slow));
+    assert_eq!(app.data.at, at);
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("an index is gone") && shown.contains("Waits: a timeout"),
+        "{shown}"
+    );
+    assert!(!shown.contains("too many clients"), "{shown}");
+    app.apply(refresh(12.5, &[]));
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("an index is gone") && shown.contains("as of 10 s ago"),
+        "{shown}"
+    );
+    assert_eq!(press(&mut app, KeyCode::Char('r')), [Effect::Reload]);
+    // Elsewhere, it does not matter that they are missing.
+    app.apply_slow(Err("too many clients already".to_owned()));
+    press(&mut app, KeyCode::Char('6'));
+    assert!(!text(&mut app).contains("too many clients"));
+}
+
+/// The texts, which are asked for after a refresh, do not hide what was missing in it.
+#[test]
+fn texts_do_not_hide_what_is_missing() {
+    let mut app = app(View::Waits);
+    let mut next = recorded().remove(2);
+    next.missing = vec!["Waits: a timeout".to_owned()];
+    app.apply(next.clone());
+    next.missing.clear();
+    next.parts = vec![Part::Texts(Vec::new())];
+    app.apply(next);
+    assert!(text(&mut app).contains("Waits: a timeout"));
 }
