@@ -86,6 +86,9 @@ pub struct App {
 
 /// The intervals between refreshes that `+` and `-` select, in milliseconds.
 const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+/// What a text says that a recording does not have.
+const NOT_RECORDED: &str =
+    "the recording does not have this text until here: it has those that were open while it was made";
 /// How long a text may be that is typed.
 const MAX_TYPED: usize = 200;
 /// How many columns a wide text moves.
@@ -150,6 +153,9 @@ impl App {
         }
         self.answered.clone_from(&self.asked);
         self.data.apply(snapshot);
+        if self.data.is_replay {
+            self.take_recorded_lines();
+        }
         if let Some(event) = &self.data.event {
             self.status.clone_from(&event.text);
         }
@@ -160,6 +166,18 @@ impl App {
         match answer {
             Ok(snapshot) => self.data.apply(snapshot),
             Err(text) => self.data.lack_findings(text),
+        }
+    }
+
+    /// Shows on the screens that wait for lines those that the recording has until here.
+    pub fn take_recorded_lines(&mut self) {
+        for screen in &mut self.screens {
+            if let Screen::Text { call, lines, .. } = screen {
+                *lines = Some(match self.data.recorded.lines.get(call) {
+                    Some(recorded) => recorded.clone(),
+                    None => vec![NOT_RECORDED.to_owned()],
+                });
+            }
         }
     }
 
@@ -472,6 +490,9 @@ impl App {
 
     fn ask_signal(&mut self, function: &'static str) {
         match self.process() {
+            _ if self.data.is_replay => {
+                self.status = "a recording has no server: no signals are sent".to_owned()
+            }
             _ if self.read_only => self.status = "--read-only: no signals are sent".to_owned(),
             Some(pid) => self.mode = Mode::Confirm(function, pid),
             None => {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::delta::{Counted, Difference, difference};
 use crate::model::{
-    Activity, Finding, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp, Wait,
+    Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
+    Wait,
 };
 use crate::queries::{OWN, PlanKey, Want};
 
@@ -99,6 +100,34 @@ impl<T: Counted> Series<T> {
     }
 }
 
+/// At most this many plans and texts of a recording are kept.
+const MAX_RECORDED: usize = 200;
+
+/// Plans and texts that were open while something was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    plans: BTreeMap<PlanKey, Vec<Node>>,
+    /// By the function that wrote them.
+    pub lines: BTreeMap<String, Vec<String>>,
+}
+
+impl Recorded {
+    fn keep_plan(&mut self, nodes: &[Node]) {
+        if self.plans.len() >= MAX_RECORDED {
+            self.plans.clear();
+        }
+        let key = nodes.first().and_then(PlanKey::of_node);
+        self.plans.extend(key.map(|key| (key, nodes.to_vec())));
+    }
+
+    fn keep_lines(&mut self, Lines { call, lines }: Lines) {
+        if self.lines.len() >= MAX_RECORDED {
+            self.lines.clear();
+        }
+        self.lines.insert(call, lines);
+    }
+}
+
 /// What came in between: a restart, a reset, an eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Happened {
@@ -148,6 +177,8 @@ pub struct Data {
     pub blockers: Option<Vec<Lock>>,
     /// Whether all of it comes from a recording, which has the lists and what was open.
     pub is_replay: bool,
+    /// What of a recording is kept although something else was open later.
+    pub recorded: Recorded,
     pub sessions: Vec<Session>,
     /// How many rows there are of parts of which only the first ones came.
     pub totals: BTreeMap<String, u64>,
@@ -175,6 +206,7 @@ impl Data {
                 texts: std::mem::take(&mut self.texts),
                 events: std::mem::take(&mut self.events),
                 is_replay: self.is_replay,
+                recorded: std::mem::take(&mut self.recorded),
                 ..Self::default()
             };
             let text = "the server was restarted: the interval begins anew".to_owned();
@@ -215,6 +247,7 @@ impl Data {
 
     /// Takes over what belongs to the refresh before, or comes beside the refreshes.
     fn add(&mut self, mut snapshot: Snapshot) {
+        self.event = None;
         self.missing.retain(|missing| {
             let part = missing.split(':').next().unwrap_or_default();
             !snapshot.lists(part)
@@ -227,6 +260,16 @@ impl Data {
                 self.findings_at = Some(snapshot.at);
             }
             self.apply_part(part);
+        }
+    }
+
+    /// Returns what is recorded of lines that a function wrote.
+    pub fn snapshot_of_lines(&self, call: String, lines: Vec<String>) -> Snapshot {
+        Snapshot {
+            at: self.at,
+            server: self.server.clone(),
+            parts: vec![Part::Lines(Lines { call, lines })],
+            ..Snapshot::default()
         }
     }
 
@@ -252,7 +295,13 @@ impl Data {
             }
             Part::Nodes(rows) => self.apply_nodes(|nodes, at| nodes.update(at, rows)),
             Part::ChangedNodes(rows) => self.apply_nodes(|nodes, at| nodes.update_some(at, rows)),
-            Part::Plan(rows) => self.plan = rows,
+            Part::Plan(rows) => {
+                if self.is_replay {
+                    self.recorded.keep_plan(&rows);
+                }
+                self.plan = rows;
+            }
+            Part::Lines(answer) => self.recorded.keep_lines(answer),
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
             Part::Activity(rows) => self.activity = rows,
@@ -355,10 +404,20 @@ impl Data {
 
     /// Returns the nodes of a plan, if they have come.
     pub fn nodes_of(&self, key: &PlanKey) -> Vec<&Node> {
-        let nodes = self.plan.iter();
+        let is_meant = |node: &&Node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid);
+        let mut nodes: Vec<&Node> = self.plan.iter().filter(is_meant).collect();
+        if nodes.is_empty() && self.is_replay {
+            nodes = self.recorded.plans.get(key).into_iter().flatten().collect();
+        }
+        if nodes.is_empty() && self.is_replay {
+            // The view of nodes, which is always recorded, has them without their details.
+            let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
+            nodes = before
+                .filter(|node| PlanKey::of_node(node).as_ref() == Some(key))
+                .collect();
+            nodes.sort_by_key(|node| node.node_id);
+        }
         nodes
-            .filter(|node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid))
-            .collect()
     }
 
     /// Returns the place of the session that a process waits for, in the tree of those that wait for locks.

@@ -25,6 +25,9 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
         ],
         Order::Fixed,
     );
+    if nodes.is_empty() && data.is_replay {
+        table.notes.push(crate::screens_plan::NOT_RECORDED.to_owned());
+    }
     let whole = nodes.first().map_or(0.0, |root| root.time);
     // Where the nodes begin that may have children, and where the next child begins: by depth.
     let mut ends: Vec<f64> = vec![0.0];

@@ -29,7 +29,10 @@ impl Snapshot {
 
     /// Returns whether it has nothing but what belongs to the refresh before, or comes beside the refreshes.
     pub fn is_addition(&self) -> bool {
-        self.names().count() > 0 && self.names().all(|name| matches!(name, "Texts" | "Findings"))
+        self.names().count() > 0
+            && self
+                .names()
+                .all(|name| matches!(name, "Texts" | "Findings" | "Lines"))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -106,6 +109,8 @@ pub enum Part {
     Blockers(Vec<Lock>),
     /// Sessions, as every server shows them.
     Sessions(Vec<Session>),
+    /// What a function wrote while this was recorded.
+    Lines(Lines),
 }
 
 impl Part {
@@ -127,6 +132,7 @@ impl Part {
             Self::Locks(_) => "Locks",
             Self::Blockers(_) => "Blockers",
             Self::Sessions(_) => "Sessions",
+            Self::Lines(_) => "Lines",
         }
     }
 }
@@ -152,6 +158,14 @@ pub struct Plan {
     pub reads: f64,
     pub temp: f64,
     pub wal: f64,
+}
+
+/// The lines that a function of the server wrote.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Lines {
+    /// The function, with its arguments.
+    pub call: String,
+    pub lines: Vec<String>,
 }
 
 /// The text of a statement.

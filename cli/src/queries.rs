@@ -1,7 +1,7 @@
 //! The queries of the program. `@` stands for the schema of the extension. The search path has only
 //! PostgreSQL's own schema.
 
-use crate::model::Server;
+use crate::model::{Node, Server};
 
 /// Which rows of a statement's plan are meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +11,19 @@ pub struct PlanKey {
     pub queryid: i64,
     pub planid: i64,
     pub toplevel: bool,
+}
+
+impl PlanKey {
+    /// Returns the key of the plan that a node is of; nothing if the user may not see it.
+    pub fn of_node(node: &Node) -> Option<Self> {
+        Some(Self {
+            userid: node.userid,
+            datid: node.datid,
+            queryid: node.queryid?,
+            planid: node.planid?,
+            toplevel: node.toplevel,
+        })
+    }
 }
 
 /// What a screen needs from the server.

@@ -331,15 +331,8 @@ fn nodes(data: &Data) -> Table {
         .iter()
         .filter(|row| !data.is_own(row.queryid))
     {
-        let (Some(queryid), Some(planid)) = (row.queryid, row.planid) else {
+        let Some(key) = PlanKey::of_node(row) else {
             continue;
-        };
-        let key = PlanKey {
-            userid: row.userid,
-            datid: row.datid,
-            queryid,
-            planid,
-            toplevel: row.toplevel,
         };
         let target = Target {
             plan: Some(key),

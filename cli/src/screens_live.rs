@@ -117,7 +117,11 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             ..Row::new(format!("{}/{}", node.nesting, node.node_id), cells, target)
         });
     }
-    if table.rows.is_empty() && !data.lacks("LivePlan") {
+    if table.rows.is_empty() && data.is_replay {
+        table.notes.push(format!(
+            "the recording has no running plan of process {pid} now: it has those that were open while it was made"
+        ));
+    } else if table.rows.is_empty() && !data.lacks("LivePlan") {
         table
             .notes
             .push(format!("process {pid} runs no measured statement now"));

@@ -5,6 +5,10 @@ use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
 use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
 
+/// What is said of a plan that a recording does not have.
+pub const NOT_RECORDED: &str = "the recording has no nodes of this plan until here: it has those of the statements that \
+                                took the most time, and of plans that were open while it was made";
+
 /// Returns the key of a plan that is stored.
 pub fn key_of(plan: &Plan) -> Option<PlanKey> {
     let (queryid, planid) = (plan.queryid?, plan.planid?);
@@ -94,6 +98,9 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
         ],
         Order::Fixed,
     );
+    if rows.is_empty() && data.is_replay {
+        table.notes.push(NOT_RECORDED.to_owned());
+    }
     let whole: f64 = rows.iter().map(|node| node.own_time).sum();
     let most = rows.iter().map(|node| node.own_time).fold(0.0, f64::max);
     for node in rows {
@@ -144,11 +151,18 @@ pub fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
     );
     let nodes = data.nodes_of(key);
     let Some(node) = nodes.into_iter().find(|node| node.node_id == node_id) else {
-        if !data.lacks("Plan") {
+        if data.is_replay {
+            table.notes.push(NOT_RECORDED.to_owned());
+        } else if !data.lacks("Plan") {
             table.notes.push("the plan is not stored any more".to_owned());
         }
         return table;
     };
+    if data.is_replay && node.details.is_null() {
+        table
+            .notes
+            .push("the recording has its details only if the plan was open while it was made".to_owned());
+    }
     let mut figures = vec![
         ("operation", Cell::Text(node.operation.clone())),
         ("object", Cell::text(node.object.as_deref())),

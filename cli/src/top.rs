@@ -60,7 +60,8 @@ pub struct Top {
 
 impl Top {
     /// Makes one.
-    pub fn new(app: App, source: Source, record: Option<File>, theme: Theme) -> Self {
+    pub fn new(mut app: App, source: Source, record: Option<File>, theme: Theme) -> Self {
+        app.data.is_replay = matches!(source, Source::Recording(_));
         Self {
             app,
             source,
@@ -133,12 +134,9 @@ impl Top {
                 worker.ask(Request::Call(call, file));
                 self.calls += 1;
             }
-            (Effect::Call(call, _), Source::Recording(_)) => {
-                self.app.answer(&call, vec!["a replay has no server".to_owned()]);
-                self.app.status = "a replay has no server".to_owned();
-            }
-            (Effect::Signal(..), Source::Recording(_)) => {
-                self.app.status = "a replay has no server".to_owned();
+            (Effect::Call(_, None), Source::Recording(_)) => self.app.take_recorded_lines(),
+            (Effect::Call(..) | Effect::Signal(..), Source::Recording(_)) => {
+                self.app.status = "a recording has no server, which would do it".to_owned();
             }
             (Effect::Refresh | Effect::Reload | Effect::Quit, _) => {}
         }
@@ -249,7 +247,10 @@ impl Top {
                 self.calls = self.calls.saturating_sub(1);
                 self.app.status = match (answer, file) {
                     (Ok(lines), None) => {
-                        self.app.answer(&call, lines);
+                        self.app.answer(&call, lines.clone());
+                        if let Some(file) = &mut self.record {
+                            record::write(file, &self.app.data.snapshot_of_lines(call, lines))?;
+                        }
                         String::new()
                     }
                     (Ok(lines), Some(name)) => match write_new(&name, &lines) {

@@ -320,14 +320,14 @@ const CLI: &[Layer] = &[
         "the tables of what runs and waits now",
     ),
     layer(
-        "flame",
-        &["data", "queries", "table"],
-        "where the time of a plan goes, as bars",
-    ),
-    layer(
         "screens_plan",
         &["data", "model", "queries", "table"],
         "the tables of a plan and of a node",
+    ),
+    layer(
+        "flame",
+        &["data", "queries", "screens_plan", "table"],
+        "where the time of a plan goes, as bars",
     ),
     layer(
         "screens",

@@ -15,6 +15,7 @@ use crate::record::Recording;
 use crate::screens::{Screen, View};
 
 mod refreshes;
+mod replays;
 mod rows;
 
 fn folder() -> PathBuf {

@@ -4,7 +4,6 @@ use super::*;
 use crate::delta::Counted;
 use crate::model::{Finding, Lock, Part, Temp, Text};
 use crate::queries::Want;
-use crate::record;
 
 /// After the first refresh, the server is asked only for the plans that ran since.
 #[test]
@@ -52,22 +51,6 @@ fn a_restart_a_reset_and_evictions_are_said() {
     assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
     let table = app.table().0;
     assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
-}
-
-#[test]
-fn what_is_recorded_is_replayed() {
-    let path = std::env::temp_dir().join(format!("rowsource-recording-{}", std::process::id()));
-    let mut file = record::create(&path).expect("a file");
-    for snapshot in &recorded() {
-        record::write(&mut file, snapshot).expect("a line");
-    }
-    let mut recording = Recording::open(&path).expect("the file");
-    let again: Vec<Snapshot> = std::iter::from_fn(|| recording.next().expect("a refresh")).collect();
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
-    std::fs::remove_file(&path).expect("it is removed");
-    assert_eq!(format!("{again:?}"), format!("{:?}", recorded()));
-    assert_eq!(mode & 0o777, 0o600);
 }
 
 /// What a screen lacks is said only when the server has answered for it.
