@@ -94,8 +94,10 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
         .map(|missing| format!("not refreshed: {missing}"));
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
+    let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });
     let empty = app.data.at > 0.0
         && table.rows.is_empty()
+        && !is_awaited
         && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {

@@ -77,6 +77,22 @@ const SCREENS: &[(&str, View, Keys)] = &[
     ("locks", View::Locks, |_| ()),
     ("sessions", View::Sessions, |_| ()),
     ("a plan", View::Statements, open_plan),
+    ("the plans of a statement", View::Statements, open_plans),
+    ("a text", View::Statements, |app| {
+        open_plan(app);
+        let call = calls(app, KeyCode::Char('e'));
+        app.answer(
+            &call,
+            (1..=60)
+                .map(|line| format!("{}-> a line of a plan, {line}", " ".repeat(line)))
+                .collect(),
+        );
+        press(app, KeyCode::PageDown);
+    }),
+    ("a text that is awaited", View::Statements, |app| {
+        open_plan(app);
+        calls(app, KeyCode::Char('e'));
+    }),
     ("a node", View::Statements, |app| {
         open_plan(app);
         press(app, KeyCode::Down);
@@ -131,6 +147,31 @@ fn open_plan(app: &mut App) {
         press(app, KeyCode::Down);
     }
     press(app, KeyCode::Enter);
+}
+
+/// Opens the plans of a statement that has two, and selects the second.
+fn open_plans(app: &mut App) {
+    let plan = another_plan(app);
+    while app.target().and_then(|target| target.queryid) != plan.queryid {
+        press(app, KeyCode::Down);
+    }
+    press(app, KeyCode::Enter);
+    press(app, KeyCode::Down);
+}
+
+/// Gives the statement whose plan the recording has a second one, which takes half the time, and returns
+/// the first one.
+fn another_plan(app: &mut App) -> Plan {
+    let (queryid, planid) = (app.data.plan[0].queryid, app.data.plan[0].planid);
+    let plans = &mut app.data.plans.added.rows;
+    let is_it = |plan: &&Plan| (plan.queryid, plan.planid) == (queryid, planid);
+    let plan = plans.iter().find(is_it).expect("the plan").clone();
+    plans.push(Plan {
+        planid: Some(7),
+        time: plan.time / 2.0,
+        ..plan.clone()
+    });
+    plan
 }
 
 /// Opens the running statement whose nodes the recording has.
@@ -209,9 +250,10 @@ fn colours() {
         for y in 0..40 {
             let mut last = None;
             for x in 0..120 {
-                let style = (buffer[(x, y)].fg, buffer[(x, y)].modifier);
+                let cell = &buffer[(x, y)];
+                let style = (cell.fg, cell.bg, cell.modifier);
                 if last != Some(style) {
-                    all += &format!("{y},{x} {:?} {:?}\n", style.0, style.1);
+                    all += &format!("{y},{x} {:?} on {:?} {:?}\n", style.0, style.1, style.2);
                     last = Some(style);
                 }
             }
@@ -230,7 +272,7 @@ fn without_colours_there_are_none() {
             buffer
                 .content
                 .iter()
-                .all(|cell| cell.fg == ratatui::style::Color::Reset)
+                .all(|cell| [cell.fg, cell.bg] == [ratatui::style::Color::Reset; 2])
         );
     }
 }
@@ -357,16 +399,12 @@ fn a_plan_is_explained_compared_drawn_and_written() {
 #[test]
 fn two_plans_of_a_statement_are_compared() {
     let mut app = app(View::Statements);
-    let queryid = app.data.plan[0].queryid;
-    let plans = &app.data.plans.added.rows;
-    let plan = plans.iter().find(|plan| plan.queryid == queryid);
-    let plan = plan.expect("the plan").clone();
-    let other = Plan {
-        planid: Some(7),
-        time: plan.time / 2.0,
-        ..plan.clone()
-    };
-    app.data.plans.added.rows = vec![plan.clone(), other];
+    let plan = another_plan(&mut app);
+    app.data
+        .plans
+        .added
+        .rows
+        .retain(|row| row.queryid == plan.queryid);
     press(&mut app, KeyCode::Enter);
     assert!(matches!(app.screen(), Screen::Plans(_)), "{:?}", app.screen());
     press(&mut app, KeyCode::Char('c'));
