@@ -136,6 +136,18 @@ fn first_rows(list: &str, order: &str, pid: Option<i64>) -> String {
     )
 }
 
+/// Has texts that are cut end with three dots.
+fn with_dots(mut sql: String) -> String {
+    for most in ["2000", "400"] {
+        for text in ["query", "a.query"] {
+            let cut = format!("left({text}, {most})");
+            let said = format!("({cut} || CASE WHEN length({text}) > {most} THEN ' ...' ELSE '' END)");
+            sql = sql.replace(&cut, &said);
+        }
+    }
+    sql
+}
+
 impl Want {
     /// Returns the query, and the name of the part that it makes. A text that is cut says so at its end.
     pub fn query(&self, server: &Server) -> (String, &'static str) {
@@ -202,16 +214,8 @@ impl Want {
             ),
             Self::Sessions(pid) => (first_rows(SESSIONS, "query_start", *pid), "Sessions"),
         };
-        let mut sql = sql;
-        for most in ["2000", "400"] {
-            for text in ["query", "a.query"] {
-                let cut = format!("left({text}, {most})");
-                let said = format!("({cut} || CASE WHEN length({text}) > {most} THEN ' ...' ELSE '' END)");
-                sql = sql.replace(&cut, &said);
-            }
-        }
         (
-            sql.replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
+            with_dots(sql).replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
             part,
         )
     }

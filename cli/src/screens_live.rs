@@ -117,28 +117,35 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             ..Row::new(format!("{}/{}", node.nesting, node.node_id), cells, target)
         });
     }
-    if table.rows.is_empty() && data.is_replay {
-        table.notes.push(format!(
-            "the recording has no running plan of process {pid} now: it has those that were open while it was made"
-        ));
-    } else if table.rows.is_empty() && !data.lacks("LivePlan") {
-        table
-            .notes
-            .push(format!("process {pid} runs no measured statement now"));
-        let session = data.sessions.iter().find(|session| session.pid == pid);
-        if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
-            let state = session.state.as_deref().unwrap_or("");
-            let what = if state == "active" {
-                "its statement"
-            } else {
-                "its last statement"
-            };
-            table
-                .notes
-                .push(format!("{state}; {what}: {}", crate::table::one_line(query)));
-        }
+    if table.rows.is_empty() {
+        table.notes.extend(nothing_runs(data, pid));
     }
     table
+}
+
+/// Says why a process has no running plan: that it runs none, with its last statement, or that this is not
+/// known.
+fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
+    if data.is_replay {
+        return vec![format!(
+            "the recording has no running plan of process {pid} now: it has those that were open while it was made"
+        )];
+    }
+    if data.lacks("LivePlan") {
+        return Vec::new();
+    }
+    let mut notes = vec![format!("process {pid} runs no measured statement now")];
+    let session = data.sessions.iter().find(|session| session.pid == pid);
+    if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
+        let state = session.state.as_deref().unwrap_or("");
+        let what = if state == "active" {
+            "its statement"
+        } else {
+            "its last statement"
+        };
+        notes.push(format!("{state}; {what}: {}", crate::table::one_line(query)));
+    }
+    notes
 }
 
 /// Says how long a statement runs, and how far it is.

@@ -1,5 +1,5 @@
-//! The threads that talk with the server, so that the screen never waits for it: one for all that is asked for
-//! at each refresh and by keys, and one for what may take seconds, so that nothing else waits for that.
+//! The threads that talk with the server, so that the screen never waits for it: one for all that is asked
+//! for at each refresh and by keys, and one for what may take seconds, so that nothing else waits for that.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -48,7 +48,8 @@ fn words<'a>(json: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     list.map(|entry| entry[key].as_str().expect("a text")).collect()
 }
 
-/// More sessions wait than a list has rows: the list says so, and b finds the blocker of one that is not in it.
+/// More sessions wait than a list has rows: the list says so, and b finds the blocker of one that is not in
+/// it.
 #[test]
 fn a_blocker_is_found_beyond_the_list_needs_terminal() {
     const WAITING: usize = 210;
