@@ -36,6 +36,8 @@ impl Failure {
 /// A connection.
 pub struct Connection {
     client: Client,
+    /// How long the server may work for a question, in milliseconds.
+    limit: u32,
     /// What the server said last of itself.
     last: Option<(Server, f64)>,
 }
@@ -43,7 +45,19 @@ pub struct Connection {
 impl Connection {
     /// Takes a connection over.
     pub fn new(client: Client) -> Self {
-        Self { client, last: None }
+        Self {
+            client,
+            limit: STATEMENT_TIMEOUT,
+            last: None,
+        }
+    }
+
+    /// Lets the server work for seconds.
+    pub fn patient(self) -> Self {
+        Self {
+            limit: SLOW_TIMEOUT,
+            ..self
+        }
     }
 
     /// Returns whether it has ended.
@@ -68,8 +82,9 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON. It may take these milliseconds.
-    async fn rows(&self, query: &str, limit: u32) -> Result<Value, Failure> {
+    /// Returns the rows of a query as JSON.
+    async fn rows(&self, query: &str) -> Result<Value, Failure> {
+        let limit = self.limit;
         let sql = format!(
             "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
@@ -107,7 +122,7 @@ impl Connection {
 
     /// Describes the server, and returns its clock.
     pub async fn server(&self) -> Result<(Server, f64), Failure> {
-        let rows = self.rows(SERVER, STATEMENT_TIMEOUT).await?;
+        let rows = self.rows(SERVER).await?;
         let row = rows.get(0).cloned().unwrap_or_default();
         let at = row["at"].as_f64().unwrap_or(0.0);
         let mut server: Server = serde_json::from_value(row).unwrap_or_default();
@@ -115,7 +130,7 @@ impl Connection {
             let sql = format!(
                 "SELECT extract(epoch FROM stats_reset)::float8 AS reset, evictions FROM {schema}.rowsource_info()"
             );
-            let rows = self.rows(&sql, STATEMENT_TIMEOUT).await?;
+            let rows = self.rows(&sql).await?;
             server.reset = rows[0]["reset"].as_f64();
             server.evictions = rows[0]["evictions"].as_f64().unwrap_or(0.0);
         }
@@ -145,11 +160,7 @@ impl Connection {
         };
         for want in wants {
             let (query, part) = want.query(&server);
-            let limit = match want {
-                Want::Findings => SLOW_TIMEOUT,
-                _ => STATEMENT_TIMEOUT,
-            };
-            match self.rows(&query, limit).await {
+            match self.rows(&query).await {
                 Ok(rows) => {
                     let came = rows.as_array().map_or(0, Vec::len) as u64;
                     let total = rows[0]["total"].as_u64().filter(|total| *total > came);

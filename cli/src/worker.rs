@@ -17,6 +17,7 @@ use crate::server::{Connection, Failure, connect};
 const CALL_TIMEOUT: u32 = 10_000;
 
 /// What the threads are asked for.
+#[derive(Clone)]
 pub enum Request {
     /// A refresh.
     Snapshot(Vec<Want>),
@@ -64,9 +65,19 @@ impl Worker {
         let target = Arc::new(target);
         let slow_runtime = Builder::new_current_thread().enable_all().build()?;
         let (answers, replies) = channel();
-        let first = Some(Connection::new(client));
-        let slow_requests = start_thread("slow", Arc::clone(&target), None, slow_runtime, answers.clone())?;
-        let requests = start_thread("server", target, first, runtime, answers)?;
+        let line = Line {
+            target: Arc::clone(&target),
+            connection: Some(Connection::new(client)),
+            is_patient: false,
+        };
+        let requests = start_thread("server", line, runtime, answers.clone(), None)?;
+        let line = Line {
+            target,
+            connection: None,
+            is_patient: true,
+        };
+        let other = Some(requests.clone());
+        let slow_requests = start_thread("slow", line, slow_runtime, answers, other)?;
         Ok(Self {
             requests,
             slow_requests,
@@ -85,20 +96,31 @@ impl Worker {
     }
 }
 
-/// Starts a thread that answers what it is asked.
+/// What a thread has of its own.
+struct Line {
+    target: Arc<Target>,
+    connection: Option<Connection>,
+    /// Whether the server may work for seconds.
+    is_patient: bool,
+}
+
+/// Starts a thread that answers what it is asked. One that has `other` lets the server work for seconds, and
+/// passes to `other` what it has no connection for: the server may have none left.
 fn start_thread(
     name: &str,
-    target: Arc<Target>,
-    mut connection: Option<Connection>,
+    mut line: Line,
     runtime: Runtime,
     answers: Sender<Reply>,
+    other: Option<Sender<Request>>,
 ) -> io::Result<Sender<Request>> {
     let (requests, asked) = channel::<Request>();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         runtime.block_on(async {
             while let Ok(request) = asked.recv() {
-                let reply = serve(&target, &mut connection, request).await;
-                if answers.send(reply).is_err() {
+                let reply = line.serve(request.clone()).await;
+                if let (Some(other), None) = (&other, &line.connection) {
+                    drop(other.send(request));
+                } else if answers.send(reply).is_err() {
                     break;
                 }
             }
@@ -107,67 +129,68 @@ fn start_thread(
     Ok(requests)
 }
 
-async fn serve(target: &Target, connection: &mut Option<Connection>, request: Request) -> Reply {
-    // The server may have ended the connection meanwhile: one more attempt.
-    let is_new = connection.is_none();
-    match attempt(target, connection, &request).await {
-        Ok(reply) => reply,
-        Err(Failure::Gone(_)) if !is_new && matches!(request, Request::Snapshot(_) | Request::Slow(_)) => {
-            *connection = None;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            match attempt(target, connection, &request).await {
-                Ok(reply) => reply,
-                Err(failure) => refused(connection, request, &failure),
+impl Line {
+    async fn serve(&mut self, request: Request) -> Reply {
+        // The server may have ended the connection meanwhile: one more attempt.
+        let is_new = self.connection.is_none();
+        let is_question = matches!(request, Request::Snapshot(_) | Request::Slow(_));
+        match self.attempt(&request).await {
+            Ok(reply) => reply,
+            Err(Failure::Gone(_)) if !is_new && is_question => {
+                self.connection = None;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                match self.attempt(&request).await {
+                    Ok(reply) => reply,
+                    Err(failure) => self.refused(request, &failure),
+                }
             }
+            Err(failure) => self.refused(request, &failure),
         }
-        Err(failure) => refused(connection, request, &failure),
     }
-}
 
-/// Says why there is no answer.
-fn refused(connection: &mut Option<Connection>, request: Request, failure: &Failure) -> Reply {
-    let is_gone = matches!(failure, Failure::Gone(_));
-    if is_gone {
-        *connection = None;
+    /// Says why there is no answer.
+    fn refused(&mut self, request: Request, failure: &Failure) -> Reply {
+        let is_gone = matches!(failure, Failure::Gone(_));
+        if is_gone {
+            self.connection = None;
+        }
+        let text = failure.text().to_owned();
+        match request {
+            Request::Call(call, file) => Reply::Lines(call, file, Err(text)),
+            Request::Signal(..) => Reply::Said(text),
+            Request::Slow(_) => Reply::Slow(Err(text)),
+            Request::Snapshot(_) if is_gone => Reply::Down(text),
+            Request::Snapshot(_) => Reply::Refused(text),
+        }
     }
-    let text = failure.text().to_owned();
-    match request {
-        Request::Call(call, file) => Reply::Lines(call, file, Err(text)),
-        Request::Signal(..) => Reply::Said(text),
-        Request::Slow(_) => Reply::Slow(Err(text)),
-        Request::Snapshot(_) if is_gone => Reply::Down(text),
-        Request::Snapshot(_) => Reply::Refused(text),
-    }
-}
 
-async fn attempt(
-    target: &Target,
-    connection: &mut Option<Connection>,
-    request: &Request,
-) -> Result<Reply, Failure> {
-    if connection
-        .as_ref()
-        .is_none_or(|connection| connection.is_closed())
-    {
-        *connection = None;
+    async fn attempt(&mut self, request: &Request) -> Result<Reply, Failure> {
+        let is_closed = |connection: &Connection| connection.is_closed();
+        if self.connection.as_ref().is_none_or(is_closed) {
+            self.connection = None;
+        }
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => {
+                let new = connect(&self.target).await?;
+                let new = if self.is_patient { new.patient() } else { new };
+                self.connection.insert(new)
+            }
+        };
+        Ok(match request {
+            Request::Snapshot(wants) => Reply::Snapshot(Box::new(connection.snapshot(wants).await?)),
+            Request::Slow(want) => {
+                let wants = std::slice::from_ref(want);
+                Reply::Slow(Ok(Box::new(connection.snapshot(wants).await?)))
+            }
+            Request::Call(call, file) => {
+                let lines = connection.lines(call, Some(CALL_TIMEOUT)).await?;
+                Reply::Lines(call.clone(), file.clone(), Ok(lines))
+            }
+            Request::Signal(function, pid) => Reply::Said(match connection.signal(function, *pid).await? {
+                true => format!("sent to process {pid}"),
+                false => format!("process {pid} is gone"),
+            }),
+        })
     }
-    let connection = match connection {
-        Some(connection) => connection,
-        None => connection.insert(connect(target).await?),
-    };
-    Ok(match request {
-        Request::Snapshot(wants) => Reply::Snapshot(Box::new(connection.snapshot(wants).await?)),
-        Request::Slow(want) => {
-            let wants = std::slice::from_ref(want);
-            Reply::Slow(Ok(Box::new(connection.snapshot(wants).await?)))
-        }
-        Request::Call(call, file) => {
-            let lines = connection.lines(call, Some(CALL_TIMEOUT)).await?;
-            Reply::Lines(call.clone(), file.clone(), Ok(lines))
-        }
-        Request::Signal(function, pid) => Reply::Said(match connection.signal(function, *pid).await? {
-            true => format!("sent to process {pid}"),
-            false => format!("process {pid} is gone"),
-        }),
-    })
 }

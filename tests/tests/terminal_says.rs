@@ -143,21 +143,26 @@ fn a_dumb_terminal_is_told_to_print_needs_terminal() {
     }
 }
 
-/// A server that takes seconds for the findings: the rest is refreshed meanwhile, and they come.
-#[test]
-fn slow_findings_come_and_hold_nothing_up_needs_terminal() {
-    let (server, mut client) = server("terminal-slow-findings", &[]);
+/// Has a server make three findings, each in these seconds.
+fn findings_take(client: &mut Client, seconds: f64) {
     run_each(
-        &mut client,
-        "ALTER FUNCTION rowsource_regressions(text, text) RENAME TO fast_regressions;
+        client,
+        &format!("ALTER FUNCTION rowsource_regressions(text, text) RENAME TO fast_regressions;
          CREATE FUNCTION rowsource_regressions(from_time text DEFAULT NULL, to_time text DEFAULT NULL)
            RETURNS TABLE (id bigint, state text, changed_at timestamptz, queryid bigint, calls_after bigint,
              mean_time_before float8, mean_time_after float8, ratio float8, extra_time float8, basis text, cause text,
              command text, query text)
            LANGUAGE SQL VOLATILE AS $$
              SELECT 1, 'open', now(), 1, 1, 1, 2, 2, 1, 'tested', 'cause number ' || n, NULL, 'SELECT 1'
-               FROM generate_series(1, 3) n WHERE pg_sleep(1) IS NOT NULL $$",
+               FROM generate_series(1, 3) n WHERE pg_sleep({seconds}) IS NOT NULL $$"),
     );
+}
+
+/// A server that takes seconds for the findings: the rest is refreshed meanwhile, and they come.
+#[test]
+fn slow_findings_come_and_hold_nothing_up_needs_terminal() {
+    let (server, mut client) = server("terminal-slow-findings", &[]);
+    findings_take(&mut client, 1.0);
     let terminal = Terminal::of(&server, &["top", "--view", "findings", "--interval", "0.5"]);
     let is_awaited = |screen: &str| screen.contains("is awaited") && screen.contains(" UTC ");
     let clock = |screen: &str| screen.split(" UTC ").next().unwrap_or_default().to_owned();
@@ -168,7 +173,14 @@ fn slow_findings_come_and_hold_nothing_up_needs_terminal() {
     let screen = terminal.until("cause number 3");
     assert!(!screen.contains("not refreshed"), "{screen}");
     // It is not asked for each refresh: three seconds of work follow at the earliest ten seconds later.
-    terminal.until("as of 8 s ago");
+    terminal.until_it("findings that are eight seconds old", |screen| {
+        let age = screen
+            .split("as of ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        age.and_then(|age| age.parse().ok())
+            .is_some_and(|age: u32| age >= 8)
+    });
     terminal.keys(&["q"]);
     terminal.until("left with 0");
     let slow = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowsource'";
@@ -242,4 +254,17 @@ fn temporary_files_have_the_texts_of_their_statements_needs_terminal() {
     let screen = terminal.until("statement");
     assert!(screen.contains("Temporary files"), "{screen}");
     terminal.until("FETCH 1 FROM c");
+}
+
+/// A server without a free connection: the findings come by the one that there is.
+#[test]
+fn findings_need_no_second_connection_needs_terminal() {
+    let (server, mut client) = server("terminal-full", &["max_connections = 12"]);
+    findings_take(&mut client, 0.0);
+    let terminal = Terminal::of(&server, &["top", "--view", "waits", "--interval", "0.5"]);
+    terminal.until("what was added");
+    let others: Vec<Client> = std::iter::from_fn(|| server.try_connect("postgres").ok()).collect();
+    assert!(others.len() > 2, "{}", others.len());
+    terminal.keys(&["5"]);
+    terminal.until("cause number 3");
 }
