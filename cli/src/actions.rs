@@ -175,7 +175,11 @@ impl App {
         let mut wants = self.wants();
         for view in View::ALL {
             for want in Screen::List(view).wants(&mut self.data) {
-                if !wants.contains(&want) {
+                // What the screen needs of a list is more than what the list itself does.
+                let kind = std::mem::discriminant(&want);
+                let is_asked =
+                    |known: &Want| !matches!(known, Want::Texts(_)) && std::mem::discriminant(known) == kind;
+                if !wants.iter().any(is_asked) {
                     wants.push(want);
                 }
             }

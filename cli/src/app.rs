@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::data::Data;
+use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
 use crate::model::Snapshot;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
-use crate::table::{Table, Target};
+use crate::table::{Order, Table, Target};
 
 /// What a key asks of the world outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub enum Effect {
     Quit,
     /// Ask the server now.
     Refresh,
+    /// The same, also for what is asked for seldom.
+    Reload,
     /// Put a text on the clipboard of the terminal.
     Copy(String),
     /// Send a signal to a process: the function, and the process.
@@ -45,10 +47,12 @@ pub enum Mode {
 /// How the user looks at a screen.
 #[derive(Clone, Debug, Default)]
 struct Look {
+    /// The column that the user has selected to sort by.
     sort: Option<usize>,
     filter: String,
     selected: Option<usize>,
-    anchor: Option<Target>,
+    /// The key of the selected row.
+    anchor: Option<String>,
     /// How many columns of a wide text are left of the screen.
     shift: usize,
 }
@@ -82,6 +86,9 @@ pub struct App {
 
 /// The intervals between refreshes that `+` and `-` select, in milliseconds.
 const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+/// What a text says that a recording does not have.
+const NOT_RECORDED: &str =
+    "the recording does not have this text until here: it has those that were open while it was made";
 /// How long a text may be that is typed.
 const MAX_TYPED: usize = 200;
 /// How many columns a wide text moves.
@@ -146,8 +153,31 @@ impl App {
         }
         self.answered.clone_from(&self.asked);
         self.data.apply(snapshot);
+        if self.data.is_replay {
+            self.take_recorded_lines();
+        }
         if let Some(event) = &self.data.event {
-            self.status.clone_from(event);
+            self.status.clone_from(&event.text);
+        }
+    }
+
+    /// Takes over a list that comes beside the refreshes, or why there is none.
+    pub fn apply_slow(&mut self, answer: Result<Snapshot, String>) {
+        match answer {
+            Ok(snapshot) => self.data.apply(snapshot),
+            Err(text) => self.data.lack_findings(text),
+        }
+    }
+
+    /// Shows on the screens that wait for lines those that the recording has until here.
+    pub fn take_recorded_lines(&mut self) {
+        for screen in &mut self.screens {
+            if let Screen::Text { call, lines, .. } = screen {
+                *lines = Some(match self.data.recorded.lines.get(call) {
+                    Some(recorded) => recorded.clone(),
+                    None => vec![NOT_RECORDED.to_owned()],
+                });
+            }
         }
     }
 
@@ -167,7 +197,10 @@ impl App {
     /// Returns whether nothing has come yet for the screen. A replay asks for nothing.
     pub fn is_awaiting(&self) -> bool {
         let is_text = matches!(self.screen(), Screen::Text { .. });
-        !is_text && self.asked.is_some() && self.answered.as_ref() != Some(&self.look_key())
+        let is_slow = *self.screen() == Screen::List(View::Findings);
+        let is_here = self.answered.as_ref() == Some(&self.look_key());
+        let has_come = self.data.findings_at.is_some() || self.data.lacks(FINDINGS);
+        !is_text && self.asked.is_some() && !(is_here && (has_come || !is_slow))
     }
 
     fn look(&self) -> Look {
@@ -194,10 +227,7 @@ impl App {
     pub fn table(&self) -> (Table, usize, Option<usize>) {
         let look = self.look();
         let mut table = self.screen().table(&self.data);
-        let sort = look
-            .sort
-            .or(table.sort)
-            .filter(|sort| *sort < table.columns.len());
+        let sort = table.sorted_by(look.sort);
         if let Some(sort) = sort {
             table.sort_by(sort);
         }
@@ -209,7 +239,7 @@ impl App {
         }
         let anchored = look
             .anchor
-            .and_then(|anchor| table.rows.iter().position(|row| row.target == anchor));
+            .and_then(|anchor| table.rows.iter().position(|row| row.key == anchor));
         // A plan begins with the node that takes the most time.
         let begins = || match (look.selected, self.screen()) {
             (None, Screen::Plan(_)) => table.rows.iter().position(|row| row.is_marked),
@@ -233,7 +263,7 @@ impl App {
             // These hold whatever is typed.
             return match keys::action(&key) {
                 Some(Action::Quit) => vec![Effect::Quit],
-                Some(Action::Refresh) => vec![Effect::Refresh],
+                Some(Action::Refresh) => vec![Effect::Reload],
                 _ => Vec::new(),
             };
         }
@@ -282,7 +312,7 @@ impl App {
             Action::Sort(columns) => self.sort_beside(columns),
             Action::Pause => self.paused = !self.paused,
             Action::Interval(step) => self.change_interval(step),
-            Action::Refresh => return vec![Effect::Refresh],
+            Action::Refresh => return vec![Effect::Reload],
             Action::Copy => return self.copy(),
             Action::Explain => return self.explain(),
             Action::Compare => return self.compare(),
@@ -361,24 +391,31 @@ impl App {
         let (table, selected, _) = self.table();
         let last = table.rows.len().saturating_sub(1);
         let selected = selected.saturating_add_signed(rows).min(last);
-        // Rows without an identity, such as lines of text, are selected by their number.
-        let anchor = table
-            .rows
-            .get(selected)
-            .map(|row| row.target.clone())
-            .filter(|target| *target != Target::default());
+        let anchor = table.rows.get(selected).map(|row| row.key.clone());
         self.change_look(|look| (look.selected, look.anchor) = (Some(selected), anchor));
     }
 
+    /// Sorts by the next column that is shown. Before the first and after the last one comes the order that
+    /// the view has of itself.
     fn sort_beside(&mut self, step: isize) {
         let (table, _, sort) = self.table();
-        let count = table.columns.len() as isize;
-        let next = match sort {
-            Some(sort) => (sort as isize + step).rem_euclid(count.max(1)),
-            None => 0,
+        if table.order == Order::Fixed {
+            self.status = "these rows have an order: they are not sorted".to_owned();
+            return;
+        }
+        let shown = table.layout(self.width.min(usize::from(u16::MAX)) as u16);
+        let mut orders: Vec<Option<usize>> = shown.into_iter().map(|(column, _)| Some(column)).collect();
+        if !matches!(table.order, Order::By(_)) {
+            orders.insert(0, None);
+        }
+        let at = orders.iter().position(|order| *order == sort).unwrap_or(0);
+        let next = (at as isize + step).rem_euclid(orders.len().max(1) as isize);
+        let next = orders.get(next as usize).copied().flatten();
+        self.status = match next {
+            Some(column) => format!("sorted by {}", table.columns[column].title),
+            None => "in the order of the view".to_owned(),
         };
-        self.status = format!("sorted by {}", table.columns[next as usize].title);
-        self.change_look(|look| look.sort = Some(next as usize));
+        self.change_look(|look| look.sort = next);
     }
 
     /// Moves a text that is wider than the screen. Returns whether it did.
@@ -453,6 +490,9 @@ impl App {
 
     fn ask_signal(&mut self, function: &'static str) {
         match self.process() {
+            _ if self.data.is_replay => {
+                self.status = "a recording has no server: no signals are sent".to_owned()
+            }
             _ if self.read_only => self.status = "--read-only: no signals are sent".to_owned(),
             Some(pid) => self.mode = Mode::Confirm(function, pid),
             None => {

@@ -147,6 +147,9 @@ pub struct OutputArgs {
     /// Print it as JSON, with all columns and rows
     #[arg(long)]
     pub json: bool,
+    /// Show no colours, as with the variable NO_COLOR
+    #[arg(long)]
+    pub no_color: bool,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -5,12 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::delta::{Counted, Difference, difference};
 use crate::model::{
-    Activity, Finding, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp, Wait,
+    Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
+    Wait,
 };
 use crate::queries::{OWN, PlanKey, Want};
 
+/// At most this many events are kept.
+const MAX_EVENTS: usize = 100;
 /// At most this many texts are kept.
 const MAX_TEXTS: usize = 5_000;
+/// At most this many are asked for at once.
+const TEXTS_AT_ONCE: usize = 300;
+/// After so many seconds a text that did not come is asked for again: after the first time, and at most. Each
+/// time, it takes four times as long.
+const FIRST_TEXT_SECONDS: f64 = 2.0;
+const MOST_TEXT_SECONDS: f64 = 300.0;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
 
@@ -91,6 +100,61 @@ impl<T: Counted> Series<T> {
     }
 }
 
+/// At most this many plans and texts of a recording are kept.
+const MAX_RECORDED: usize = 200;
+
+/// Plans and texts that were open while something was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    plans: BTreeMap<PlanKey, Vec<Node>>,
+    /// By the function that wrote them.
+    pub lines: BTreeMap<String, Vec<String>>,
+}
+
+impl Recorded {
+    fn keep_plan(&mut self, nodes: &[Node]) {
+        if self.plans.len() >= MAX_RECORDED {
+            self.plans.clear();
+        }
+        let key = nodes.first().and_then(PlanKey::of_node);
+        self.plans.extend(key.map(|key| (key, nodes.to_vec())));
+    }
+
+    fn keep_lines(&mut self, Lines { call, lines }: Lines) {
+        if self.lines.len() >= MAX_RECORDED {
+            self.lines.clear();
+        }
+        self.lines.insert(call, lines);
+    }
+}
+
+/// What came in between: a restart, a reset, an eviction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happened {
+    /// When it was seen, by the server's clock, in seconds since 1970.
+    pub at: f64,
+    /// One of these three words.
+    pub kind: &'static str,
+    pub text: String,
+}
+
+/// The name of the part that comes beside the refreshes.
+pub const FINDINGS: &str = "Findings";
+
+/// Returns whether a sentence says why a part did not come.
+pub fn is_about(missing: &str, part: &str) -> bool {
+    let rest = missing.strip_prefix(part);
+    rest.is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// A text that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    times: u32,
+    /// When it may be asked for again, by the server's clock.
+    next: f64,
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -105,46 +169,114 @@ pub struct Data {
     pub live_plan: Vec<LiveNode>,
     pub activity: Vec<Activity>,
     pub findings: Vec<Finding>,
+    /// When these came, in seconds since 1970: less often than the others.
+    pub findings_at: Option<f64>,
     pub temp: Vec<Temp>,
     pub locks: Vec<Lock>,
+    /// A session, and whom it waits for, up to who waits for nobody.
+    pub blockers: Option<Vec<Lock>>,
+    /// Whether all of it comes from a recording, which has the lists and what was open.
+    pub is_replay: bool,
+    /// What of a recording is kept although something else was open later.
+    pub recorded: Recorded,
     pub sessions: Vec<Session>,
+    /// How many rows there are of parts of which only the first ones came.
+    pub totals: BTreeMap<String, u64>,
     /// What did not come in the last refresh.
     pub missing: Vec<String>,
-    /// What interrupted the last interval: a restart, a reset, evictions.
-    pub event: Option<String>,
-    asked_texts: BTreeSet<i64>,
+    /// What interrupted the last interval.
+    pub event: Option<Happened>,
+    /// All that came in between since the beginning, the newest last.
+    pub events: Vec<Happened>,
+    asked_texts: BTreeMap<i64, Asked>,
     node_statements: Vec<i64>,
 }
 
 impl Data {
     /// Takes over a refresh.
-    pub fn apply(&mut self, snapshot: Snapshot) {
+    pub fn apply(&mut self, mut snapshot: Snapshot) {
+        if snapshot.is_addition() {
+            self.add(snapshot);
+            return;
+        }
         self.event = None;
         let known = self.at > 0.0;
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
-            let texts = std::mem::take(&mut self.texts);
             *self = Self {
-                texts,
+                texts: std::mem::take(&mut self.texts),
+                events: std::mem::take(&mut self.events),
+                is_replay: self.is_replay,
+                recorded: std::mem::take(&mut self.recorded),
                 ..Self::default()
             };
-            self.event = Some("the server was restarted: the interval begins anew".to_owned());
+            let text = "the server was restarted: the interval begins anew".to_owned();
+            self.happens(snapshot.at, "restart", text);
         } else if known && snapshot.server.reset != self.server.reset {
             self.plans.reset();
             self.nodes.reset();
-            self.event = Some("the statistics were reset: figures are since then".to_owned());
+            let text = "the statistics were reset: figures are since then".to_owned();
+            self.happens(snapshot.at, "reset", text);
         }
         let evicted = snapshot.server.evictions - self.server.evictions;
+        let has_findings = snapshot.lists(FINDINGS);
         self.at = snapshot.at;
         self.server = snapshot.server;
-        self.missing = snapshot.missing;
+        self.missing
+            .retain(|missing| !has_findings && is_about(missing, FINDINGS));
+        self.missing.append(&mut snapshot.missing);
+        self.totals.retain(|part, _| !has_findings && part == FINDINGS);
+        self.totals.append(&mut snapshot.totals);
         for part in snapshot.parts {
             self.apply_part(part);
         }
         if known && evicted > 0.0 && self.event.is_none() {
-            self.event = Some(format!(
-                "{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)"
-            ));
+            let text =
+                format!("{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)");
+            self.happens(self.at, "eviction", text);
         }
+    }
+
+    fn happens(&mut self, at: f64, kind: &'static str, text: String) {
+        let event = Happened { at, kind, text };
+        if self.events.len() >= MAX_EVENTS {
+            self.events.remove(0);
+        }
+        self.events.push(event.clone());
+        self.event = Some(event);
+    }
+
+    /// Takes over what belongs to the refresh before, or comes beside the refreshes.
+    fn add(&mut self, mut snapshot: Snapshot) {
+        self.event = None;
+        self.missing.retain(|missing| {
+            let part = missing.split(':').next().unwrap_or_default();
+            !snapshot.lists(part)
+        });
+        self.totals.retain(|part, _| !snapshot.lists(part));
+        self.missing.append(&mut snapshot.missing);
+        self.totals.append(&mut snapshot.totals);
+        for part in snapshot.parts {
+            if matches!(part, Part::Findings(_)) {
+                self.findings_at = Some(snapshot.at);
+            }
+            self.apply_part(part);
+        }
+    }
+
+    /// Returns what is recorded of lines that a function wrote.
+    pub fn snapshot_of_lines(&self, call: String, lines: Vec<String>) -> Snapshot {
+        Snapshot {
+            at: self.at,
+            server: self.server.clone(),
+            parts: vec![Part::Lines(Lines { call, lines })],
+            ..Snapshot::default()
+        }
+    }
+
+    /// Notes why the findings did not come.
+    pub fn lack_findings(&mut self, why: String) {
+        self.missing.retain(|missing| !is_about(missing, FINDINGS));
+        self.missing.push(format!("{FINDINGS}: {why}"));
     }
 
     fn apply_part(&mut self, part: Part) {
@@ -163,7 +295,13 @@ impl Data {
             }
             Part::Nodes(rows) => self.apply_nodes(|nodes, at| nodes.update(at, rows)),
             Part::ChangedNodes(rows) => self.apply_nodes(|nodes, at| nodes.update_some(at, rows)),
-            Part::Plan(rows) => self.plan = rows,
+            Part::Plan(rows) => {
+                if self.is_replay {
+                    self.recorded.keep_plan(&rows);
+                }
+                self.plan = rows;
+            }
+            Part::Lines(answer) => self.recorded.keep_lines(answer),
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
             Part::Activity(rows) => self.activity = rows,
@@ -171,6 +309,7 @@ impl Data {
             Part::Waits(rows) => self.waits.update(self.at, rows),
             Part::Temp(rows) => self.temp = rows,
             Part::Locks(rows) => self.locks = rows,
+            Part::Blockers(rows) => self.blockers = Some(rows),
             Part::Sessions(rows) => self.sessions = rows,
         }
     }
@@ -195,20 +334,37 @@ impl Data {
         Want::Plans(self.plans.since())
     }
 
-    /// Returns the texts that are needed and not known. Each is asked for once.
+    /// Returns the texts that are needed, not known, and not asked for just now: first those of the lists
+    /// that are short.
     pub fn wanted_texts(&mut self) -> Option<Want> {
         let mut plans: Vec<_> = self.plans.added.rows.iter().collect();
         plans.sort_by(|a, b| b.time.total_cmp(&a.time));
-        let ids = plans.into_iter().filter_map(|plan| plan.queryid);
-        let ids: BTreeSet<i64> = ids
-            .chain(self.activity.iter().filter_map(|row| row.queryid))
-            .take(300)
-            .collect();
-        let ids: Vec<i64> = ids
-            .into_iter()
-            .filter(|id| !self.asked_texts.contains(id))
-            .collect();
-        self.asked_texts.extend(&ids);
+        let temp = self.temp.iter().map(|row| row.queryid);
+        let activity = self.activity.iter().map(|row| row.queryid);
+        let all = temp
+            .chain(activity)
+            .chain(plans.into_iter().map(|plan| plan.queryid));
+        let now = self.at;
+        let is_due = |id: &i64| self.asked_texts.get(id).is_none_or(|asked| asked.next <= now);
+        let mut ids: Vec<i64> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for id in all.flatten() {
+            if ids.len() == TEXTS_AT_ONCE {
+                break;
+            }
+            if !self.texts.contains_key(&id) && is_due(&id) && seen.insert(id) {
+                ids.push(id);
+            }
+        }
+        if self.asked_texts.len() + ids.len() > MAX_TEXTS {
+            self.asked_texts.clear();
+        }
+        for id in &ids {
+            let asked = self.asked_texts.entry(*id).or_default();
+            let wait = FIRST_TEXT_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
+            asked.times += 1;
+            asked.next = now + wait.min(MOST_TEXT_SECONDS);
+        }
         (!ids.is_empty()).then_some(Want::Texts(ids))
     }
 
@@ -248,10 +404,20 @@ impl Data {
 
     /// Returns the nodes of a plan, if they have come.
     pub fn nodes_of(&self, key: &PlanKey) -> Vec<&Node> {
-        let nodes = self.plan.iter();
+        let is_meant = |node: &&Node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid);
+        let mut nodes: Vec<&Node> = self.plan.iter().filter(is_meant).collect();
+        if nodes.is_empty() && self.is_replay {
+            nodes = self.recorded.plans.get(key).into_iter().flatten().collect();
+        }
+        if nodes.is_empty() && self.is_replay {
+            // The view of nodes, which is always recorded, has them without their details.
+            let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
+            nodes = before
+                .filter(|node| PlanKey::of_node(node).as_ref() == Some(key))
+                .collect();
+            nodes.sort_by_key(|node| node.node_id);
+        }
         nodes
-            .filter(|node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid))
-            .collect()
     }
 
     /// Returns the place of the session that a process waits for, in the tree of those that wait for locks.
@@ -259,6 +425,44 @@ impl Data {
         let at = self.locks.iter().position(|row| row.pid == pid)?;
         let depth = self.locks[at].depth;
         self.locks[..at].iter().rposition(|row| row.depth < depth)
+    }
+
+    /// Returns whom a process waits for, up to who waits for nobody.
+    pub fn blockers_of(&self, pid: i64) -> Vec<&Lock> {
+        let mut chain = Vec::new();
+        match &self.blockers {
+            Some(rows) if rows.first().is_some_and(|row| row.pid == pid) => {
+                return rows.iter().skip(1).collect();
+            }
+            Some(_) if !self.is_replay => return chain,
+            // Not come yet, or not recorded: the list may have them.
+            _ => {}
+        }
+        let mut at = pid;
+        while let Some(place) = self.blocker_of(at).filter(|_| chain.len() < self.locks.len()) {
+            let row = &self.locks[place];
+            at = row.pid;
+            chain.push(row);
+        }
+        chain
+    }
+
+    /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
+    pub fn lacks(&self, part: &str) -> bool {
+        self.missing.iter().any(|missing| is_about(missing, part))
+    }
+
+    /// Returns how many statements the nodes are read of, and how many there are.
+    pub fn node_statements(&self) -> (usize, usize) {
+        let all: BTreeSet<_> = self
+            .plans
+            .added
+            .rows
+            .iter()
+            .filter_map(|plan| plan.queryid)
+            .collect();
+        let read = all.iter().filter(|id| self.node_statements.contains(id));
+        (read.count(), all.len())
     }
 
     /// Returns whether a statement is one of this program's.

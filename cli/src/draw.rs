@@ -7,8 +7,9 @@ use ratatui::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::{App, Mode};
+use crate::data::{FINDINGS, is_about};
 use crate::screens::{Screen, View};
-use crate::table::{Cell, Column, Row, Table, wrap};
+use crate::table::{Row, Table, wrap};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -76,7 +77,7 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     }
     draw_foot(buffer, area, app, theme);
     if app.mode == Mode::Help {
-        draw_help(buffer, area, theme);
+        draw_help(buffer, area, app.read_only, theme);
     }
 }
 
@@ -84,14 +85,20 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
     }
+    let is_findings = *app.screen() == Screen::List(View::Findings);
     let missing = app
         .data
         .missing
         .iter()
+        .filter(|missing| is_findings || !is_about(missing, FINDINGS))
         .map(|missing| format!("not refreshed: {missing}"));
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
-    let empty = app.data.at > 0.0 && table.rows.is_empty();
+    let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });
+    let empty = app.data.at > 0.0
+        && table.rows.is_empty()
+        && !is_awaited
+        && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {
             "nothing to show".to_owned()
@@ -185,7 +192,7 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             None if !app.filter().is_empty() => {
                 (format!("filter: {}   Esc removes it", app.filter()), Style::new())
             }
-            None => (hint(app.screen()).to_owned(), theme.colour(Color::Gray)),
+            None => (hint(app.screen(), app.read_only), theme.colour(Color::Gray)),
         },
     };
     buffer.set_stringn(
@@ -197,8 +204,25 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
     );
 }
 
-/// Returns the keys that lead on from a screen.
-fn hint(screen: &Screen) -> &'static str {
+/// Returns the keys that lead on from a screen. Those that send signals are absent if none are sent.
+fn hint(screen: &Screen, read_only: bool) -> String {
+    let hint = all_hints(screen);
+    if read_only {
+        let offered = hint.split("  ").filter(|key| !SIGNALS.contains(key));
+        return offered.collect::<Vec<_>>().join("  ");
+    }
+    hint.to_owned()
+}
+
+/// What the hints say of keys that send signals.
+const SIGNALS: [&str; 4] = [
+    "C cancel",
+    "T terminate",
+    "C cancel the blocker",
+    "T terminate it",
+];
+
+fn all_hints(screen: &Screen) -> &'static str {
     match screen {
         Screen::List(View::Statements | View::Nodes) | Screen::Plans(_) => {
             "Enter its plan  e EXPLAIN  / filter  < > sort  Space pause  ? help  q leave"
@@ -221,8 +245,8 @@ fn hint(screen: &Screen) -> &'static str {
     }
 }
 
-fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
-    let help = crate::keys::help();
+fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {
+    let help = crate::keys::help(read_only);
     let longest = help.iter().map(|line| line.width()).max().unwrap_or(0);
     let width = (longest as u16 + 4).min(area.width);
     let height = (help.len() as u16 + 2).min(area.height);
@@ -237,41 +261,6 @@ fn draw_help(buffer: &mut Buffer, area: Rect, theme: Theme) {
         let text = format!("  {text:<longest$}  ");
         buffer.set_stringn(x, y + line, text, width as usize, style);
     }
-}
-
-/// Returns the columns that are shown, and how wide each is. A last one of texts takes what is left.
-fn layout(table: &Table, width: u16) -> Vec<(usize, u16)> {
-    let mut shown: Vec<(usize, u16)> = Vec::new();
-    let mut left = width;
-    let last = table.columns.len().saturating_sub(1);
-    for (index, column) in table.columns.iter().enumerate() {
-        if column.from_width > width || left == 0 {
-            continue;
-        }
-        let wanted = if index == last && !is_number(table, index) {
-            left
-        } else {
-            content_width(table, index, column, width)
-        };
-        shown.push((index, wanted.min(left)));
-        left = left.saturating_sub(wanted + 1);
-    }
-    shown
-}
-
-/// Returns whether a column has only numbers, which stand at its right end.
-fn is_number(table: &Table, index: usize) -> bool {
-    let cells = || table.rows.iter().map(|row| &row.cells[index]);
-    let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
-    !cells().any(is_text) && cells().any(|cell| *cell != Cell::None)
-}
-
-/// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
-fn content_width(table: &Table, index: usize, column: &Column, width: u16) -> u16 {
-    let texts = table.rows.iter().map(|row| row.cells[index].show().width());
-    let longest = texts.max().unwrap_or(0).max(column.title.width()) as u16;
-    let most = column.width.max(column.width * width / 100);
-    longest.clamp(column.width.min(longest.max(3)), most.max(3))
 }
 
 fn draw_table(
@@ -289,11 +278,8 @@ fn draw_table(
         area.width as usize,
         theme.colour(Color::Cyan),
     );
-    let columns = layout(table, area.width);
-    let right: Vec<bool> = columns
-        .iter()
-        .map(|(index, _)| is_number(table, *index))
-        .collect();
+    let columns = table.layout(area.width);
+    let right: Vec<bool> = columns.iter().map(|(index, _)| table.is_number(*index)).collect();
     let mut x = area.x;
     for ((index, width), right) in columns.iter().zip(&right) {
         let style = Style::new().add_modifier(Modifier::BOLD);

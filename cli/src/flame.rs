@@ -3,7 +3,7 @@
 
 use crate::data::Data;
 use crate::queries::PlanKey;
-use crate::table::{Cell, Row, Table, Target, node_name};
+use crate::table::{Cell, Order, Row, Table, Target, node_name};
 
 /// How many columns the whole time takes.
 const WIDTH: usize = 34;
@@ -23,8 +23,11 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
             ("time", WIDTH as u16, 0),
             ("node", 24, 0),
         ],
-        None,
+        Order::Fixed,
     );
+    if nodes.is_empty() && data.is_replay {
+        table.notes.push(crate::screens_plan::NOT_RECORDED.to_owned());
+    }
     let whole = nodes.first().map_or(0.0, |root| root.time);
     // Where the nodes begin that may have children, and where the next child begins: by depth.
     let mut ends: Vec<f64> = vec![0.0];
@@ -54,7 +57,10 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
             queryid: Some(key.queryid),
             ..Target::default()
         };
-        table.rows.push(Row::new(cells, target));
+        table.add(Row {
+            depth: Some(node.depth.max(0) as usize),
+            ..Row::new(node.node_id.to_string(), cells, target)
+        });
         has_more |= node.time > whole * 1.001;
     }
     if has_more {

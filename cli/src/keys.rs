@@ -224,9 +224,21 @@ pub fn all() -> Vec<(String, String)> {
     views.chain(others).collect()
 }
 
-/// Returns the lines of the help.
-pub fn help() -> Vec<String> {
-    let (left, right) = ENTRIES.split_at(ENTRIES.len().div_ceil(2));
+impl Entry {
+    /// Returns whether it is a key of a program that must not change anything.
+    fn is_offered(&self, read_only: bool) -> bool {
+        let is_signal = |action| matches!(action, Action::Cancel | Action::Terminate);
+        !read_only || !self.keys.iter().any(|(.., action)| is_signal(*action))
+    }
+}
+
+/// Returns the lines of the help: without the keys that send signals, if none are sent.
+pub fn help(read_only: bool) -> Vec<String> {
+    let offered: Vec<&Entry> = ENTRIES
+        .iter()
+        .filter(|entry| entry.is_offered(read_only))
+        .collect();
+    let (left, right) = offered.split_at(ENTRIES.len().div_ceil(2));
     let views: Vec<String> = View::ALL
         .iter()
         .enumerate()
@@ -234,7 +246,7 @@ pub fn help() -> Vec<String> {
         .collect();
     let mut lines: Vec<String> = views.chunks(4).map(|views| views.concat()).collect();
     lines.push(String::new());
-    let entry = |entry: &Entry| format!("{:<14}{:<20}", entry.shown, entry.does);
+    let entry = |entry: &&Entry| format!("{:<14}{:<20}", entry.shown, entry.does);
     let right = right.iter().map(entry).chain(std::iter::repeat(String::new()));
     lines.extend(
         left.iter()
@@ -284,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_small_terminal() {
-        let lines = help();
+        let lines = help(false);
         assert!(
             lines.len() <= 22 && lines.iter().all(|line| line.len() <= 76),
             "{lines:#?}"

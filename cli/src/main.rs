@@ -25,14 +25,17 @@ mod data;
 mod delta;
 mod draw;
 mod flame;
+mod json;
 mod keys;
 mod model;
 mod queries;
 mod record;
 mod screens;
 mod screens_live;
+mod screens_plan;
 mod server;
 mod table;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -139,6 +142,7 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
                 read_only,
                 once,
                 json,
+                no_color,
             },
         record,
         replay,
@@ -147,6 +151,10 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
     let prints = once || json;
     if !prints && !io::stdout().is_terminal() {
         return Err("there is no terminal: --once or --json print the screen".to_owned());
+    }
+    let terminal = terminal::Terminal::new(|name| std::env::var_os(name));
+    if let Some(why) = terminal.refuses().filter(|_| !prints) {
+        return Err(why);
     }
     let interval = Duration::from_secs_f64(interval.unwrap_or(if prints { 1.0 } else { 2.0 }));
     let is_replay = replay.is_some();
@@ -169,7 +177,7 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
     };
     let record =
         record.map(|file| record::create(&file).map_err(|error| format!("{}: {error}", file.display())));
-    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let has_colour = !no_color && terminal.has_colour();
     let app = App::new(screen, place, interval, read_only || is_replay);
     let top = Top::new(app, source, record.transpose()?, Theme { has_colour });
     if prints {

@@ -1,5 +1,7 @@
 //! What a refresh brings: rows of the server's views, as they are shown, recorded and replayed.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One refresh.
@@ -11,9 +13,34 @@ pub struct Snapshot {
     pub server: Server,
     /// What was asked for, and came.
     pub parts: Vec<Part>,
+    /// How many rows there are, if a part has only the first ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub totals: BTreeMap<String, u64>,
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
+}
+
+impl Snapshot {
+    /// Returns whether a part with this name came, or is missing.
+    pub fn lists(&self, name: &str) -> bool {
+        self.names().any(|it| it == name)
+    }
+
+    /// Returns whether it has nothing but what belongs to the refresh before, or comes beside the refreshes.
+    pub fn is_addition(&self) -> bool {
+        self.names().count() > 0
+            && self
+                .names()
+                .all(|name| matches!(name, "Texts" | "Findings" | "Lines"))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let missing = self.missing.iter();
+        let missing = missing.map(|missing| missing.split(':').next().unwrap_or_default());
+        let came = self.parts.iter().map(|part| -> &str { part.name() });
+        came.chain(missing)
+    }
 }
 
 /// The server and its store.
@@ -40,6 +67,13 @@ pub struct Server {
     pub reset: Option<f64>,
     /// How many plans were evicted.
     pub evictions: f64,
+}
+
+impl Server {
+    /// Returns whether there is more than what every server has.
+    pub fn has_extension(&self) -> bool {
+        self.loaded && self.schema.is_some()
+    }
 }
 
 /// The rows of one view of the server.
@@ -71,8 +105,36 @@ pub enum Part {
     Temp(Vec<Temp>),
     /// Who waits for whom.
     Locks(Vec<Lock>),
+    /// A session that waits, and whom it waits for.
+    Blockers(Vec<Lock>),
     /// Sessions, as every server shows them.
     Sessions(Vec<Session>),
+    /// What a function wrote while this was recorded.
+    Lines(Lines),
+}
+
+impl Part {
+    /// Returns its name, by which a refresh says that it is missing.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Plans(_) => "Plans",
+            Self::ChangedPlans(_) => "ChangedPlans",
+            Self::Texts(_) => "Texts",
+            Self::Nodes(_) => "Nodes",
+            Self::ChangedNodes(_) => "ChangedNodes",
+            Self::Plan(_) => "Plan",
+            Self::Live(_) => "Live",
+            Self::LivePlan(_) => "LivePlan",
+            Self::Activity(_) => "Activity",
+            Self::Findings(_) => "Findings",
+            Self::Waits(_) => "Waits",
+            Self::Temp(_) => "Temp",
+            Self::Locks(_) => "Locks",
+            Self::Blockers(_) => "Blockers",
+            Self::Sessions(_) => "Sessions",
+            Self::Lines(_) => "Lines",
+        }
+    }
 }
 
 /// A plan's counters since it is stored. Times are milliseconds.
@@ -96,6 +158,14 @@ pub struct Plan {
     pub reads: f64,
     pub temp: f64,
     pub wal: f64,
+}
+
+/// The lines that a function of the server wrote.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Lines {
+    /// The function, with its arguments.
+    pub call: String,
+    pub lines: Vec<String>,
 }
 
 /// The text of a statement.

@@ -1,7 +1,7 @@
 //! The queries of the program. `@` stands for the schema of the extension. The search path has only
 //! PostgreSQL's own schema.
 
-use crate::model::Server;
+use crate::model::{Node, Server};
 
 /// Which rows of a statement's plan are meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +13,19 @@ pub struct PlanKey {
     pub toplevel: bool,
 }
 
+impl PlanKey {
+    /// Returns the key of the plan that a node is of; nothing if the user may not see it.
+    pub fn of_node(node: &Node) -> Option<Self> {
+        Some(Self {
+            userid: node.userid,
+            datid: node.datid,
+            queryid: node.queryid?,
+            planid: node.planid?,
+            toplevel: node.toplevel,
+        })
+    }
+}
+
 /// What a screen needs from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
@@ -22,14 +35,18 @@ pub enum Want {
     /// The nodes of statements, or of those of their plans that ran since a time.
     Nodes(Vec<i64>, Option<i64>),
     Plan(PlanKey),
-    Live,
+    /// What runs. A process that is named is among the rows, however many there are.
+    Live(Option<i64>),
     LivePlan(i64),
     Activity,
     Findings,
     Waits,
     Temp,
     Locks,
-    Sessions,
+    /// A session that waits, and whom it waits for, up to who waits for nobody.
+    Blockers(i64),
+    /// As `Live`.
+    Sessions(Option<i64>),
 }
 
 /// How each query of the screens begins.
@@ -44,8 +61,10 @@ pub const SERVER: &str = "SELECT current_setting('server_version') AS version,
   current_setting('pg_rowsource.enabled', true) IS NOT NULL AS loaded,
   extract(epoch FROM clock_timestamp())::float8 AS at";
 
-/// A list of what is now has at most this many rows.
+/// A list of what is now has at most this many rows. Their column `total` says how many there are.
 const MOST: usize = 200;
+/// A running plan has at most this many rows, in all processes.
+const MOST_NODES: usize = 2_000;
 
 /// The names are looked up for each row: when the program has begun, few plans have changed.
 const PLANS: &str = "SELECT userid::int8, datid::int8, queryid, planid, toplevel,
@@ -66,50 +85,71 @@ const LIVE: &str =
     "SELECT p.pid, p.usename, p.datname, p.queryid, p.planid, p.nesting_level AS nesting, p.state,
   p.elapsed_time AS elapsed, p.percent_done AS percent, p.percent_low AS low, p.percent_high AS high,
   p.time_left AS left, p.node_id, p.operation, p.object_name AS object, a.wait_event_type AS wait_type,
-  a.wait_event AS wait, left(a.query, 400) AS query
-  FROM @.rowsource_progress p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
-  WHERE p.pid <> pg_backend_pid() ORDER BY p.elapsed_time DESC NULLS LAST";
+  a.wait_event AS wait, left(a.query, 400) AS query,
+  count(*) OVER () AS total FROM @.rowsource_progress p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
+  WHERE p.pid <> pg_backend_pid()";
 
 const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nesting, node_id, depth, operation,
   object_name AS object, plan_rows, coalesce(starts, 0) AS starts, coalesce(rows, 0) AS rows, total_time AS time,
   self_time AS own_time, coalesce(shared_blks_read, 0) + coalesce(local_blks_read, 0) AS reads,
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
-  wait_event AS wait FROM @.pg_stat_rowsource_live";
+  wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
 
 const ACTIVITY: &str =
     "SELECT CASE WHEN wait_event_type IS NULL THEN 'CPU' ELSE wait_event_type END AS class,
   wait_event AS event, queryid, planid, node_id, operation, object_name AS object, percent,
-  average_active_sessions AS sessions
-  FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp())";
+  average_active_sessions AS sessions, count(*) OVER () AS total
+  FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp()) ORDER BY average_active_sessions DESC";
 
 const FINDINGS: &str =
     "SELECT id, state, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
   mean_time_before AS before, mean_time_after AS after, ratio AS factor, extra_time AS extra, basis,
-  coalesce(cause, 'the same plan') AS cause, command, left(query, 2000) AS query
+  coalesce(cause, 'the same plan') AS cause, command, left(query, 2000) AS query,
+  count(*) OVER () AS total
   FROM @.rowsource_regressions() ORDER BY state = 'over', extra_time DESC";
 
 const WAITS: &str =
     "SELECT backend_type, wait_event_type AS class, wait_event AS event, coalesce(waits, 0) AS waits,
   coalesce(wait_time, 0) AS time, max_time AS max FROM @.pg_stat_rowsource_system_waits";
 
-const TEMP: &str = "SELECT pid, datname, usename, queryid, filetype, files, bytes, wait_time AS wait, percent
+const TEMP: &str =
+    "SELECT pid, datname, usename, queryid, filetype, files, bytes, wait_time AS wait, percent,
+  count(*) OVER () AS total
   FROM @.rowsource_tempfile_usage() ORDER BY bytes DESC";
 
 const LOCKS: &str = "SELECT root_pid AS root, blocked_sessions AS blocked, depth, pid, usename,
   application_name AS application, state, mode, relation,
   extract(epoch FROM clock_timestamp() - waitstart)::float8 * 1000 AS waited,
-  extract(epoch FROM clock_timestamp() - xact_start)::float8 * 1000 AS open, queryid, left(query, 2000) AS query
-  FROM @.rowsource_blockers";
+  extract(epoch FROM clock_timestamp() - xact_start)::float8 * 1000 AS open, queryid, left(query, 2000) AS query";
 
 const SESSIONS: &str =
     "SELECT pid, usename, datname, application_name AS application, state, wait_event_type AS class,
   wait_event AS event, extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 AS elapsed,
-  left(query, 400) AS query FROM pg_stat_activity
-  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'
-  ORDER BY query_start";
+  left(query, 400) AS query, query_start, count(*) OVER () AS total FROM pg_stat_activity
+  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'";
+
+/// Selects the first rows of a list, and among them those of a process. The order is then what it is without.
+fn first_rows(list: &str, order: &str, pid: Option<i64>) -> String {
+    let first = pid.map_or_else(String::new, |pid| format!("pid = {pid} DESC, "));
+    format!(
+        "SELECT * FROM (SELECT * FROM ({list}) l ORDER BY {first}{order} LIMIT {MOST}) l ORDER BY {order}"
+    )
+}
+
+/// Has texts that are cut end with three dots.
+fn with_dots(mut sql: String) -> String {
+    for most in ["2000", "400"] {
+        for text in ["query", "a.query"] {
+            let cut = format!("left({text}, {most})");
+            let said = format!("({cut} || CASE WHEN length({text}) > {most} THEN ' ...' ELSE '' END)");
+            sql = sql.replace(&cut, &said);
+        }
+    }
+    sql
+}
 
 impl Want {
-    /// Returns the query, and the name of the part that it makes.
+    /// Returns the query, and the name of the part that it makes. A text that is cut says so at its end.
     pub fn query(&self, server: &Server) -> (String, &'static str) {
         let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let (sql, part) = match self {
@@ -148,20 +188,34 @@ impl Want {
                 ),
                 "Plan",
             ),
-            Self::Live => (format!("{LIVE} LIMIT {MOST}"), "Live"),
+            Self::Live(pid) => (first_rows(LIVE, "elapsed DESC NULLS LAST", *pid), "Live"),
             Self::LivePlan(pid) => (
-                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT 2000"),
+                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
             ),
             Self::Activity => (format!("{ACTIVITY} LIMIT {MOST}"), "Activity"),
             Self::Findings => (format!("{FINDINGS} LIMIT {MOST}"), "Findings"),
             Self::Waits => (WAITS.to_owned(), "Waits"),
             Self::Temp => (format!("{TEMP} LIMIT {MOST}"), "Temp"),
-            Self::Locks => (format!("{LOCKS} LIMIT {MOST}"), "Locks"),
-            Self::Sessions => (format!("{SESSIONS} LIMIT {MOST}"), "Sessions"),
+            Self::Locks => (
+                format!("{LOCKS}, count(*) OVER () AS total FROM @.rowsource_blockers LIMIT {MOST}"),
+                "Locks",
+            ),
+            Self::Blockers(pid) => (
+                format!(
+                    "WITH RECURSIVE found AS MATERIALIZED (SELECT * FROM @.rowsource_blockers), chain AS (
+                       SELECT found.*, 0 AS place FROM found WHERE pid = {pid}
+                       UNION ALL
+                       SELECT found.*, place + 1 FROM chain JOIN found ON found.pid = chain.blocking_pid
+                        WHERE place < {MOST})
+                     {LOCKS} FROM chain ORDER BY place"
+                ),
+                "Blockers",
+            ),
+            Self::Sessions(pid) => (first_rows(SESSIONS, "query_start", *pid), "Sessions"),
         };
         (
-            sql.replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
+            with_dots(sql).replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),
             part,
         )
     }

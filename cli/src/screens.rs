@@ -1,10 +1,11 @@
 //! The screens: which rows of the server each needs, and which table it makes of them.
 
 use crate::data::Data;
-use crate::delta::by_statement;
-use crate::model::{Node, Plan};
+use crate::delta::{Counted, by_statement};
+use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
-use crate::table::{Cell, Row, Table, Target, node_name, of_interval};
+use crate::screens_plan::key_of;
+use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -84,20 +85,24 @@ impl Screen {
                 .into_iter()
                 .flatten()
                 .collect(),
-            Self::List(View::Live) => vec![Want::Live],
+            Self::List(View::Live) => vec![Want::Live(None)],
             Self::List(View::Activity) => vec![Want::Activity],
             Self::List(View::Findings) => vec![Want::Findings],
             Self::List(View::Waits) => vec![Want::Waits],
             Self::List(View::Temp) => vec![Want::Temp],
             Self::List(View::Locks) => vec![Want::Locks],
-            Self::List(View::Sessions) => vec![Want::Sessions],
+            Self::List(View::Sessions) => vec![Want::Sessions(None)],
             Self::Plans(_) => vec![data.wanted_plans()],
             Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
-            Self::LivePlan(pid) => vec![Want::LivePlan(*pid), Want::Live, Want::Sessions],
-            Self::Blocker(_) => vec![Want::Locks],
+            Self::LivePlan(pid) => vec![
+                Want::LivePlan(*pid),
+                Want::Live(Some(*pid)),
+                Want::Sessions(Some(*pid)),
+            ],
+            Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
-        if data.server.loaded && data.server.schema.is_some() {
+        if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }
         wants
@@ -111,10 +116,53 @@ impl Screen {
         )
     }
 
+    /// Returns of how many seconds the figures are; nothing if they are of no interval.
+    pub fn seconds(&self, data: &Data) -> Option<f64> {
+        match self {
+            _ if !data.server.has_extension() => None,
+            Self::List(View::Statements) | Self::Plans(_) => data.plans.seconds,
+            Self::List(View::Nodes) => data.nodes.seconds,
+            Self::List(View::Waits) => data.waits.seconds,
+            _ => None,
+        }
+    }
+
+    /// Returns how many rows the server has, if not all of them came.
+    pub fn total(&self, data: &Data) -> Option<u64> {
+        let (part, ..) = self.list(data)?;
+        data.totals.get(part).copied()
+    }
+
+    /// Says that a list has more rows than came, and which came.
+    fn cut(&self, data: &Data) -> Option<String> {
+        let (_, came, which) = self.list(data)?;
+        Some(format!("{came} of {} rows: {which}", self.total(data)?))
+    }
+
+    /// Returns the part that it consists of, how many rows came, and which these are.
+    fn list(&self, data: &Data) -> Option<(&'static str, usize, &'static str)> {
+        Some(match self {
+            _ if !data.server.has_extension() => ("Sessions", data.sessions.len(), "those that work longest"),
+            Self::List(View::Live) => ("Live", data.live.len(), "those that run longest"),
+            Self::List(View::Activity) => ("Activity", data.activity.len(), "what took the most time"),
+            Self::List(View::Findings) => ("Findings", data.findings.len(), "the largest that are not over"),
+            Self::List(View::Temp) => ("Temp", data.temp.len(), "the largest"),
+            Self::List(View::Locks) => ("Locks", data.locks.len(), "below those that block the most"),
+            Self::List(View::Sessions) => ("Sessions", data.sessions.len(), "those that work longest"),
+            Self::LivePlan(_) => (
+                "LivePlan",
+                data.live_plan.len(),
+                "the first ones; sums lack the others",
+            ),
+            _ => return None,
+        })
+    }
+
     /// Makes its table.
     pub fn table(&self, data: &Data) -> Table {
-        if data.server.schema.is_none() || !data.server.loaded {
+        if !data.server.has_extension() {
             let mut table = sessions(data);
+            table.notes.extend(self.cut(data));
             if data.at > 0.0 {
                 table.notes.push(crate::server::missing_extension(&data.server));
             }
@@ -130,33 +178,27 @@ impl Screen {
             Self::List(View::Temp) => crate::screens_live::temp(data),
             Self::List(View::Locks) => crate::screens_live::locks(data),
             Self::List(View::Sessions) => sessions(data),
-            Self::Plans(key) => plans(data, key),
-            Self::Plan(key) => plan(data, key),
+            Self::Plans(key) => crate::screens_plan::plans(data, key),
+            Self::Plan(key) => crate::screens_plan::plan(data, key),
             Self::Flame(key) => crate::flame::table(data, key),
-            Self::Node(key, node_id) => node(data, key, *node_id),
+            Self::Node(key, node_id) => crate::screens_plan::node(data, key, *node_id),
             Self::LivePlan(pid) => crate::screens_live::live_plan(data, *pid),
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
             Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
-        if !data.server.sees_all && matches!(self, Self::List(_)) {
-            let user = &data.server.user;
-            table.notes.push(format!(
-                "{user} sees only its own statements: GRANT pg_read_all_stats TO {user}"
-            ));
+        table.notes.extend(self.cut(data));
+        if matches!(self, Self::List(_)) {
+            table.notes.extend(missing_privilege(data));
         }
         table
     }
 }
 
-fn key_of(plan: &Plan) -> Option<PlanKey> {
-    let (queryid, planid) = (plan.queryid?, plan.planid?);
-    Some(PlanKey {
-        userid: plan.userid,
-        datid: plan.datid,
-        queryid,
-        planid,
-        toplevel: plan.toplevel,
-    })
+/// Says which privilege the user lacks.
+pub fn missing_privilege(data: &Data) -> Option<String> {
+    let user = &data.server.user;
+    (data.at > 0.0 && !data.server.sees_all)
+        .then(|| format!("{user} sees only its own statements: GRANT pg_read_all_stats TO {user}"))
 }
 
 fn statements(data: &Data) -> Table {
@@ -180,7 +222,7 @@ fn statements(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 20, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
     let sums = by_statement(&data.plans.added.rows);
     let (own, sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(sum, _)| data.is_own(sum.queryid));
@@ -199,7 +241,7 @@ fn statements(data: &Data) -> Table {
     let rows = sums
         .iter()
         .map(|(sum, plans)| statement(data, sum, *plans, whole));
-    table.rows.extend(rows);
+    rows.for_each(|row| table.add(row));
     if data.plans.added.anew > 0 {
         let anew = data.plans.added.anew;
         table.notes.push(format!(
@@ -249,16 +291,9 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
         Cell::id(sum.queryid),
         text,
     ];
-    Row::new(cells, target)
-}
-
-/// How many times too few or too many rows were expected per start; marked if it is tenfold.
-fn misestimate(node: &Node) -> Cell {
-    let (Some(expected), true) = (node.plan_rows, node.starts > 0.0) else {
-        return Cell::None;
-    };
-    let (expected, found) = (expected.max(1.0), (node.rows / node.starts).max(1.0));
-    Cell::Decimal(found / expected)
+    // Not its plan: which one takes the most time changes.
+    let key = format!("{}/{}/{:?}/{}", sum.userid, sum.datid, sum.queryid, sum.toplevel);
+    Row::new(key, cells, target)
 }
 
 fn nodes(data: &Data) -> Table {
@@ -281,8 +316,14 @@ fn nodes(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 20, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
+    let (read, all) = data.node_statements();
+    if 0 < read && read < all {
+        table.notes.push(format!(
+            "of {read} of the {all} statements that ran, and those before"
+        ));
+    }
     for row in data
         .nodes
         .added
@@ -290,15 +331,8 @@ fn nodes(data: &Data) -> Table {
         .iter()
         .filter(|row| !data.is_own(row.queryid))
     {
-        let (Some(queryid), Some(planid)) = (row.queryid, row.planid) else {
+        let Some(key) = PlanKey::of_node(row) else {
             continue;
-        };
-        let key = PlanKey {
-            userid: row.userid,
-            datid: row.datid,
-            queryid,
-            planid,
-            toplevel: row.toplevel,
         };
         let target = Target {
             plan: Some(key),
@@ -320,160 +354,8 @@ fn nodes(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(data.text(row.queryid)),
         ];
-        table.rows.push(Row::new(cells, target));
-    }
-    table
-}
-
-/// Lists the plans of a statement.
-fn plans(data: &Data, key: &PlanKey) -> Table {
-    let mut table = Table::new(
-        of_interval(&format!("Plans of {}", key.queryid), data.plans.seconds),
-        &[
-            ("planid", 20, 0),
-            ("time", 9, 0),
-            ("calls", 6, 0),
-            ("mean", 8, 0),
-            ("wait", 8, 0),
-            ("rows", 6, 0),
-            ("reads", 5, 0),
-            ("hits", 6, 90),
-            ("temp", 5, 90),
-        ],
-        Some(1),
-    );
-    for row in data.plans_of(key) {
-        let target = Target {
-            plan: key_of(row),
-            queryid: row.queryid,
-            ..Target::default()
-        };
-        let cells = vec![
-            Cell::id(row.planid),
-            Cell::Time(row.time),
-            Cell::Count(row.calls),
-            Cell::Time(row.time / row.calls),
-            Cell::Time(row.wait),
-            Cell::Count(row.rows),
-            Cell::Count(row.reads),
-            Cell::Count(row.hits),
-            Cell::Count(row.temp),
-        ];
-        table.rows.push(Row::new(cells, target));
-    }
-    table
-        .notes
-        .extend(data.text(Some(key.queryid)).map(crate::table::one_line));
-    table
-}
-
-fn plan(data: &Data, key: &PlanKey) -> Table {
-    let rows = data.nodes_of(key);
-    let executions = rows.first().map_or(0.0, |node| node.executions);
-    let mut table = Table::new(
-        format!(
-            "Plan {} of {}: {executions:.0} executions since it is stored",
-            key.planid, key.queryid
-        ),
-        &[
-            ("id", 3, 0),
-            ("node", 30, 0),
-            ("%", 5, 0),
-            ("self", 9, 0),
-            ("total", 9, 0),
-            ("starts", 6, 0),
-            ("rows", 6, 0),
-            ("x est.", 7, 0),
-            ("wait", 8, 100),
-            ("reads", 6, 100),
-            ("hits", 6, 130),
-            ("temp", 5, 130),
-            ("removed", 7, 130),
-        ],
-        None,
-    );
-    let whole: f64 = rows.iter().map(|node| node.own_time).sum();
-    let most = rows.iter().map(|node| node.own_time).fold(0.0, f64::max);
-    for node in rows {
-        let share = if whole > 0.0 {
-            Cell::Percent(100.0 * node.own_time / whole)
-        } else {
-            Cell::None
-        };
-        let cells = vec![
-            Cell::Id(node.node_id),
-            Cell::Text(node_name(node.depth, &node.operation, node.object.as_deref())),
-            share,
-            Cell::Time(node.own_time),
-            Cell::Time(node.time),
-            Cell::Count(node.starts),
-            Cell::Count(node.rows),
-            misestimate(node),
-            Cell::Time(node.wait),
-            Cell::Count(node.reads),
-            Cell::Count(node.hits),
-            Cell::Count(node.temp),
-            Cell::Count(node.removed),
-        ];
-        let target = Target {
-            plan: Some(key.clone()),
-            node_id: Some(node.node_id),
-            queryid: Some(key.queryid),
-            ..Target::default()
-        };
-        table.rows.push(Row {
-            is_marked: most > 0.0 && node.own_time == most,
-            ..Row::new(cells, target)
-        });
-    }
-    table
-        .notes
-        .extend(data.text(Some(key.queryid)).map(crate::table::one_line));
-    table
-}
-
-fn node(data: &Data, key: &PlanKey, node_id: i64) -> Table {
-    let mut table = Table::new(
-        format!("Node {node_id} of plan {}", key.planid),
-        &[("figure", 24, 0), ("value", 30, 0)],
-        None,
-    );
-    let nodes = data.nodes_of(key);
-    let Some(node) = nodes.into_iter().find(|node| node.node_id == node_id) else {
-        table.notes.push("the plan is not stored any more".to_owned());
-        return table;
-    };
-    let mut figures = vec![
-        ("operation", Cell::Text(node.operation.clone())),
-        ("object", Cell::text(node.object.as_deref())),
-        ("executions", Cell::Count(node.executions)),
-        ("starts", Cell::Count(node.starts)),
-        ("rows", Cell::Count(node.rows)),
-        ("expected rows per start", Cell::some(node.plan_rows, Cell::Count)),
-        ("rows per expected row", misestimate(node)),
-        ("rows removed", Cell::Count(node.removed)),
-        ("time of the node", Cell::Time(node.own_time)),
-        ("time with nodes below", Cell::Time(node.time)),
-        ("waits of the node", Cell::Time(node.wait)),
-        ("blocks read by the node", Cell::Count(node.reads)),
-        ("blocks hit, with below", Cell::Count(node.hits)),
-        ("blocks of work files", Cell::Count(node.temp)),
-    ];
-    let details = node.details.as_object().into_iter().flatten();
-    let details: Vec<_> = details
-        .map(|(name, value)| (name.clone(), value.to_string()))
-        .collect();
-    for (name, cell) in figures.drain(..) {
-        table.rows.push(Row::new(
-            vec![Cell::Text(name.to_owned()), cell],
-            Target::default(),
-        ));
-    }
-    for (name, value) in details {
-        table.rows.push(Row::new(
-            vec![Cell::Text(name), Cell::text(Some(&value))],
-            Target::default(),
-        ));
+        let key = format!("{:?}", row.key());
+        table.add(Row::new(key, cells, target));
     }
     table
 }
@@ -494,8 +376,12 @@ fn findings(data: &Data) -> Table {
             ("queryid", 20, 200),
             ("statement", 20, 0),
         ],
-        None,
+        Order::AsIs,
     );
+    let age = data.findings_at.map_or(0.0, |at| data.at - at);
+    if age > 3.0 {
+        table.notes.push(format!("as of {age:.0} s ago; r asks again"));
+    }
     for row in &data.findings {
         let call = row.command.as_deref().and_then(|command| {
             let at = command.find("rowsource_compare(")?;
@@ -519,7 +405,7 @@ fn findings(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(row.query.as_deref()),
         ];
-        table.rows.push(Row::new(cells, target));
+        table.add(Row::new(row.id.to_string(), cells, target));
     }
     table
 }
@@ -538,7 +424,7 @@ fn sessions(data: &Data) -> Table {
             ("elapsed", 9, 0),
             ("statement", 20, 0),
         ],
-        None,
+        Order::AsIs,
     );
     for row in &data.sessions {
         let cells = vec![
@@ -556,21 +442,23 @@ fn sessions(data: &Data) -> Table {
             pid: Some(row.pid),
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             class: row.class.clone(),
-            ..Row::new(cells, target)
+            ..Row::new(row.pid.to_string(), cells, target)
         });
     }
     table
 }
 
 fn text(title: &str, lines: Option<&[String]>) -> Table {
-    let mut table = Table::new(title, &[("", 20, 0)], None);
+    let mut table = Table::new(title, &[("", 20, 0)], Order::Fixed);
     match lines {
-        Some(lines) => table.rows.extend(lines.iter().map(|line| {
-            let cell = Cell::Text(crate::table::without_controls(line));
-            Row::new(vec![cell], Target::default())
-        })),
+        Some(lines) => {
+            for (number, line) in lines.iter().enumerate() {
+                let cell = Cell::Text(crate::table::without_controls(line));
+                table.add(Row::new(number.to_string(), vec![cell], Target::default()));
+            }
+        }
         None => table.notes.push("the server works on it".to_owned()),
     }
     table

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::data::Data;
+use crate::delta::Counted;
 use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Row, Table, Target, node_name, of_interval, time, wrap};
+use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval, time, wrap};
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -22,7 +23,7 @@ pub fn live(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 18, 0),
         ],
-        None,
+        Order::AsIs,
     );
     for row in &data.live {
         let node = row
@@ -46,9 +47,9 @@ pub fn live(data: &Data) -> Table {
             queryid: row.queryid,
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             class: row.wait_type.clone(),
-            ..Row::new(cells, target)
+            ..Row::new(format!("{}/{}", row.pid, row.nesting), cells, target)
         });
     }
     table
@@ -71,7 +72,7 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             ("processes", 9, 130),
             ("wait", 14, 0),
         ],
-        None,
+        Order::Fixed,
     );
     if let Some(row) = data.live.iter().find(|row| row.pid == pid) {
         table.title = live_title(row);
@@ -110,29 +111,41 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             node_id: Some(node.node_id),
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             is_marked: node.running,
-            ..Row::new(cells, target)
+            depth: Some(node.depth.max(0) as usize),
+            ..Row::new(format!("{}/{}", node.nesting, node.node_id), cells, target)
         });
     }
     if table.rows.is_empty() {
-        table
-            .notes
-            .push(format!("process {pid} runs no measured statement now"));
-        let session = data.sessions.iter().find(|session| session.pid == pid);
-        if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
-            let state = session.state.as_deref().unwrap_or("");
-            let what = if state == "active" {
-                "its statement"
-            } else {
-                "its last statement"
-            };
-            table
-                .notes
-                .push(format!("{state}; {what}: {}", crate::table::one_line(query)));
-        }
+        table.notes.extend(nothing_runs(data, pid));
     }
     table
+}
+
+/// Says why a process has no running plan: that it runs none, with its last statement, or that this is not
+/// known.
+fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
+    if data.is_replay {
+        return vec![format!(
+            "the recording has no running plan of process {pid} now: it has those that were open while it was made"
+        )];
+    }
+    if data.lacks("LivePlan") {
+        return Vec::new();
+    }
+    let mut notes = vec![format!("process {pid} runs no measured statement now")];
+    let session = data.sessions.iter().find(|session| session.pid == pid);
+    if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
+        let state = session.state.as_deref().unwrap_or("");
+        let what = if state == "active" {
+            "its statement"
+        } else {
+            "its last statement"
+        };
+        notes.push(format!("{state}; {what}: {}", crate::table::one_line(query)));
+    }
+    notes
 }
 
 /// Says how long a statement runs, and how far it is.
@@ -196,7 +209,7 @@ pub fn activity(data: &Data) -> Table {
             ("queryid", 20, 150),
             ("statement", 20, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
     let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
     for row in &data.activity {
@@ -214,14 +227,18 @@ pub fn activity(data: &Data) -> Table {
             Cell::id(row.queryid),
             Cell::text(data.text(row.queryid)),
         ];
+        let key = format!(
+            "{}/{:?}/{:?}/{:?}/{:?}/{:?}",
+            row.class, row.event, row.queryid, row.planid, row.node_id, node
+        );
         let target = Target {
             queryid: row.queryid,
             node_id: row.node_id,
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             class: Some(row.class.clone()),
-            ..Row::new(cells, target)
+            ..Row::new(key, cells, target)
         });
     }
     let mut classes: Vec<_> = classes.into_iter().collect();
@@ -251,7 +268,7 @@ pub fn waits(data: &Data) -> Table {
             ("event", 24, 0),
             ("processes", 18, 0),
         ],
-        Some(0),
+        Order::By(0),
     );
     let is_idle = |class: &Option<String>| class.as_deref() == Some("Activity");
     let idle = data
@@ -276,9 +293,9 @@ pub fn waits(data: &Data) -> Table {
             Cell::text(row.event.as_deref()),
             Cell::text(row.backend_type.as_deref()),
         ];
-        table.rows.push(Row {
+        table.add(Row {
             class: row.class.clone(),
-            ..Row::new(cells, Target::default())
+            ..Row::new(format!("{:?}", row.key()), cells, Target::default())
         });
     }
     table
@@ -300,7 +317,7 @@ pub fn temp(data: &Data) -> Table {
             ("queryid", 20, 110),
             ("statement", 20, 150),
         ],
-        Some(1),
+        Order::By(1),
     );
     for row in &data.temp {
         let cells = vec![
@@ -320,7 +337,7 @@ pub fn temp(data: &Data) -> Table {
             queryid: row.queryid,
             ..Target::default()
         };
-        table.rows.push(Row::new(cells, target));
+        table.add(Row::new(format!("{:?}/{}", row.pid, row.filetype), cells, target));
     }
     table
 }
@@ -340,15 +357,12 @@ pub fn locks(data: &Data) -> Table {
             ("application", 12, 150),
             ("statement", 20, 0),
         ],
-        None,
+        Order::Tree,
     );
     for row in &data.locks {
+        let depth = row.depth.clamp(0, 1_000) as usize;
         let cells = vec![
-            Cell::Text(format!(
-                "{}{}",
-                "  ".repeat(row.depth.clamp(0, 20) as usize),
-                row.pid
-            )),
+            Cell::Indented(depth.min(20), row.pid),
             Cell::text(row.mode.as_deref()),
             Cell::text(row.relation.as_deref()),
             Cell::some(row.waited, Cell::Time),
@@ -363,9 +377,10 @@ pub fn locks(data: &Data) -> Table {
             queryid: row.queryid,
             ..Target::default()
         };
-        table.rows.push(Row {
+        table.add(Row {
             is_marked: row.depth == 0,
-            ..Row::new(cells, target)
+            depth: Some(depth),
+            ..Row::new(row.pid.to_string(), cells, target)
         });
     }
     table
@@ -376,22 +391,24 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
     let mut table = Table::new(
         format!("What process {pid} waits for"),
         &[("figure", 20, 0), ("value", 56, 0)],
-        None,
+        Order::Fixed,
     );
-    let mut at = pid;
-    let mut seen = 0;
-    while let Some(place) = data.blocker_of(at).filter(|_| seen < data.locks.len()) {
-        let row = &data.locks[place];
+    for row in data.blockers_of(pid) {
         let is_root = row.depth == 0;
+        let key = row.pid.to_string();
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
             ..Target::default()
         };
         let mut add = |name: &str, cell: Cell| {
-            table.rows.push(Row {
+            table.add(Row {
                 is_marked: is_root,
-                ..Row::new(vec![Cell::Text(name.to_owned()), cell], target.clone())
+                ..Row::new(
+                    key.clone(),
+                    vec![Cell::Text(name.to_owned()), cell],
+                    target.clone(),
+                )
             });
         };
         let who = [row.usename.as_deref(), row.application.as_deref()];
@@ -431,13 +448,16 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
             add(name, Cell::Text(line));
             name = "";
         }
-        at = row.pid;
-        seen += 1;
     }
-    if table.rows.is_empty() {
-        table
-            .notes
-            .push(format!("process {pid} waits for no other session"));
+    if table.rows.is_empty() && !data.lacks("Blockers") {
+        let is_listed = data.locks.iter().any(|row| row.pid == pid);
+        table.notes.push(match data.totals.get("Locks") {
+            Some(total) if !is_listed => format!(
+                "{} of {total} rows of locks are known: whether process {pid} waits for another session is not",
+                data.locks.len()
+            ),
+            _ => format!("process {pid} waits for no other session"),
+        });
     }
     table
 }

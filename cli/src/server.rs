@@ -11,6 +11,8 @@ use crate::queries::{OWN, SERVER, Want};
 
 /// How long a server may work for a question of the screens, in milliseconds.
 const STATEMENT_TIMEOUT: u32 = 500;
+/// The same for a list that may take seconds: nothing else waits for it.
+const SLOW_TIMEOUT: u32 = 10_000;
 /// How long the program waits for an answer, which may have a long way.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -34,6 +36,8 @@ impl Failure {
 /// A connection.
 pub struct Connection {
     client: Client,
+    /// How long the server may work for a question, in milliseconds.
+    limit: u32,
     /// What the server said last of itself.
     last: Option<(Server, f64)>,
 }
@@ -41,7 +45,19 @@ pub struct Connection {
 impl Connection {
     /// Takes a connection over.
     pub fn new(client: Client) -> Self {
-        Self { client, last: None }
+        Self {
+            client,
+            limit: STATEMENT_TIMEOUT,
+            last: None,
+        }
+    }
+
+    /// Lets the server work for seconds.
+    pub fn patient(self) -> Self {
+        Self {
+            limit: SLOW_TIMEOUT,
+            ..self
+        }
     }
 
     /// Returns whether it has ended.
@@ -66,14 +82,16 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON, within the time of a screen.
+    /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
+        let limit = self.limit;
         let sql = format!(
-            "SET LOCAL statement_timeout = {STATEMENT_TIMEOUT}; SET LOCAL transaction_read_only = on;
+            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
              {OWN} coalesce(json_agg(x), '[]')::text FROM ({query}) x"
         );
-        let answer = self.ask(&sql, ANSWER_TIMEOUT).await?;
+        let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
+        let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
         let text = answer.last().map_or("[]", String::as_str);
         serde_json::from_str(text)
             .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
@@ -134,15 +152,26 @@ impl Connection {
             ..Snapshot::default()
         };
         // Every server has these.
-        let has_extension = server.schema.is_some() && server.loaded;
-        let wants = if has_extension { wants } else { &[Want::Sessions] };
+        let has_extension = server.has_extension();
+        let wants = if has_extension {
+            wants
+        } else {
+            &[Want::Sessions(None)]
+        };
         for want in wants {
             let (query, part) = want.query(&server);
             match self.rows(&query).await {
-                Ok(rows) => match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
-                    Ok(part) => snapshot.parts.push(part),
-                    Err(error) => snapshot.missing.push(format!("{part}: {error}")),
-                },
+                Ok(rows) => {
+                    let came = rows.as_array().map_or(0, Vec::len) as u64;
+                    let total = rows[0]["total"].as_u64().filter(|total| *total > came);
+                    snapshot
+                        .totals
+                        .extend(total.map(|total| (part.to_owned(), total)));
+                    match serde_json::from_value::<Part>(serde_json::json!({ part: rows })) {
+                        Ok(part) => snapshot.parts.push(part),
+                        Err(error) => snapshot.missing.push(format!("{part}: {error}")),
+                    }
+                }
                 Err(Failure::Refused(error)) => snapshot.missing.push(format!("{part}: {error}")),
                 Err(gone) => return Err(gone),
             }

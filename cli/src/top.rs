@@ -31,6 +31,13 @@ const SHORT_TICK: Duration = Duration::from_millis(5);
 /// How the status begins while there is no answer, or none yet because the server works for the user.
 const SILENT: &str = "the server has not answered for";
 const WORKS: &str = "the server works on it:";
+/// At most this many rows are printed, and there is room for the head and as many lines of notes.
+const MOST_ROWS: usize = 2_000;
+const NOTES: usize = 40;
+/// How long to wait at least before a list that may take seconds is asked for again, and how many times as
+/// long as it took.
+const SLOW_PACE: Duration = Duration::from_secs(10);
+const SLOW_SHARE: u32 = 10;
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -42,6 +49,9 @@ pub struct Top {
     pub theme: Theme,
     asked_at: Option<Instant>,
     due: Instant,
+    /// The same for the list that may take seconds.
+    slow_asked_at: Option<Instant>,
+    slow_due: Instant,
     /// Whether a refresh is due although the screen is paused.
     is_wanted: bool,
     /// How many functions the server works on for the user.
@@ -50,7 +60,8 @@ pub struct Top {
 
 impl Top {
     /// Makes one.
-    pub fn new(app: App, source: Source, record: Option<File>, theme: Theme) -> Self {
+    pub fn new(mut app: App, source: Source, record: Option<File>, theme: Theme) -> Self {
+        app.data.is_replay = matches!(source, Source::Recording(_));
         Self {
             app,
             source,
@@ -58,6 +69,8 @@ impl Top {
             theme,
             asked_at: None,
             due: Instant::now(),
+            slow_asked_at: None,
+            slow_due: Instant::now(),
             is_wanted: false,
             calls: 0,
         }
@@ -102,8 +115,11 @@ impl Top {
 
     fn take_effect(&mut self, effect: Effect) -> io::Result<()> {
         match (effect, &self.source) {
-            (Effect::Refresh, Source::Server(_)) => {
+            (effect @ (Effect::Refresh | Effect::Reload), Source::Server(_)) => {
                 self.due = Instant::now();
+                if effect == Effect::Reload {
+                    self.slow_due = self.due;
+                }
                 self.is_wanted = true;
             }
             (Effect::Copy(text), _) => {
@@ -118,14 +134,11 @@ impl Top {
                 worker.ask(Request::Call(call, file));
                 self.calls += 1;
             }
-            (Effect::Call(call, _), Source::Recording(_)) => {
-                self.app.answer(&call, vec!["a replay has no server".to_owned()]);
-                self.app.status = "a replay has no server".to_owned();
+            (Effect::Call(_, None), Source::Recording(_)) => self.app.take_recorded_lines(),
+            (Effect::Call(..) | Effect::Signal(..), Source::Recording(_)) => {
+                self.app.status = "a recording has no server, which would do it".to_owned();
             }
-            (Effect::Signal(..), Source::Recording(_)) => {
-                self.app.status = "a replay has no server".to_owned();
-            }
-            (Effect::Refresh | Effect::Quit, _) => {}
+            (Effect::Refresh | Effect::Reload | Effect::Quit, _) => {}
         }
         Ok(())
     }
@@ -162,11 +175,12 @@ impl Top {
 
     fn ask(&mut self) {
         self.is_wanted = false;
-        let wants = if self.record.is_some() {
+        let mut wants = if self.record.is_some() {
             self.app.all_wants()
         } else {
             self.app.wants()
         };
+        self.ask_slow(&mut wants);
         if let Source::Server(worker) = &self.source {
             worker.ask(Request::Snapshot(wants));
             self.asked_at = Some(Instant::now());
@@ -174,8 +188,36 @@ impl Top {
         }
     }
 
+    /// Takes out of what is wanted the list that may take seconds, and asks for it if it is time.
+    fn ask_slow(&mut self, wants: &mut Vec<Want>) {
+        let all = wants.len();
+        wants.retain(|want| *want != Want::Findings);
+        let is_due = self.slow_asked_at.is_none() && Instant::now() >= self.slow_due;
+        if wants.len() == all || !is_due || !self.app.data.server.has_extension() {
+            return;
+        }
+        if let Source::Server(worker) = &self.source {
+            worker.ask(Request::Slow(Want::Findings));
+            self.slow_asked_at = Some(Instant::now());
+        }
+    }
+
+    fn take_slow(&mut self, answer: Result<Box<Snapshot>, String>) -> io::Result<()> {
+        let took = self
+            .slow_asked_at
+            .take()
+            .map_or(Duration::ZERO, |asked| asked.elapsed());
+        self.slow_due = Instant::now() + SLOW_PACE.max(took * SLOW_SHARE);
+        if let (Some(file), Ok(snapshot)) = (&mut self.record, &answer) {
+            record::write(file, snapshot)?;
+        }
+        self.app.apply_slow(answer.map(|snapshot| *snapshot));
+        Ok(())
+    }
+
     fn take(&mut self, reply: Reply) -> io::Result<()> {
         match reply {
+            Reply::Slow(answer) => self.take_slow(answer)?,
             Reply::Snapshot(snapshot) => {
                 if self.app.status.starts_with(SILENT) || self.app.status.starts_with(WORKS) {
                     self.app.status.clear();
@@ -186,10 +228,14 @@ impl Top {
                     record::write(file, &snapshot)?;
                 }
                 self.app.apply(*snapshot);
+                let event = self.app.data.event.as_ref();
+                if event.is_some_and(|event| event.kind == "restart") {
+                    self.slow_due = Instant::now();
+                }
                 if is_first {
                     // Texts were not known yet, and there is no interval yet.
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
-                    let has_extension = self.app.data.server.schema.is_some();
+                    let has_extension = self.app.data.server.has_extension();
                     let texts = self.app.data.wanted_texts().filter(|_| has_extension);
                     if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
                         worker.ask(Request::Snapshot(vec![texts]));
@@ -201,7 +247,10 @@ impl Top {
                 self.calls = self.calls.saturating_sub(1);
                 self.app.status = match (answer, file) {
                     (Ok(lines), None) => {
-                        self.app.answer(&call, lines);
+                        self.app.answer(&call, lines.clone());
+                        if let Some(file) = &mut self.record {
+                            record::write(file, &self.app.data.snapshot_of_lines(call, lines))?;
+                        }
                         String::new()
                     }
                     (Ok(lines), Some(name)) => match write_new(&name, &lines) {
@@ -276,7 +325,8 @@ impl Top {
         let text = if as_json {
             format!(
                 "{}\n",
-                serde_json::to_string_pretty(&table.json()).map_err(|error| error.to_string())?
+                serde_json::to_string_pretty(&crate::json::of(&self.app))
+                    .map_err(|error| error.to_string())?
             )
         } else {
             self.screen_text(table.rows.len())?
@@ -287,7 +337,7 @@ impl Top {
         }
     }
 
-    fn fetch(&mut self) -> Result<Snapshot, String> {
+    fn fetch(&mut self) -> Result<(), String> {
         let wants = self.app.wants();
         self.fetch_these(wants)
     }
@@ -295,28 +345,36 @@ impl Top {
     /// Asks for the texts of what the last interval had.
     fn fetch_texts(&mut self) -> Result<(), String> {
         let texts = self.app.data.wanted_texts().into_iter().collect::<Vec<_>>();
-        if !texts.is_empty() && self.app.data.server.schema.is_some() {
+        if !texts.is_empty() && self.app.data.server.has_extension() {
             self.fetch_these(texts)?;
         }
         Ok(())
     }
 
-    fn fetch_these(&mut self, wants: Vec<Want>) -> Result<Snapshot, String> {
-        let Source::Server(worker) = &self.source else {
-            return Ok(Snapshot::default());
-        };
-        worker.ask(Request::Snapshot(wants));
-        match worker.replies.recv() {
-            Ok(Reply::Snapshot(snapshot)) => {
-                if let Some(file) = &mut self.record {
-                    record::write(file, &snapshot).map_err(|error| error.to_string())?;
-                }
-                self.app.apply(snapshot.as_ref().clone());
-                Ok(*snapshot)
-            }
-            Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => Err(text),
-            Ok(Reply::Lines(..)) | Err(_) => Err("the connection ended".to_owned()),
+    fn fetch_these(&mut self, mut wants: Vec<Want>) -> Result<(), String> {
+        self.ask_slow(&mut wants);
+        if let Source::Server(worker) = &self.source {
+            worker.ask(Request::Snapshot(wants));
         }
+        let mut is_here = false;
+        while !is_here || self.slow_asked_at.is_some() {
+            let Source::Server(worker) = &self.source else {
+                break;
+            };
+            match worker.replies.recv() {
+                Ok(Reply::Snapshot(snapshot)) => {
+                    if let Some(file) = &mut self.record {
+                        record::write(file, &snapshot).map_err(|error| error.to_string())?;
+                    }
+                    self.app.apply(*snapshot);
+                    is_here = true;
+                }
+                Ok(Reply::Slow(answer)) => self.take_slow(answer).map_err(|error| error.to_string())?,
+                Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => return Err(text),
+                Ok(Reply::Lines(..)) | Err(_) => return Err("the connection ended".to_owned()),
+            }
+        }
+        Ok(())
     }
 
     /// Draws a screen that is as high as it must be.
@@ -324,7 +382,7 @@ impl Top {
         let width = crossterm::terminal::size()
             .map_or(120, |(width, _)| width)
             .max(80);
-        let height = (rows + 12).min(1_000) as u16;
+        let height = (rows.min(MOST_ROWS) + NOTES) as u16;
         let mut terminal =
             Terminal::new(TestBackend::new(width, height)).map_err(|error| error.to_string())?;
         let plain = Theme { has_colour: false };
@@ -334,6 +392,10 @@ impl Top {
         let lines = lines_of(terminal.backend().buffer());
         // The last line is for keys. Empty ones stand between the rows and the notes.
         let lines = lines[..lines.len() - 1].iter().filter(|line| !line.is_empty());
+        let events = self.app.data.events.iter().map(|event| &event.text);
+        let cut = format!("{MOST_ROWS} of {rows} rows: --json prints all of them");
+        let cut = (rows > MOST_ROWS).then_some(&cut);
+        let lines = lines.chain(cut).chain(events);
         Ok(lines.map(|line| format!("{line}\n")).collect())
     }
 }

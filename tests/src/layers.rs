@@ -312,15 +312,21 @@ const CLI: &[Layer] = &[
         &["delta", "model", "queries"],
         "what the program knows of the server",
     ),
+    layer("terminal", &[], "what the terminal can show: a screen, colours"),
     layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
-        &["data", "model", "table"],
+        &["data", "delta", "model", "table"],
         "the tables of what runs and waits now",
     ),
     layer(
+        "screens_plan",
+        &["data", "model", "queries", "table"],
+        "the tables of a plan and of a node",
+    ),
+    layer(
         "flame",
-        &["data", "queries", "table"],
+        &["data", "queries", "screens_plan", "table"],
         "where the time of a plan goes, as bars",
     ),
     layer(
@@ -332,6 +338,7 @@ const CLI: &[Layer] = &[
             "model",
             "queries",
             "screens_live",
+            "screens_plan",
             "server",
             "table",
         ],
@@ -352,22 +359,33 @@ const CLI: &[Layer] = &[
         &["app", "queries", "screens", "table"],
         "keys that ask the server for a text about a row",
     ),
-    layer("draw", &["app", "keys", "screens", "table"], "draws the state"),
+    layer(
+        "draw",
+        &["app", "data", "keys", "screens", "table"],
+        "draws the state",
+    ),
+    layer(
+        "json",
+        &["app", "data", "screens", "server", "table"],
+        "the screen as JSON, and what is missing in it",
+    ),
     layer(
         "worker",
         &["connect", "model", "queries", "server"],
-        "the thread that talks with the server",
+        "the threads that talk with the server",
     ),
     layer(
         "top",
-        &["app", "draw", "model", "queries", "record", "screens", "worker"],
+        &[
+            "app", "draw", "json", "model", "queries", "record", "screens", "worker",
+        ],
         "the loop, and what is printed once",
     ),
     layer("args", &["screens"], "the options of the command line"),
     layer(
         "tests",
         &[
-            "app", "args", "delta", "draw", "model", "queries", "record", "screens", "table",
+            "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens", "table",
         ],
         "each screen as text, with what was recorded",
     ),

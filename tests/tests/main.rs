@@ -143,6 +143,7 @@ mod temporary_tables;
 mod terminal;
 mod terminal_connections;
 mod terminal_keys;
+mod terminal_says;
 mod texts;
 mod tkprof_store;
 mod toplevel;

@@ -9,13 +9,14 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use crate::app::{App, Effect, Mode};
-use crate::delta::Counted;
 use crate::draw::{Theme, draw, lines_of};
-use crate::model::{Part, Plan, Snapshot};
-use crate::queries::Want;
-use crate::record::{self, Recording};
+use crate::model::{Plan, Snapshot};
+use crate::record::Recording;
 use crate::screens::{Screen, View};
-use crate::table::Cell;
+
+mod refreshes;
+mod replays;
+mod rows;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")
@@ -76,6 +77,22 @@ const SCREENS: &[(&str, View, Keys)] = &[
     ("locks", View::Locks, |_| ()),
     ("sessions", View::Sessions, |_| ()),
     ("a plan", View::Statements, open_plan),
+    ("the plans of a statement", View::Statements, open_plans),
+    ("a text", View::Statements, |app| {
+        open_plan(app);
+        let call = calls(app, KeyCode::Char('e'));
+        app.answer(
+            &call,
+            (1..=60)
+                .map(|line| format!("{}-> a line of a plan, {line}", " ".repeat(line)))
+                .collect(),
+        );
+        press(app, KeyCode::PageDown);
+    }),
+    ("a text that is awaited", View::Statements, |app| {
+        open_plan(app);
+        calls(app, KeyCode::Char('e'));
+    }),
     ("a node", View::Statements, |app| {
         open_plan(app);
         press(app, KeyCode::Down);
@@ -130,6 +147,31 @@ fn open_plan(app: &mut App) {
         press(app, KeyCode::Down);
     }
     press(app, KeyCode::Enter);
+}
+
+/// Opens the plans of a statement that has two, and selects the second.
+fn open_plans(app: &mut App) {
+    let plan = another_plan(app);
+    while app.target().and_then(|target| target.queryid) != plan.queryid {
+        press(app, KeyCode::Down);
+    }
+    press(app, KeyCode::Enter);
+    press(app, KeyCode::Down);
+}
+
+/// Gives the statement whose plan the recording has a second one, which takes half the time, and returns
+/// the first one.
+fn another_plan(app: &mut App) -> Plan {
+    let (queryid, planid) = (app.data.plan[0].queryid, app.data.plan[0].planid);
+    let plans = &mut app.data.plans.added.rows;
+    let is_it = |plan: &&Plan| (plan.queryid, plan.planid) == (queryid, planid);
+    let plan = plans.iter().find(is_it).expect("the plan").clone();
+    plans.push(Plan {
+        planid: Some(7),
+        time: plan.time / 2.0,
+        ..plan.clone()
+    });
+    plan
 }
 
 /// Opens the running statement whose nodes the recording has.
@@ -208,9 +250,10 @@ fn colours() {
         for y in 0..40 {
             let mut last = None;
             for x in 0..120 {
-                let style = (buffer[(x, y)].fg, buffer[(x, y)].modifier);
+                let cell = &buffer[(x, y)];
+                let style = (cell.fg, cell.bg, cell.modifier);
                 if last != Some(style) {
-                    all += &format!("{y},{x} {:?} {:?}\n", style.0, style.1);
+                    all += &format!("{y},{x} {:?} on {:?} {:?}\n", style.0, style.1, style.2);
                     last = Some(style);
                 }
             }
@@ -229,7 +272,7 @@ fn without_colours_there_are_none() {
             buffer
                 .content
                 .iter()
-                .all(|cell| cell.fg == ratatui::style::Color::Reset)
+                .all(|cell| [cell.fg, cell.bg] == [ratatui::style::Color::Reset; 2])
         );
     }
 }
@@ -287,25 +330,6 @@ fn an_answer_never_overwrites_another_text() {
     press(&mut app, KeyCode::Esc);
     app.answer(&compared, vec!["cancelled".to_owned()]);
     assert!(!text(&mut app).contains("cancelled"));
-}
-
-/// What a screen lacks is said only when the server has answered for it.
-#[test]
-fn nothing_is_said_before_the_answer() {
-    let mut app = app(View::Sessions);
-    app.wants();
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    press(&mut app, KeyCode::Char('b'));
-    assert!(text(&mut app).contains("is awaited"));
-    // This answer was for the list.
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    assert!(text(&mut app).contains("is awaited"));
-    app.wants();
-    app.apply(recorded().remove(2));
-    app.data.locks.clear();
-    assert!(text(&mut app).contains("waits for no other session"));
 }
 
 #[test]
@@ -375,16 +399,12 @@ fn a_plan_is_explained_compared_drawn_and_written() {
 #[test]
 fn two_plans_of_a_statement_are_compared() {
     let mut app = app(View::Statements);
-    let queryid = app.data.plan[0].queryid;
-    let plans = &app.data.plans.added.rows;
-    let plan = plans.iter().find(|plan| plan.queryid == queryid);
-    let plan = plan.expect("the plan").clone();
-    let other = Plan {
-        planid: Some(7),
-        time: plan.time / 2.0,
-        ..plan.clone()
-    };
-    app.data.plans.added.rows = vec![plan.clone(), other];
+    let plan = another_plan(&mut app);
+    app.data
+        .plans
+        .added
+        .rows
+        .retain(|row| row.queryid == plan.queryid);
     press(&mut app, KeyCode::Enter);
     assert!(matches!(app.screen(), Screen::Plans(_)), "{:?}", app.screen());
     press(&mut app, KeyCode::Char('c'));
@@ -448,84 +468,30 @@ fn signals_are_confirmed_and_absent_with_read_only() {
     assert!(text(&mut app).contains("--read-only"));
 }
 
+/// No screen offers a signal if none is sent: neither its last line nor the help.
 #[test]
-fn rows_are_filtered_and_sorted() {
-    let mut app = app(View::Waits);
-    let (all, ..) = app.table();
-    type_text(&mut app, "/clientread");
-    press(&mut app, KeyCode::Enter);
-    let (some, ..) = app.table();
-    assert!(!some.rows.is_empty() && some.rows.len() < all.rows.len());
-    press(&mut app, KeyCode::Esc);
-    assert_eq!(app.table().0.rows.len(), all.rows.len());
-    press(&mut app, KeyCode::Char('>'));
-    let (table, _, sort) = app.table();
-    assert_eq!(table.columns[sort.expect("a column")].title, "waits");
-    let cells = table.rows.iter().map(|row| row.cells[1].clone());
-    let waits: Vec<f64> = cells
-        .map(|cell| if let Cell::Count(waits) = cell { waits } else { 0.0 })
-        .collect();
-    assert!(waits.len() > 2 && waits.is_sorted_by(|a, b| a >= b), "{waits:?}");
-}
-
-#[test]
-fn the_selected_row_stays_selected_when_rows_move() {
-    let mut app = app(View::Statements);
-    press(&mut app, KeyCode::Down);
-    let (table, selected, _) = app.table();
-    let target = table.rows[selected].target.clone();
-    press(&mut app, KeyCode::Char('>'));
-    press(&mut app, KeyCode::Char('>'));
-    let (table, selected, _) = app.table();
-    assert_eq!(table.rows[selected].target, target);
-}
-
-/// After the first refresh, the server is asked only for the plans that ran since.
-#[test]
-fn plans_that_did_not_run_are_not_read_again() {
-    let mut app = app(View::Statements);
-    let (plans, at) = (app.data.plans.added.rows.clone(), app.data.at);
-    assert!(app.wants().contains(&Want::Plans(Some(at as i64 - 2))));
-    let key = plans[0].key();
-    let mut all = recorded().pop().expect("a refresh");
-    all.parts.retain(|part| matches!(part, Part::Plans(_)));
-    let Some(Part::Plans(before)) = all.parts.pop() else {
-        panic!("the recording has plans")
+fn no_signal_is_offered_with_read_only() {
+    let offers = |text: &str| {
+        let text = text.to_lowercase();
+        ["cancel", "terminate"].iter().any(|signal| text.contains(signal))
     };
-    let before = before.into_iter().find(|plan| plan.key() == key);
-    let mut ran = before.expect("the plan");
-    (ran.calls, ran.time) = (ran.calls + 3.0, ran.time + 7.0);
-    let next = |at: f64, rows: &[Plan]| Snapshot {
-        at,
-        server: all.server.clone(),
-        parts: vec![Part::ChangedPlans(rows.to_vec())],
-        ..Snapshot::default()
-    };
-    app.apply(next(at + 1.0, std::slice::from_ref(&ran)));
-    let added = &app.data.plans.added.rows;
-    assert_eq!((added.len(), added[0].calls), (1, 3.0));
-    app.apply(next(at + 2.0, &[]));
-    assert!(app.data.plans.added.rows.is_empty());
-    app.apply(next(at + 400.0, &[]));
-    assert!(app.wants().contains(&Want::Plans(None)));
-}
-
-#[test]
-fn a_restart_a_reset_and_evictions_are_said() {
-    let mut app = app(View::Statements);
-    let mut next = recorded().remove(2);
-    next.server.started += 100.0;
-    app.apply(next.clone());
-    assert!(app.status.contains("restarted"), "{}", app.status);
-    assert!(app.data.plans.seconds.is_none());
-    next.server.reset = Some(next.at);
-    app.apply(next.clone());
-    assert!(app.status.contains("reset"), "{}", app.status);
-    next.server.evictions += 7.0;
-    app.apply(next);
-    assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
-    let table = app.table().0;
-    assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
+    let mut offered = 0;
+    for (name, view, keys) in SCREENS {
+        for read_only in [false, true] {
+            let mut app = app_with(*view, read_only);
+            keys(&mut app);
+            app.status.clear();
+            for help in ["", "?"] {
+                type_text(&mut app, help);
+                let shown = text(&mut app);
+                let last = shown.lines().last().unwrap_or_default();
+                let shown = if app.mode == Mode::Help { &shown } else { last };
+                assert!(!read_only || !offers(shown), "{name}: {shown}");
+                offered += usize::from(!read_only && offers(shown));
+            }
+        }
+    }
+    assert!(offered > 20, "{offered}");
 }
 
 /// Keys in any order, sizes of any kind: no panic, and Ctrl-C always leaves.
@@ -567,28 +533,12 @@ fn any_keys_and_any_size() {
 }
 
 #[test]
-fn what_is_recorded_is_replayed() {
-    let path = std::env::temp_dir().join(format!("rowsource-recording-{}", std::process::id()));
-    let mut file = record::create(&path).expect("a file");
-    for snapshot in &recorded() {
-        record::write(&mut file, snapshot).expect("a line");
-    }
-    let mut recording = Recording::open(&path).expect("the file");
-    let again: Vec<Snapshot> = std::iter::from_fn(|| recording.next().expect("a refresh")).collect();
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).expect("a file").permissions());
-    std::fs::remove_file(&path).expect("it is removed");
-    assert_eq!(format!("{again:?}"), format!("{:?}", recorded()));
-    assert_eq!(mode & 0o777, 0o600);
-}
-
-#[test]
 fn control_characters_of_a_server_do_not_reach_the_terminal() {
     let mut app = app(View::Sessions);
     app.data.sessions[0].query = Some("SELECT '\u{1b}]0;title\u{7}'\n\u{9b}2J".to_owned());
     app.data.missing.push("\u{1b}[2J".to_owned());
     assert!(!text(&mut app).contains(['\u{1b}', '\u{7}', '\u{9b}']));
-    let json = app.table().0.json().to_string();
+    let json = crate::json::of(&app).to_string();
     assert!(!json.contains(['\u{1b}', '\u{7}', '\u{9b}']));
 }
 

@@ -1,0 +1,270 @@
+//! What the program says of what it cannot show, and that it shows all it can: lists that are cut, questions
+//! that the server refuses or takes long for, recordings, and terminals that draw nothing.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
+use rowsource_tests::session::{run_each, value};
+use rowsource_tests::terminal::{Terminal, program};
+use rowsource_tests::waiting::until;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn server(name: &str, settings: &[&str]) -> (Server, Client) {
+    let server = Server::preloaded(
+        name,
+        &[&["max_parallel_workers_per_gather = 0", "jit = off"], settings].concat(),
+    );
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE held (id int);
+         CREATE TABLE items AS SELECT i AS id FROM generate_series(1, 100000) i; ANALYZE items",
+    );
+    (server, client)
+}
+
+/// Prints a view of a database as JSON, as a user sees it.
+fn json(server: &Server, user: &str, database: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(["-U", user, "-d", database, "-h"])
+        .arg(server.folder())
+        .args(["top", "--json"])
+        .args(arguments)
+        .stdout(Stdio::piped());
+    command
+}
+
+fn parsed(output: std::process::Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Returns a key of each entry of a list.
+fn words<'a>(json: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
+    let list = json[list].as_array().expect("a list").iter();
+    list.map(|entry| entry[key].as_str().expect("a text")).collect()
+}
+
+/// More sessions wait than a list has rows: the list says so, and b finds the blocker of one that is not in
+/// it.
+#[test]
+fn a_blocker_is_found_beyond_the_list_needs_terminal() {
+    const WAITING: usize = 210;
+    let (server, mut observer) = server("terminal-many-blocked", &["max_connections = 250"]);
+    let mut holder = server.connect();
+    let holds: i32 = value(&mut holder, "SELECT pg_backend_pid()");
+    run_each(&mut holder, "BEGIN; LOCK TABLE held");
+    let waiting: Vec<Busy> = (0..WAITING)
+        .map(|_| Busy::run(server.connect(), "SELECT count(*) FROM held"))
+        .collect();
+    until(
+        &mut observer,
+        &format!("SELECT count(*) = {WAITING} + 1 FROM rowsource_blockers"),
+    );
+    let list = "SELECT pid FROM (SELECT pid FROM rowsource_blockers OFFSET 200) t LIMIT 1";
+    let hidden: i32 = value(&mut observer, list);
+    let terminal = Terminal::of(&server, &["top", "--view", "locks", "--interval", "0.5"]);
+    terminal.until(&format!("200 of {} rows", WAITING + 1));
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    let terminal = Terminal::of(&server, &["live", &hidden.to_string()]);
+    terminal.until("FROM held");
+    terminal.keys(&["b"]);
+    terminal.until(&format!("What process {hidden} waits for"));
+    let screen = terminal.until("LOCK TABLE held");
+    assert!(screen.contains(&format!("process {holds}")), "{screen}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    run_each(&mut holder, "COMMIT");
+    waiting.into_iter().for_each(|session| drop(session.join()));
+}
+
+/// What a role may not see, what the server refuses, and what happened meanwhile is in JSON.
+#[test]
+fn json_says_what_is_missing_needs_program() {
+    let (server, mut client) = server("terminal-missing", &[]);
+    run_each(
+        &mut client,
+        "CREATE ROLE guest LOGIN; REVOKE SELECT ON pg_stat_rowsource_system_waits FROM PUBLIC; CREATE DATABASE bare",
+    );
+    let child = json(
+        &server,
+        "guest",
+        "postgres",
+        &["--view", "waits", "--interval", "4"],
+    );
+    let child = { child }.spawn().expect("the program runs");
+    // The first refreshes are over.
+    until(
+        &mut client,
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'rowsource' AND state LIKE 'idle%'
+            AND now() - query_start > interval '1 s'",
+    );
+    run_each(&mut client, "SELECT rowsource_reset()");
+    let found = parsed(child.wait_with_output().expect("it ends"));
+    assert_eq!(
+        words(&found, "missing", "what"),
+        ["privilege", "answer"],
+        "{found}"
+    );
+    assert!(
+        words(&found, "missing", "why")[1].contains("permission denied"),
+        "{found}"
+    );
+    assert_eq!(words(&found, "events", "kind"), ["reset"], "{found}");
+    let bare = json(&server, "postgres", "bare", &["--interval", "0.2"]).output();
+    let bare = parsed(bare.expect("the program runs"));
+    assert_eq!(words(&bare, "missing", "what"), ["extension"], "{bare}");
+    assert_eq!(bare["view"], "sessions");
+    let fine = json(&server, "postgres", "postgres", &["--interval", "0.2"]).output();
+    let fine = parsed(fine.expect("the program runs"));
+    assert_eq!(
+        (&fine["missing"], &fine["events"]),
+        (&Value::Array(vec![]), &Value::Array(vec![]))
+    );
+}
+
+/// A terminal that cannot move its cursor gets a sentence, and not a byte that moves it.
+#[test]
+fn a_dumb_terminal_is_told_to_print_needs_terminal() {
+    for term in ["TERM=dumb", "-u TERM"] {
+        let command = format!("env {term} '{}' -h /nowhere -U nobody top", program());
+        let output = Command::new("script")
+            .args(["-qfc", &command, "/dev/null"])
+            .stdin(Stdio::null())
+            .output()
+            .expect("script runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("TERM") && text.contains("--once"), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains("nowhere"), "{text}");
+    }
+}
+
+/// Has a server make three findings, each in these seconds.
+fn findings_take(client: &mut Client, seconds: f64) {
+    run_each(
+        client,
+        &format!("ALTER FUNCTION rowsource_regressions(text, text) RENAME TO fast_regressions;
+         CREATE FUNCTION rowsource_regressions(from_time text DEFAULT NULL, to_time text DEFAULT NULL)
+           RETURNS TABLE (id bigint, state text, changed_at timestamptz, queryid bigint, calls_after bigint,
+             mean_time_before float8, mean_time_after float8, ratio float8, extra_time float8, basis text, cause text,
+             command text, query text)
+           LANGUAGE SQL VOLATILE AS $$
+             SELECT 1, 'open', now(), 1, 1, 1, 2, 2, 1, 'tested', 'cause number ' || n, NULL, 'SELECT 1'
+               FROM generate_series(1, 3) n WHERE pg_sleep({seconds}) IS NOT NULL $$"),
+    );
+}
+
+/// A server that takes seconds for the findings: the rest is refreshed meanwhile, and they come.
+#[test]
+fn slow_findings_come_and_hold_nothing_up_needs_terminal() {
+    let (server, mut client) = server("terminal-slow-findings", &[]);
+    findings_take(&mut client, 1.0);
+    let terminal = Terminal::of(&server, &["top", "--view", "findings", "--interval", "0.5"]);
+    let is_awaited = |screen: &str| screen.contains("is awaited") && screen.contains(" UTC ");
+    let clock = |screen: &str| screen.split(" UTC ").next().unwrap_or_default().to_owned();
+    let first = clock(&terminal.until_it("the findings are awaited", is_awaited));
+    terminal.until_it("a refresh meanwhile", |screen| {
+        is_awaited(screen) && clock(screen) != first
+    });
+    let screen = terminal.until("cause number 3");
+    assert!(!screen.contains("not refreshed"), "{screen}");
+    // It is not asked for each refresh: three seconds of work follow at the earliest ten seconds later.
+    terminal.until_it("findings that are eight seconds old", |screen| {
+        let age = screen
+            .split("as of ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        age.and_then(|age| age.parse().ok())
+            .is_some_and(|age: u32| age >= 8)
+    });
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    let slow = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowsource'";
+    until(&mut client, &format!("SELECT ({slow}) = 0"));
+}
+
+/// What was open while it was recorded is there in the replay, without a server.
+#[test]
+fn plans_and_texts_are_recorded_and_replayed_needs_terminal() {
+    let (server, mut client) = server("terminal-recording", &[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                run_each(&mut client, "SELECT count(*) FROM items WHERE id % 3 = 0");
+            }
+        });
+        let played = std::panic::catch_unwind(|| {
+            let terminal = Terminal::of(&server, &["top", "--interval", "0.5", "--record", "it.jsonl"]);
+            terminal.until("what was added");
+            open_items(&terminal);
+            terminal.keys(&["e"]);
+            terminal.until("Filter: ");
+            terminal.keys(&["Escape"]);
+            terminal.until("Seq Scan | items");
+            terminal.keys(&["Escape"]);
+            terminal.until("what was added");
+            terminal.until("FROM items");
+            terminal.keys(&["q"]);
+            terminal.until("left with 0");
+        });
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = played {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let terminal = Terminal::of(&server, &["top", "--replay", "it.jsonl"]);
+    terminal.until("the replay has ended");
+    open_items(&terminal);
+    terminal.keys(&["e"]);
+    terminal.until("Filter: ");
+    terminal.keys(&["Escape"]);
+    terminal.until("Seq Scan | items");
+    terminal.keys(&["c", "c"]);
+    terminal.until("does not have this text");
+}
+
+/// Opens the plan of the statement that reads `items`.
+fn open_items(terminal: &Terminal) {
+    terminal.keys(&["/", "from items", "Enter"]);
+    terminal.until_it("only its row", |screen| {
+        screen.contains("SELECT count(*) FROM items") && !screen.contains("rowsource_")
+    });
+    terminal.keys(&["Enter"]);
+    terminal.until("Seq Scan | items");
+}
+
+/// The text of a statement that only has a temporary file comes.
+#[test]
+fn temporary_files_have_the_texts_of_their_statements_needs_terminal() {
+    let (server, _client) = server("terminal-temp-texts", &[]);
+    let mut sorting = server.connect();
+    let terminal = Terminal::of(&server, &["top", "--view", "temp", "--interval", "0.5"]);
+    terminal.until("nothing to show");
+    run_each(
+        &mut sorting,
+        "SET work_mem = '64kB'; BEGIN;
+         DECLARE c CURSOR FOR SELECT id, repeat('x', 50) FROM items ORDER BY 2, 1 DESC; FETCH 1 FROM c",
+    );
+    terminal.resize(200, 40);
+    let screen = terminal.until("statement");
+    assert!(screen.contains("Temporary files"), "{screen}");
+    terminal.until("FETCH 1 FROM c");
+}
+
+/// A server without a free connection: the findings come by the one that there is.
+#[test]
+fn findings_need_no_second_connection_needs_terminal() {
+    let (server, mut client) = server("terminal-full", &["max_connections = 12"]);
+    findings_take(&mut client, 0.0);
+    let terminal = Terminal::of(&server, &["top", "--view", "waits", "--interval", "0.5"]);
+    terminal.until("what was added");
+    let others: Vec<Client> = std::iter::from_fn(|| server.try_connect("postgres").ok()).collect();
+    assert!(others.len() > 2, "{}", others.len());
+    terminal.keys(&["5"]);
+    terminal.until("cause number 3");
+}
