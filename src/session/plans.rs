@@ -165,6 +165,22 @@ impl Plans {
         }
     }
 
+    /// Forgets those that share the folded description of this one, which the listed plan has no more.
+    #[cold]
+    fn forget_unfolded_of(&mut self, description: &Rc<LazyDescription>) {
+        if description.fold().is_none() {
+            return;
+        }
+        let bytes = &mut self.unfolded_bytes;
+        self.unfolded.retain(|_, known| {
+            let is_kept = !Rc::ptr_eq(known.to_keep(), description.to_keep());
+            if !is_kept {
+                *bytes = bytes.saturating_sub(known.size());
+            }
+            is_kept
+        });
+    }
+
     /// Keeps such a description. If there are too many, all others are forgotten.
     pub fn keep_unfolded(&mut self, found_as: PlanKey, description: &Rc<LazyDescription>) {
         if self.unfolded_size() + description.size() > MAX_UNFOLDED {
@@ -203,8 +219,7 @@ impl Plans {
             let before = plan.description.replace(description.clone());
             self.update_bytes(plan);
             if !Rc::ptr_eq(before.to_keep(), description.to_keep()) {
-                // Those of other sets of partitions would keep the old folded description.
-                self.forget_unfolded();
+                self.forget_unfolded_of(&before);
             }
         }
     }
@@ -275,12 +290,15 @@ impl Plans {
         if let Some(earlier) = self.plans.insert(plan.by_oids, plan.clone()) {
             if earlier.key != plan.key && earlier.local.borrow().is_some() {
                 // Its relations had other names. It ends here, but its statistics stay.
-                self.plans.insert(earlier.key, earlier);
+                if let Some(replaced) = self.plans.insert(earlier.key, earlier) {
+                    self.bytes -= replaced.bytes.replace(0);
+                    replaced.listed.set(false);
+                }
             } else {
                 self.bytes -= earlier.bytes.replace(0);
                 earlier.listed.set(false);
                 plan.local.replace(earlier.local.take());
-                self.forget_unfolded();
+                self.forget_unfolded_of(&earlier.description.borrow());
             }
         }
         plan.listed.set(true);

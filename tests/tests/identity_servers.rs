@@ -9,7 +9,7 @@ use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::basic_server;
 use rowsource_tests::waiting::until;
 use rowsource_tests::{Server, schema};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Lines of EXPLAIN's output that say what a planid depends on, beside the nodes.
@@ -211,9 +211,11 @@ fn replicas_and_other_majors_give_the_same_planids() {
     let mut recorded = Recorded::read();
     let mut failures = Vec::new();
     let mut plans: HashMap<i64, (&str, Vec<String>)> = HashMap::new();
+    let mut planid_of: HashMap<&str, i64> = HashMap::new();
     let (mut compared, mut on_standby, mut different) = (0, 0, 0);
     for case in cases::all() {
         let on_primary = found(&primary, case).expect("a plan");
+        planid_of.insert(case.name, on_primary.planid);
         failures.extend(recorded.compare(&mut client, case, &on_primary));
         for (server, what) in [(&logical, "logical replica"), (&standby, "standby")] {
             let Some(there) = found(server, case) else {
@@ -249,6 +251,13 @@ fn replicas_and_other_majors_give_the_same_planids() {
         plans.len(),
         recorded.added
     );
+    for cases in ONE_PLAN {
+        let planids = cases.iter().map(|case| planid_of.get(case));
+        let planids: HashSet<Option<&i64>> = planids.collect();
+        if planids.len() != 1 || planids.contains(&None) {
+            failures.push(format!("{cases:?} are not one plan: {planids:?}"));
+        }
+    }
     assert!(failures.is_empty(), "{}: {}", failures.len(), failures.join("\n"));
     assert!(on_standby > 80 && different <= 5);
     if std::env::var_os("ROWSOURCE_ACCEPT").is_some() {

@@ -130,3 +130,43 @@ fn conditions_have_the_aliases_of_explain() {
         differ.join("\n\n")
     );
 }
+
+/// The description in the store is of the first session, which may print names in another way.
+#[test]
+fn aliases_are_found_however_names_were_printed() {
+    let server = basic_server("partition-quotes", &[]);
+    run_each(
+        &mut server.connect(),
+        "CREATE TABLE p (id int, v int) PARTITION BY RANGE (id);
+         CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+         CREATE TABLE p2 PARTITION OF p DEFAULT; CREATE TABLE r (id int, v int)",
+    );
+    let statement =
+        "SELECT * FROM p AS \"order\", r AS \"do\" WHERE \"order\".v > \"do\".v AND \"order\".id = \"do\".id";
+    for [first, second] in [["off", "on"], ["on", "off"]] {
+        run_each(&mut server.connect(), "SELECT rowsource_reset()");
+        for setting in [first, second] {
+            let mut client = server.connect();
+            run_each(
+                &mut client,
+                &format!("SET quote_all_identifiers = {setting}; SET enable_hashjoin = off; SET enable_mergejoin = off;
+                          SET enable_partitionwise_join = on"),
+            );
+            let core = first_column(&mut client, &format!("EXPLAIN (COSTS off) {statement}"));
+            measured(&mut client, statement);
+            let own = first_column(
+                &mut client,
+                "SELECT rowsource_display(format => 'BASIC LAST +PREDICATE')",
+            );
+            let conditions = |lines: &[String]| {
+                let lines = lines
+                    .iter()
+                    .filter(|line| line.contains("order") && line.contains('='));
+                let lines = lines.map(|line| line.replace('"', "")[line.find('(').unwrap_or(0)..].to_owned());
+                lines.collect::<Vec<String>>()
+            };
+            println!("{first}, {setting}: {core:#?} {own:#?}");
+            assert_eq!(conditions(&own), conditions(&core), "{first}, then {setting}");
+        }
+    }
+}

@@ -322,6 +322,11 @@ fn waits_of_workers_in_many_partitions_keep_their_names() {
             searched >= PARTITIONS / 2 && scanned >= PARTITIONS / 2,
             "{named:?}"
         );
+        let launched: i64 = value(
+            &mut client,
+            "SELECT sum(workers_launched)::int8 FROM pg_stat_rowsource WHERE planid = (SELECT planid FROM rowsource_last())",
+        );
+        assert!(launched > 0, "there are workers");
     }
 }
 

@@ -14,19 +14,41 @@ use rowsource_tests::session::run_each;
 use rowsource_tests::{SHIPPED, Server};
 use std::time::Instant;
 
-/// Plants each cause a few times, and lets the library name it.
+/// Plants each cause a few times in tables of two sizes, and lets the library name it.
 pub fn run_causes(context: &mut ExperimentContext) {
     let rows = context.sizes.of(12_000, 30_000) as usize;
-    let rounds = context.sizes.rounds(1, 20);
+    let other_rows = context.sizes.of(4_000, 12_000) as usize;
+    let (rounds, other_rounds) = (context.sizes.rounds(1, 20), context.sizes.rounds(1, 5));
     context.setting("rows", rows);
     context.setting("runs of each", rounds);
+    context.setting("rows of the other size", other_rows);
+    context.setting("runs of each of the other size", other_rounds);
     let server = causes::server("bench-causes");
     context.server(&server);
+    let what = "12 executions before and 12 after. Named: rowsource_compare() says this cause first. Nothing planted: the same \
+         statement, while nothing changes; named is any of these causes. Regressions: how often rowsource_regressions() has the \
+         statement, a minute later.";
+    plant_each(context, &server, (rows, rounds), ("Planted causes", what));
+    let what = "The same with fewer rows.";
+    plant_each(
+        context,
+        &server,
+        (other_rows, other_rounds),
+        ("Planted causes, another size", what),
+    );
+    run_pairs(context, &server, rows);
+}
+
+/// Plants each cause so many times in tables with so many rows.
+fn plant_each(
+    context: &mut ExperimentContext,
+    server: &Server,
+    (rows, rounds): (usize, usize),
+    (title, note): (&str, &str),
+) {
     let mut table = Table::new(
-        "Planted causes",
-        "12 executions before and 12 after. Named: rowsource_compare() says this cause first. Nothing planted: the same statement, \
-         while nothing changes; named is any of these causes. Regressions: how often rowsource_regressions() has the statement, \
-         a minute later.",
+        title,
+        note,
         &[
             "planted",
             "expected",
@@ -45,7 +67,7 @@ pub fn run_causes(context: &mut ExperimentContext) {
                 let done =
                     (i as f64 + (part + round as f64 / rounds as f64) / 2.0) / Planted::ALL.len() as f64;
                 context.at(done, &format!("{of:?}"));
-                causes::judged(&server, of, is_planted, rows)
+                causes::judged(server, of, is_planted, rows)
             };
             (0..rounds).map(one).collect()
         };
@@ -70,7 +92,8 @@ pub fn run_causes(context: &mut ExperimentContext) {
         missed += rounds - named;
         wrong += regressions;
         let ratios: Vec<f64> = with.iter().map(|judged| judged.ratio).collect();
-        context.measured(format!("{of:?}"), "planted", "times as long", &ratios);
+        let name = format!("{of:?}, {rows} rows");
+        context.measured(name.clone(), "planted", "times as long", &ratios);
         table.row([
             format!("{of:?}"),
             of.expected().to_owned(),
@@ -83,17 +106,17 @@ pub fn run_causes(context: &mut ExperimentContext) {
         ]);
         let part = named as f64 / rounds as f64;
         context.goal(
-            format!("{of:?}: named first"),
+            format!("{name}: named first"),
             &Goal::at_least(0.95),
             &spread(&[part]),
         );
     }
     context.table(table);
     context.finding(format!(
-        "{missed} of {} planted causes are not named first. Without a cause, {wrong} of as many runs have a regression.",
+        "With {rows} rows, {missed} of {} planted causes are not named first. Without a cause, {wrong} of as many runs have a \
+         regression.",
         rounds * Planted::ALL.len()
     ));
-    run_pairs(context, &server, rows);
 }
 
 /// Plants two causes at once, each in a statement of its own: the library must not take one for the other.

@@ -65,8 +65,6 @@ pub struct Unfolding {
     /// Those of these names that conditions have in quotes, though they have only usual characters: they are
     /// words that SQL reserves.
     pub reserved: Vec<String>,
-    /// Whether conditions have all names in quotes.
-    pub quotes_all: bool,
 }
 
 /// Returns the name of the relation with an OID, if it is known.
@@ -123,10 +121,19 @@ impl Unfolding {
     /// Quotes a name as conditions do.
     fn quoted(&self, name: &str) -> String {
         let is_reserved = || self.reserved.iter().any(|reserved| reserved == name);
-        match self.quotes_all || !has_usual_characters(name) || is_reserved() {
-            true => format!("\"{}\"", name.replace('"', "\"\"")),
+        match !has_usual_characters(name) || is_reserved() {
+            true => in_quotes(name),
             false => name.to_owned(),
         }
+    }
+
+    /// Returns what to replace in conditions so that a name becomes another one. Those that were printed with
+    /// `quote_all_identifiers` have all names in quotes.
+    fn rename_of(&self, from: &str, to: &str) -> impl Iterator<Item = (String, String)> {
+        let usual = (self.quoted(from), self.quoted(to));
+        let in_quotes = (in_quotes(from), in_quotes(to));
+        let is_other = usual.0 != in_quotes.0;
+        [Some(usual), is_other.then_some(in_quotes)].into_iter().flatten()
     }
 
     /// Returns the description of all nodes of the plan.
@@ -183,8 +190,10 @@ impl Unfolding {
                     node.alias = Some(alias.clone().into());
                 }
                 if unfolded.object != 0 {
-                    let rename = (self.quoted(&names.folded), self.quoted(&alias));
-                    add_rename(renamed.entry(member.unwrap_or(id)).or_default(), &rename);
+                    let renamed = renamed.entry(member.unwrap_or(id)).or_default();
+                    for rename in self.rename_of(&names.folded, &alias) {
+                        add_rename(renamed, &rename);
+                    }
                 }
             }
             nodes.push(node);
@@ -212,7 +221,7 @@ impl Unfolding {
         let tables: Renames = self
             .names
             .iter()
-            .map(|names| (self.quoted(&names.folded), self.quoted(&names.table)))
+            .flat_map(|names| self.rename_of(&names.folded, &names.table))
             .collect();
         for at in 0..nodes.len() {
             let mut renames = Renames::new();
@@ -254,6 +263,10 @@ pub fn numbered(alias: &str, number: u32) -> String {
     let number = format!("_{number}");
     let kept = alias.floor_char_boundary(MAX_NAME - number.len());
     format!("{}{number}", &alias[..kept.min(alias.len())])
+}
+
+fn in_quotes(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Returns whether a name needs no quotes for its characters.

@@ -40,8 +40,11 @@ pub enum Folding {
     /// The statement's own plan, and whether its first node is hidden.
     Plan(Rc<Unfolding>, bool),
     /// That of a parallel worker: for each of its nodes, the leader's number of it.
-    OfLeader(Box<[u32]>),
+    OfLeader(Rc<Vec<u32>>),
 }
+
+// Each statement has one, so it is kept small.
+const _: () = assert!(size_of::<OnceCell<Folding>>() == 16);
 
 impl Folding {
     /// Returns a number for the node of the folded plan that has a node, which no node has.
@@ -51,7 +54,7 @@ impl Folding {
             Folding::Plan(_, true) if node == 0 => 0,
             Folding::Plan(unfolding, hidden) => {
                 let hidden = usize::from(*hidden);
-                let folded = unfolding.fold.while_running(node - hidden);
+                let folded = unfolding.fold.while_running(node.wrapping_sub(hidden));
                 folded.wrapping_add(hidden) as u32
             }
             Folding::OfLeader(numbers) => numbers.get(node).copied().unwrap_or(node as u32),
@@ -339,7 +342,8 @@ impl Frame {
     pub fn add_of_workers(&self, sums: &mut RunWaits, mut waits: EventWaits, is_folded: bool) {
         if let (true, Some(node), Some(folding)) = (is_folded, waits.node(), self.folded.get()) {
             waits.node = folding.of(node);
-        } else if !sums.has_room_for(&waits) {
+        }
+        if !sums.has_room_for(&waits) {
             self.fold(sums, &mut waits);
         }
         sums.add(waits);

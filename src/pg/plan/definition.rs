@@ -112,7 +112,7 @@ struct Known {
     numbers: FxHashMap<Oid, i64>,
 }
 
-/// The most indexes whose numbers are kept: 200 kB.
+/// The most indexes whose numbers are kept: about 400 kB.
 const MAX_KNOWN: usize = 8_192;
 
 static KNOWN: BackendLocal<RefCell<Known>> = BackendLocal::new(RefCell::new(Known {
@@ -128,7 +128,7 @@ pub fn known_number(index: Oid, find: impl FnOnce() -> Option<i64>) -> Option<i6
     }
     let changes = server::catalog_changes();
     let mut known = KNOWN.borrow_mut();
-    if known.changes != changes || known.numbers.len() >= MAX_KNOWN {
+    if known.changes != changes {
         known.numbers.clear();
         known.changes = changes;
     }
@@ -139,7 +139,8 @@ pub fn known_number(index: Oid, find: impl FnOnce() -> Option<i64>) -> Option<i6
     let number = find()?;
     let mut known = KNOWN.borrow_mut();
     // Finding it may have opened relations, and so heard of changes.
-    if known.changes == server::catalog_changes() && known.numbers.try_reserve(1).is_ok() {
+    let is_of_today = known.changes == server::catalog_changes();
+    if is_of_today && known.numbers.len() < MAX_KNOWN && known.numbers.try_reserve(1).is_ok() {
         known.numbers.insert(index, number);
     }
     Some(number)

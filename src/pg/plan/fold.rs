@@ -96,7 +96,6 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
         nodes,
         changed,
         reserved: names.reserved,
-        quotes_all: server::quotes_all_identifiers(),
         names: names.tables,
     };
     Some(Folded { unfolding, pruned })
@@ -162,6 +161,7 @@ impl Names {
                 names.table_of[entry] = names.tables.len() as u32;
             }
         }
+        let _unquoted = server::Unquoted::set();
         let all = names.tables.iter();
         let all = all.flat_map(|names| [&names.folded, &names.table, &names.partitions]);
         let reserved =

@@ -23,9 +23,10 @@ use rowsource_core::waits::plan::{EventWaits, RunWaits};
 use rowsource_core::waits::team::TeamWaits;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-const MAGIC: u64 = 0x726f_7773_7263_0004;
+const MAGIC: u64 = 0x726f_7773_7263_0005;
 
 /// Plans with more nodes have no channel, because a channel would take more than about a megabyte of shared
 /// memory.
@@ -316,7 +317,7 @@ impl Channel {
     }
 
     /// Returns whether its segment is mapped.
-    fn is_mapped(&self) -> bool {
+    pub fn is_mapped(&self) -> bool {
         MAPPED.borrow().contains(&self.number)
     }
 
@@ -387,7 +388,7 @@ pub unsafe fn join(nodes: &NodeTable, is_seen: bool) {
 }
 
 /// Returns the leader's numbers for the folded nodes of a worker, if the leader's plan is folded.
-pub fn folded(nodes: &NodeTable) -> Option<Box<[u32]>> {
+pub fn folded(nodes: &NodeTable) -> Option<Rc<Vec<u32>>> {
     let joined = JOINED.get()?;
     let number = |id: i32| joined.slot(id).map_or(0, |slot| slot.folded.load(Relaxed));
     let is_folded = nodes.iter().any(|node| number(node.plan_node_id()) != 0);
@@ -404,7 +405,7 @@ pub fn folded(nodes: &NodeTable) -> Option<Box<[u32]>> {
                 folded => folded,
             }),
     );
-    Some(numbers.into_boxed_slice())
+    Some(Rc::new(numbers))
 }
 
 /// Adds a worker's statistics to the leader's channel, unless its leader has. What the worker waited outside

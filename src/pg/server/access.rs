@@ -165,10 +165,26 @@ pub fn trigger_names(oid: u32) -> Option<TriggerNames> {
     })
 }
 
-/// Returns whether PostgreSQL puts all identifiers into quotes.
-pub fn quotes_all_identifiers() -> bool {
-    // SAFETY: it is a setting of this session, which only its own thread writes.
-    unsafe { pg_sys::quote_all_identifiers }
+/// While this lives, PostgreSQL quotes only the names that need it, whatever `quote_all_identifiers` says.
+pub struct Unquoted(bool);
+
+impl Unquoted {
+    /// Begins that.
+    pub fn set() -> Unquoted {
+        // SAFETY: this is the variable of a setting, a global of a plain type, which only this thread uses.
+        unsafe {
+            let before = pg_sys::quote_all_identifiers;
+            pg_sys::quote_all_identifiers = false;
+            Unquoted(before)
+        }
+    }
+}
+
+impl Drop for Unquoted {
+    fn drop(&mut self) {
+        // SAFETY: as in `set`.
+        unsafe { pg_sys::quote_all_identifiers = self.0 };
+    }
 }
 
 /// Returns an identifier with quotes if SQL needs them.

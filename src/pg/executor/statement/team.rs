@@ -14,7 +14,6 @@ use crate::pg::server::contained::Unlocked;
 use pgrx::pg_sys;
 use rowsource_core::model::Fold;
 use rowsource_core::phase::Phase;
-use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 
 impl Statement {
@@ -45,9 +44,12 @@ impl Statement {
 
     /// Tells the workers which nodes are one.
     fn announce_folding(&self, channel: &parallel::Channel, fold: &Fold) {
-        let shown = || self.nodes.iter().filter(|node| !node.hidden());
-        let mut first: SmallVec<[Option<i32>; 16]> = smallvec![None; fold.nodes().len()];
-        for (at, node) in shown().enumerate() {
+        let mut first: Vec<Option<i32>> = Vec::new();
+        if !channel.is_mapped() || first.try_reserve_exact(fold.nodes().len()).is_err() {
+            return;
+        }
+        first.resize(fold.nodes().len(), None);
+        for (at, node) in self.nodes.iter().filter(|node| !node.hidden()).enumerate() {
             if let Some(first) = first.get_mut(fold.of(at)) {
                 channel.note_folded(node.plan_node_id(), *first.get_or_insert(node.plan_node_id()));
             }

@@ -23,7 +23,7 @@ const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 /// Returns the planid of a plan. The caller should be in a memory context of its own. Raises if a catalog
 /// cannot be read.
 pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
-    let _unquoted = Unquoted::set();
+    let _unquoted = server::Unquoted::set();
     let mut number = Number {
         hash: StableHasher::new(),
         roots: roots(query),
@@ -53,28 +53,6 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
         }
     }
     number.hash.finish()
-}
-
-/// While this lives, PostgreSQL quotes only the names that need it, whatever `quote_all_identifiers` says.
-struct Unquoted(bool);
-
-impl Unquoted {
-    /// Begins that.
-    fn set() -> Unquoted {
-        // SAFETY: this is the variable of a setting, a global of a plain type, which only this thread uses.
-        unsafe {
-            let before = pg_sys::quote_all_identifiers;
-            pg_sys::quote_all_identifiers = false;
-            Unquoted(before)
-        }
-    }
-}
-
-impl Drop for Unquoted {
-    fn drop(&mut self) {
-        // SAFETY: as in `set`.
-        unsafe { pg_sys::quote_all_identifiers = self.0 };
-    }
 }
 
 /// Returns for each entry of the range table the number of the one that the statement names: of a partition,
