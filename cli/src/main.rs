@@ -26,6 +26,7 @@ mod delta;
 mod draw;
 mod flame;
 mod keys;
+mod man;
 mod model;
 mod queries;
 mod record;
@@ -108,9 +109,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
             clap_complete::generate(shell, &mut Arguments::command(), "rowsource", &mut io::stdout());
             Ok(())
         }
-        Command::Man => clap_mangen::Man::new(Arguments::command())
-            .render(&mut io::stdout())
-            .and_then(|()| io::stdout().write_all(keys::man().as_bytes()))
+        Command::Man => man::page(Arguments::command())
+            .and_then(|page| io::stdout().write_all(page.as_bytes()))
             .map_err(|error| error.to_string()),
         Command::Keys => {
             keys::all()
