@@ -153,6 +153,12 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
     let (source, place) = match replay {
         Some(file) => {
             let recording = Recording::open(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            if recording.is_cut() {
+                eprintln!(
+                    "rowsource: warning: {}: it does not end with a whole line, so that its last refresh may be missing",
+                    file.display()
+                );
+            }
             (
                 Source::Recording(recording),
                 format!("replay of {}", file.display()),

@@ -141,6 +141,7 @@ mod tempfile_trace;
 mod tempfile_usage;
 mod temporary_tables;
 mod terminal;
+mod terminal_commands;
 mod terminal_connections;
 mod terminal_keys;
 mod texts;

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
-use rowsource_tests::terminal::{Terminal, VIEWS, declared_keys, program};
+use rowsource_tests::terminal::{Terminal, VIEWS, declared_keys, run};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -15,16 +15,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// Runs the program with arguments and variables. It has no others of a user.
-fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
-    let mut command = Command::new(program());
-    command.args(arguments).env_remove("PGHOST");
-    variables.iter().for_each(|(name, value)| {
-        command.env(name, value);
-    });
-    command.output().expect("the program runs")
-}
 
 fn text(output: &Output) -> String {
     format!(
