@@ -1,6 +1,8 @@
 //! The program `rowsource` in a real terminal (tmux), that a test types into.
 
 use crate::Server;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -60,6 +62,25 @@ pub fn run_as(server: &Server, user: &str, arguments: &[&str]) -> (bool, String,
     assert!(matches!(output.status.code(), Some(0..=2)), "{output:?}");
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("a text"));
     (output.status.success(), out, err)
+}
+
+/// Makes an authority and a certificate for localhost in a folder, and returns the authority's file.
+pub fn certificates(folder: &Path) -> String {
+    let openssl = |arguments: &str| {
+        let output = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder)
+            .output();
+        let output = output.expect("openssl runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority");
+    openssl("req -newkey rsa:2048 -nodes -keyout it.key -out it.csr -subj /CN=localhost");
+    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").expect("a file");
+    openssl(
+        "x509 -req -in it.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out it.crt -days 2 -extfile names",
+    );
+    folder.join("ca.crt").display().to_string()
 }
 
 /// A terminal of tmux, with a server of its own.

@@ -144,6 +144,7 @@ mod terminal;
 mod terminal_commands;
 mod terminal_connections;
 mod terminal_keys;
+mod terminal_options;
 mod terminal_silence;
 mod texts;
 mod tkprof_store;
