@@ -138,7 +138,7 @@ pub struct OutputArgs {
     /// Seconds between two refreshes
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<f64>,
-    /// Do not offer to cancel statements and terminate sessions
+    /// Never cancel statements or terminate sessions
     #[arg(long)]
     pub read_only: bool,
     /// Print the screen once, after one interval

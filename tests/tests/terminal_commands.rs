@@ -215,6 +215,16 @@ fn the_plan_that_a_process_runs_is_shown_needs_terminal() {
     terminal.until_it("the rows move", |later| {
         later.contains("<- runs") && figures(later) != figures(&screen)
     });
+    // Who only looks sends no signals.
+    let looking = Terminal::of(&server, &["live", &pid, "--read-only", "--interval", "0.3"]);
+    looking.until("<- runs");
+    for key in ["C", "T"] {
+        looking.keys(&[key]);
+        looking.until("--read-only: no signals are sent");
+        looking.keys(&["y", "r"]);
+        looking.until_it("the message goes", |screen| !screen.contains("no signals"));
+    }
+    looking.until("<- runs");
     long.cancel(&mut client);
     terminal.until(&format!("process {pid} runs no measured statement now"));
     terminal.keys(&["q"]);
