@@ -59,8 +59,8 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Returns whether its last refresh is not whole, because the program that wrote it was killed. What comes
-    /// before that is replayed.
+    /// Returns whether it ends within a line, because the program that wrote it was killed. What comes before
+    /// that is replayed.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }

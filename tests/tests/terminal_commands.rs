@@ -305,10 +305,10 @@ fn replay(file: &Path, view: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_recording_is_replayed_and_a_damaged_one_is_an_error_needs_terminal() {
+fn a_recording_is_replayed_without_a_server_needs_terminal() {
     let (server, mut client) = server("terminal-record");
     let file = server.folder().join("a recording.jsonl");
-    let text = record(&server, &mut client, &file);
+    record(&server, &mut client, &file);
     for view in VIEWS {
         let (code, out, err) = replay(&file, view);
         assert!(code == Some(0) && err.is_empty(), "{view}: {out}{err}");
@@ -326,7 +326,12 @@ fn a_recording_is_replayed_and_a_damaged_one_is_an_error_needs_terminal() {
     terminal.until("a replay has no server");
     terminal.keys(&["q"]);
     terminal.until("left with 0");
+}
 
+#[test]
+fn a_damaged_recording_is_an_error_that_names_the_line_needs_terminal() {
+    let (server, mut client) = server("terminal-damaged");
+    let text = record(&server, &mut client, &server.folder().join("recording"));
     let damaged = server.folder().join("damaged");
     let lines: Vec<&str> = text.lines().collect();
     let cut = text.len() - lines.last().expect("a line").len() / 2;

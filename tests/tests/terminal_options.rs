@@ -27,7 +27,10 @@ use Comes::{Fails, Logged};
 struct Place {
     server: Server,
     address: String,
+    /// The files of its authority, of passwords and of services.
     authority: String,
+    passwords: String,
+    services: String,
 }
 
 fn place() -> Place {
@@ -67,7 +70,11 @@ fn place() -> Place {
         server.configure(&format!("{setting} = '{}'", folder.join(file).display()));
     }
     server.launch();
+    let passwords = format!("{address}:5432:postgres:asked:{PASSWORD}\n{address}:*:*:*:not this\n");
+    let services = format!("[mine]\nhost={address}\nuser=plain\ndbname=other\n");
     Place {
+        passwords: file(server.folder(), "passwords", &passwords),
+        services: file(server.folder(), "services", &services),
         server,
         address,
         authority,
@@ -102,8 +109,30 @@ fn supported() -> BTreeMap<String, String> {
 }
 
 impl Place {
+    /// Replaces what stands in braces.
+    fn value(&self, text: &str) -> String {
+        let socket = self.server.folder().display().to_string();
+        let words = [
+            ("{address}", self.address.as_str()),
+            ("{authority}", &self.authority),
+            ("{passwords}", &self.passwords),
+            ("{services}", &self.services),
+            ("{password}", PASSWORD),
+            ("{socket}", &socket),
+        ];
+        words
+            .iter()
+            .fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
+    }
+
+    /// Reads options and their values.
+    fn options<'a>(&self, text: &'a str) -> Vec<(&'a str, String)> {
+        let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(option, value)| (option, self.value(value))).collect()
+    }
+
     /// Runs the program with options, one of them in one of three ways, and looks at what comes of it.
-    fn connects(&self, way: usize, options: &[(&str, &str)], variable: &str, comes: &Comes) {
+    fn connects(&self, way: usize, options: &[(&str, String)], variable: &str, comes: &Comes) {
         let (strung, set) = match way {
             2 => (&options[1..], &options[..1]),
             _ => (options, &options[..0]),
@@ -158,196 +187,167 @@ impl Place {
     }
 }
 
+/// Options beside the one that is looked at. A word in braces stands for what [`Place::value`] returns.
+const TCP: &str = "host={address} user=asked dbname=postgres password={password}";
+const ASKED: &str = "host={address} user=asked dbname=postgres";
+const LOCAL: &str = "host={socket} user=postgres dbname=postgres";
+const PLAIN: &str = "host={address} user=plain dbname=postgres";
+const SECURE: &str = "host={address} user=secure dbname=postgres";
+const UNKNOWN: &str = "host=nothing.invalid user=secure dbname=postgres";
+const CA: &str = "host=localhost hostaddr={address} user=secure dbname=postgres sslmode=verify-ca";
+const FULL: &str = "host=localhost hostaddr={address} user=secure dbname=postgres sslmode=verify-full";
+const LISTED: &str = "servicefile={services}";
+const NAMED: &str = "service=mine";
+
+const WITH_TLS: Comes = Logged("SSL enabled (protocol=TLSv1.");
+const WITHOUT_TLS: Comes = Logged("connection authorized: user=plain");
+const ASKED_IN: Comes = Logged("user=asked");
+
+/// An option, its value, the options beside it, and what comes of them.
+const CASES: &[(&str, &str, &str, Comes)] = &[
+    ("host", "{address}", TCP, Logged("connection received: host=127.")),
+    (
+        "host",
+        "{socket}",
+        LOCAL,
+        Logged("connection received: host=[local]"),
+    ),
+    (
+        "host",
+        "/nowhere,{address}",
+        TCP,
+        Logged("connection received: host=127."),
+    ),
+    (
+        "host",
+        "/nowhere,/nothing",
+        TCP,
+        Fails("/nowhere: error connecting"),
+    ),
+    ("hostaddr", "{address}", UNKNOWN, Logged("user=secure")),
+    (
+        "hostaddr",
+        "localhost",
+        TCP,
+        Fails("hostaddr \"localhost\" is not an address"),
+    ),
+    ("port", "5432", TCP, ASKED_IN),
+    ("port", "1", TCP, Fails("refused")),
+    ("dbname", "other", TCP, Logged("database=other")),
+    ("user", "plain", TCP, Logged("user=plain")),
+    ("password", "{password}", TCP, ASKED_IN),
+    (
+        "password",
+        "not this",
+        TCP,
+        Fails("password authentication failed"),
+    ),
+    ("passfile", "{passwords}", ASKED, ASKED_IN),
+    (
+        "passfile",
+        "/nowhere",
+        ASKED,
+        Fails("the server wants a password"),
+    ),
+    ("service", "mine", LISTED, Logged("user=plain database=other")),
+    (
+        "service",
+        "other",
+        LISTED,
+        Fails("definition of service \"other\" not found"),
+    ),
+    (
+        "servicefile",
+        "{services}",
+        NAMED,
+        Logged("user=plain database=other"),
+    ),
+    (
+        "servicefile",
+        "/nowhere",
+        NAMED,
+        Fails("service file \"/nowhere\""),
+    ),
+    ("connect_timeout", "5", TCP, ASKED_IN),
+    ("connect_timeout", "-1", TCP, ASKED_IN),
+    (
+        "connect_timeout",
+        "soon",
+        TCP,
+        Fails("connect_timeout is not a number"),
+    ),
+    (
+        "application_name",
+        "it's mine",
+        TCP,
+        Logged("application_name=it's mine"),
+    ),
+    ("options", "-c log_statement=all", LOCAL, Logged("statement: ")),
+    ("sslmode", "disable", PLAIN, WITHOUT_TLS),
+    ("sslmode", "disable", SECURE, Fails("no encryption")),
+    ("sslmode", "allow", PLAIN, WITHOUT_TLS),
+    ("sslmode", "allow", SECURE, WITH_TLS),
+    ("sslmode", "prefer", PLAIN, WITHOUT_TLS),
+    ("sslmode", "prefer", SECURE, WITH_TLS),
+    ("sslmode", "require", SECURE, WITH_TLS),
+    ("sslmode", "require", PLAIN, Fails("no pg_hba.conf entry")),
+    ("sslmode", "require", LOCAL, Logged("user=postgres")),
+    ("sslmode", "verify-ca", SECURE, Fails("root certificate file")),
+    ("sslrootcert", "{authority}", CA, WITH_TLS),
+    ("sslrootcert", "{authority}", FULL, WITH_TLS),
+    ("sslrootcert", "/etc/hosts", FULL, Fails("it has no certificate")),
+    ("sslrootcert", "system", FULL, Fails("certificate")),
+    ("channel_binding", "require", TCP, WITH_TLS),
+    ("channel_binding", "disable", TCP, WITH_TLS),
+    ("channel_binding", "require", PLAIN, Fails("channel binding")),
+    ("target_session_attrs", "any", TCP, ASKED_IN),
+    ("target_session_attrs", "read-write", TCP, ASKED_IN),
+    (
+        "target_session_attrs",
+        "read-only",
+        TCP,
+        Fails("database is not read only"),
+    ),
+    ("target_session_attrs", "standby", TCP, Fails("is not supported")),
+    ("gssencmode", "disable", TCP, ASKED_IN),
+    ("gssencmode", "prefer", TCP, ASKED_IN),
+    (
+        "gssencmode",
+        "require",
+        TCP,
+        Fails("gssencmode=require is not supported"),
+    ),
+];
+
 #[test]
 fn each_supported_option_is_libpqs_needs_program() {
     let place = place();
-    let folder = place.server.folder().to_path_buf();
-    let socket = folder.display().to_string();
-    let (address, authority) = (place.address.as_str(), place.authority.as_str());
-    let both = format!("/nowhere,{address}");
-    let passwords = file(
-        &folder,
-        "passwords",
-        &format!("{address}:5432:postgres:asked:{PASSWORD}\n{address}:*:*:*:not this\n"),
-    );
-    let services = file(
-        &folder,
-        "services",
-        &format!("[mine]\nhost={address}\nuser=plain\ndbname=other\n"),
-    );
-    let tcp = [
-        ("host", address),
-        ("user", "asked"),
-        ("dbname", "postgres"),
-        ("password", PASSWORD),
-    ];
-    let local = [
-        ("host", socket.as_str()),
-        ("user", "postgres"),
-        ("dbname", "postgres"),
-    ];
-    let plain = [("host", address), ("user", "plain"), ("dbname", "postgres")];
-    let secure = [("host", address), ("user", "secure"), ("dbname", "postgres")];
-    let named = [
-        ("host", "localhost"),
-        ("user", "secure"),
-        ("dbname", "postgres"),
-        ("hostaddr", address),
-    ];
-    let listed = [("servicefile", services.as_str())];
-    let (with_tls, without) = (
-        "SSL enabled (protocol=TLSv1.",
-        "connection authorized: user=plain",
-    );
-    // The option, its value, the options beside it, and what comes of them.
-    type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], Comes);
-    let rooted =
-        |mode: &'static str| [named.as_slice(), &[("sslmode", mode), ("sslrootcert", authority)]].concat();
-    let (ca, full) = (rooted("verify-ca"), rooted("verify-full"));
-    let cases: Vec<Case> = vec![
-        ("host", address, &tcp, Logged("connection received: host=127.")),
-        (
-            "host",
-            &socket,
-            &local,
-            Logged("connection received: host=[local]"),
-        ),
-        ("host", &both, &tcp, Logged("connection received: host=127.")),
-        (
-            "host",
-            "/nowhere,/nothing",
-            &tcp,
-            Fails("/nowhere: error connecting"),
-        ),
-        (
-            "hostaddr",
-            address,
-            &[
-                ("host", "nothing.invalid"),
-                ("user", "secure"),
-                ("dbname", "postgres"),
-            ],
-            Logged("user=secure"),
-        ),
-        (
-            "hostaddr",
-            "localhost",
-            &tcp,
-            Fails("hostaddr \"localhost\" is not an address"),
-        ),
-        ("port", "5432", &tcp, Logged("user=asked")),
-        ("port", "1", &tcp, Fails("refused")),
-        ("dbname", "other", &tcp, Logged("database=other")),
-        ("user", "plain", &tcp, Logged("user=plain")),
-        ("password", PASSWORD, &tcp, Logged("user=asked")),
-        (
-            "password",
-            "not this",
-            &tcp,
-            Fails("password authentication failed"),
-        ),
-        ("passfile", &passwords, &tcp[..3], Logged("user=asked")),
-        (
-            "passfile",
-            "/nowhere",
-            &tcp[..3],
-            Fails("the server wants a password"),
-        ),
-        ("service", "mine", &listed, Logged("user=plain database=other")),
-        (
-            "service",
-            "other",
-            &listed,
-            Fails("definition of service \"other\" not found"),
-        ),
-        (
-            "servicefile",
-            &services,
-            &[("service", "mine")],
-            Logged("user=plain database=other"),
-        ),
-        (
-            "servicefile",
-            "/nowhere",
-            &[("service", "mine")],
-            Fails("service file \"/nowhere\""),
-        ),
-        ("connect_timeout", "5", &tcp, Logged("user=asked")),
-        ("connect_timeout", "-1", &tcp, Logged("user=asked")),
-        (
-            "connect_timeout",
-            "soon",
-            &tcp,
-            Fails("connect_timeout is not a number"),
-        ),
-        (
-            "application_name",
-            "it's mine",
-            &tcp,
-            Logged("application_name=it's mine"),
-        ),
-        ("options", "-c log_statement=all", &local, Logged("statement: ")),
-        ("sslmode", "disable", &plain, Logged(without)),
-        ("sslmode", "disable", &secure, Fails("no encryption")),
-        ("sslmode", "allow", &plain, Logged(without)),
-        ("sslmode", "allow", &secure, Logged(with_tls)),
-        ("sslmode", "prefer", &plain, Logged(without)),
-        ("sslmode", "prefer", &secure, Logged(with_tls)),
-        ("sslmode", "require", &secure, Logged(with_tls)),
-        ("sslmode", "require", &plain, Fails("no pg_hba.conf entry")),
-        ("sslmode", "require", &local, Logged("user=postgres")),
-        ("sslmode", "verify-ca", &secure, Fails("root certificate file")),
-        ("sslrootcert", authority, &ca[..5], Logged(with_tls)),
-        ("sslrootcert", authority, &full[..5], Logged(with_tls)),
-        (
-            "sslrootcert",
-            "/etc/hosts",
-            &full[..5],
-            Fails("it has no certificate"),
-        ),
-        ("sslrootcert", "system", &full[..5], Fails("certificate")),
-        ("channel_binding", "require", &tcp, Logged(with_tls)),
-        ("channel_binding", "disable", &tcp, Logged(with_tls)),
-        ("channel_binding", "require", &plain, Fails("channel binding")),
-        ("target_session_attrs", "any", &tcp, Logged("user=asked")),
-        ("target_session_attrs", "read-write", &tcp, Logged("user=asked")),
-        (
-            "target_session_attrs",
-            "read-only",
-            &tcp,
-            Fails("database is not read only"),
-        ),
-        ("target_session_attrs", "standby", &tcp, Fails("is not supported")),
-        ("gssencmode", "disable", &tcp, Logged("user=asked")),
-        ("gssencmode", "prefer", &tcp, Logged("user=asked")),
-        (
-            "gssencmode",
-            "require",
-            &tcp,
-            Fails("gssencmode=require is not supported"),
-        ),
-    ];
     let supported = supported();
-    let covered: BTreeSet<&str> = cases.iter().map(|(option, ..)| *option).collect();
+    let covered: BTreeSet<&str> = CASES.iter().map(|(option, ..)| *option).collect();
     assert_eq!(covered, supported.keys().map(String::as_str).collect());
-    for (option, value, beside, comes) in &cases {
-        let others = beside.iter().filter(|(other, _)| other != option).copied();
-        let options: Vec<_> = std::iter::once((*option, *value)).chain(others).collect();
+    for (option, value, beside, comes) in CASES {
+        let mut options = vec![(*option, place.value(value))];
+        options.extend(
+            place
+                .options(beside)
+                .into_iter()
+                .filter(|(other, _)| other != option),
+        );
         for way in 0..3 {
             place.connects(way, &options, &supported[*option], comes);
         }
     }
     // A name that the certificate does not have.
-    let mut other = full.clone();
-    other[0].1 = "other.invalid";
-    place.connects(0, &other, "", &Fails("certificate"));
+    let other = FULL.replace("localhost", "other.invalid") + " sslrootcert={authority}";
+    place.connects(0, &place.options(&other), "", &Fails("certificate"));
     // Whoever wants only reads gets a session that can do no more.
-    let mut reads = tcp.to_vec();
+    let mut reads = place.options(TCP);
+    let read_only = "-c default_transaction_read_only=on".to_owned();
     reads.extend([
-        ("target_session_attrs", "read-only"),
-        ("options", "-c default_transaction_read_only=on"),
+        ("target_session_attrs", "read-only".to_owned()),
+        ("options", read_only),
     ]);
-    place.connects(0, &reads, "", &Logged("user=asked"));
+    place.connects(0, &reads, "", &ASKED_IN);
     place.server.assert_no_crash();
 }
 
