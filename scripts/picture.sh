@@ -53,7 +53,7 @@ page() {
     create 1000000
     sql -c "SET track_io_timing = on" -c "SET work_mem = '1MB'" -c "SET pg_rowsource.statistics_level = typical" \
         -c "$STATEMENT" -c "\\o $folder/page.html" -c "SELECT rowsource_html()" >/dev/null
-    screenshot page 1200 1260
+    screenshot page 1200 1300
 }
 
 # look: what another session sees now of the statement.
@@ -78,7 +78,7 @@ live() {
         { echo "<pre>"; look | sed -E 's/&/\&amp;/g; s/</\&lt;/g; 1s/.*/<b>&<\/b>/; s/^(\| ?\*.*)$/<b>\1<\/b>/' && echo "</pre>"; } >>"$folder/live.html"
     done
     wait "$statement"
-    screenshot live 860 665
+    screenshot live 930 665
 }
 
 # shown TEXT: waits until the terminal shows it.
