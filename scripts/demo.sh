@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the library as `make test` does, and shows it on a throwaway server: runs scripts/demo.sql, which loads ten million rows once and
-# keeps them in RUN/demo, and stops the server. KEEP=1 leaves it running, and opens the terminal program if there is a terminal.
+# keeps them in RUN/demo, opens the terminal program if there is a terminal, and stops the server. KEEP=1 leaves it running.
 . "$(dirname "$0")/common.sh"
 cd "$ROOT" || exit
 export ROWSOURCE_PROFILE=lab ROWSOURCE_SERVER=demo
@@ -12,10 +12,21 @@ run() {
         die "the demo failed (see above, and $RUN/demo/log)"
 }
 
+# show: the server in the terminal program, with a statement that runs again and again.
+show() {
+    [ -t 0 ] && [ -t 1 ] || return 0
+    read -rp "Enter shows the server at work in the terminal program (q leaves it) " && make -s program || return
+    while scripts/server.sh psql -q -c "select pad, count(*) from test where id % 7 = 0 group by pad"; do :; done >/dev/null 2>&1 &
+    "$TARGET/lab/rowsource" -h "$RUN/demo" -U postgres -d postgres top
+    kill $!
+    wait $! 2>/dev/null
+}
+
 choose_run
 trap 'stop_server "$RUN/demo" immediate' EXIT
 together "$TARGET/demo.log" run || exit 1
 echo
+show
 say "what to try next"
 if [ "${KEEP:-}" != 1 ]; then
     printf '%s\n' "The server is stopped. To type statements of your own into it, in a few seconds:" "    make demo KEEP=1" \
@@ -37,7 +48,3 @@ Stop it with
     make demo-stop
 On a server of yours: docs/getting-started.md. Questions and answers: docs/cookbook.md.
 END
-if [ -t 0 ] && [ -t 1 ]; then
-    read -rp "Enter opens the terminal program (q leaves it) "
-    make -s program && exec "$TARGET/lab/rowsource" -h "$RUN/demo" -U postgres top
-fi

@@ -62,12 +62,12 @@ pub enum Command {
         #[command(flatten)]
         top: OutputArgs,
     },
-    /// Print the plans of a statement, with the figures of each node
+    /// Print a plan of a statement, with the figures of each node
     Plan {
         /// The statement, as in pg_stat_statements
         #[arg(allow_negative_numbers = true)]
         queryid: i64,
-        /// One of its plans
+        /// One of its plans; without it, the one that took the most time
         #[arg(allow_negative_numbers = true)]
         planid: Option<i64>,
         /// The format, as rowsource_display() has it
@@ -138,7 +138,7 @@ pub struct OutputArgs {
     /// Seconds between two refreshes
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<f64>,
-    /// Do not offer to cancel statements and terminate sessions
+    /// Never cancel statements or terminate sessions
     #[arg(long)]
     pub read_only: bool,
     /// Print the screen once, after one interval

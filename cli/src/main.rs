@@ -27,6 +27,7 @@ mod draw;
 mod flame;
 mod json;
 mod keys;
+mod man;
 mod model;
 mod queries;
 mod record;
@@ -111,9 +112,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
             clap_complete::generate(shell, &mut Arguments::command(), "rowsource", &mut io::stdout());
             Ok(())
         }
-        Command::Man => clap_mangen::Man::new(Arguments::command())
-            .render(&mut io::stdout())
-            .and_then(|()| io::stdout().write_all(keys::man().as_bytes()))
+        Command::Man => man::page(Arguments::command())
+            .and_then(|page| io::stdout().write_all(page.as_bytes()))
             .map_err(|error| error.to_string()),
         Command::Keys => {
             keys::all()
@@ -161,6 +161,12 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
     let (source, place) = match replay {
         Some(file) => {
             let recording = Recording::open(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            if recording.is_cut() {
+                eprintln!(
+                    "rowsource: warning: {}: it does not end with a whole line, so that its last refresh may be missing",
+                    file.display()
+                );
+            }
             (
                 Source::Recording(recording),
                 format!("replay of {}", file.display()),

@@ -1,7 +1,7 @@
 //! Recordings: a line of JSON for each refresh.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -28,24 +28,67 @@ pub fn write(file: &mut File, snapshot: &Snapshot) -> io::Result<()> {
 }
 
 /// A recording that is read.
-pub struct Recording(BufReader<File>);
+pub struct Recording {
+    lines: BufReader<File>,
+    name: String,
+    /// How many refreshes were read.
+    count: u64,
+    is_cut: bool,
+}
 
 impl Recording {
-    /// Opens it.
+    /// Opens it. Fails if it has not even one refresh.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(BufReader::new(File::open(path)?)))
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut last = [b'\n'];
+        if metadata.is_file() && metadata.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            file.rewind()?;
+        }
+        let mut recording = Self {
+            lines: BufReader::new(file),
+            name: path.display().to_string(),
+            count: 0,
+            is_cut: last != [b'\n'],
+        };
+        if recording.lines.fill_buf()?.is_empty() {
+            return Err(invalid("the file is empty: no recording".to_owned()));
+        }
+        Ok(recording)
+    }
+
+    /// Returns whether it ends within a line, because the program that wrote it was killed. What comes before
+    /// that is replayed.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Returns the next refresh; nothing at the end.
     pub fn next(&mut self) -> io::Result<Option<Snapshot>> {
         let mut line = Vec::new();
-        (&mut self.0).take(MAX_LINE).read_until(b'\n', &mut line)?;
+        (&mut self.lines).take(MAX_LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Ok(None);
         }
-        let snapshot = serde_json::from_slice(&line);
-        snapshot
-            .map(Some)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("no recording: {error}")))
+        let number = self.count + 1;
+        match serde_json::from_slice(&line) {
+            Ok(snapshot) => {
+                self.count = number;
+                Ok(Some(snapshot))
+            }
+            Err(error) if error.is_eof() && self.is_cut && self.count > 0 && !line.ends_with(b"\n") => {
+                Ok(None)
+            }
+            Err(error) => Err(invalid(format!(
+                "{}: line {number} is no refresh of a recording: {error}",
+                self.name
+            ))),
+        }
     }
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -347,7 +347,7 @@ const CLI: &[Layer] = &[
     layer(
         "keys",
         &["screens"],
-        "the keys: the help, the man page, and what each does",
+        "the keys: the help, their part of the man page, and what each does",
     ),
     layer(
         "app",
@@ -382,6 +382,11 @@ const CLI: &[Layer] = &[
         "the loop, and what is printed once",
     ),
     layer("args", &["screens"], "the options of the command line"),
+    layer(
+        "man",
+        &["args", "keys"],
+        "the man page, of the declared options and keys",
+    ),
     layer(
         "tests",
         &[

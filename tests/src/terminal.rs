@@ -1,7 +1,9 @@
 //! The program `rowsource` in a real terminal (tmux), that a test types into.
 
 use crate::Server;
-use std::process::Command;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -38,23 +40,71 @@ pub fn declared_keys() -> Vec<(String, String)> {
         .collect()
 }
 
+/// Runs the program with arguments and variables, without a terminal. It has no others of a user.
+pub fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("PGHOST");
+    variables.iter().for_each(|(name, value)| {
+        command.env(name, value);
+    });
+    command.output().expect("the program runs")
+}
+
+/// Runs the program with arguments against a server, as a role, and returns whether it succeeded, and what it
+/// wrote to its output and to its errors.
+pub fn run_as(server: &Server, user: &str, arguments: &[&str]) -> (bool, String, String) {
+    let folder = server.folder().display().to_string();
+    let output = run(
+        &[&["-h", &folder, "-U", user, "-d", "postgres"], arguments].concat(),
+        &[],
+    );
+    // An assertion that fails ends it with 101, and a signal with none.
+    assert!(matches!(output.status.code(), Some(0..=2)), "{output:?}");
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("a text"));
+    (output.status.success(), out, err)
+}
+
+/// Makes an authority and a certificate for localhost in a folder, and returns the authority's file.
+pub fn certificates(folder: &Path) -> String {
+    let openssl = |arguments: &str| {
+        let output = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(folder)
+            .output();
+        let output = output.expect("openssl runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority");
+    openssl("req -newkey rsa:2048 -nodes -keyout it.key -out it.csr -subj /CN=localhost");
+    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").expect("a file");
+    openssl(
+        "x509 -req -in it.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out it.crt -days 2 -extfile names",
+    );
+    folder.join("ca.crt").display().to_string()
+}
+
 /// A terminal of tmux, with a server of its own.
 pub struct Terminal(String);
 
 impl Terminal {
     /// Runs the program with these arguments against a server, in a terminal of 120 columns and 40 lines.
     pub fn of(server: &Server, arguments: &[&str]) -> Terminal {
+        let folder = server.folder().display().to_string();
+        let connection = format!("-h '{folder}' -U postgres -d postgres ");
+        // What the program writes lies in the server's folder.
+        Terminal::of_command(&folder, "", &(connection + &arguments.join(" ")))
+    }
+
+    /// Runs the program with these variables and arguments, as a shell reads them, in a folder.
+    pub fn of_command(folder: &str, variables: &str, arguments: &str) -> Terminal {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let terminal = Terminal(format!("rowsource-{}-{number}", std::process::id()));
+        // Ctrl-C ends the program, and not the shell.
         let command = format!(
-            "'{}' -h '{}' -U postgres -d postgres {}; echo left with $?; sleep 60",
-            program(),
-            server.folder().display(),
-            arguments.join(" ")
+            "trap : INT; {variables} '{}' {arguments}; echo left with $?; sleep 60",
+            program()
         );
-        // What the program writes lies in the server's folder.
-        let folder = server.folder().display().to_string();
         let start = [
             "-f",
             "/dev/null",
@@ -67,7 +117,7 @@ impl Terminal {
             "-y",
             "40",
         ];
-        terminal.tmux(&[&start[..], &["-c", &folder, &command]].concat());
+        terminal.tmux(&[&start[..], &["-c", folder, &command]].concat());
         terminal.tmux(&["set-option", "-g", "set-clipboard", "on"]);
         terminal
     }
@@ -80,6 +130,11 @@ impl Terminal {
     /// Returns what the screen shows.
     pub fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-t", "it"])
+    }
+
+    /// Returns what the screen shows, and what has moved out of it.
+    pub fn history(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-S", "-", "-t", "it"])
     }
 
     /// Makes the terminal this large.
@@ -109,7 +164,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as it is to be, and returns it.
-    pub fn until_it(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+    pub fn until_it(&self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> String {
         let begin = Instant::now();
         loop {
             let screen = self.screen();

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rowsource_tests::Server;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
-use rowsource_tests::terminal::{Terminal, VIEWS, declared_keys, program};
+use rowsource_tests::terminal::{Terminal, VIEWS, certificates, declared_keys, run};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -15,16 +15,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// Runs the program with arguments and variables. It has no others of a user.
-fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
-    let mut command = Command::new(program());
-    command.args(arguments).env_remove("PGHOST");
-    variables.iter().for_each(|(name, value)| {
-        command.env(name, value);
-    });
-    command.output().expect("the program runs")
-}
 
 fn text(output: &Output) -> String {
     format!(
@@ -59,25 +49,6 @@ fn each_view(server: &Server, user: &str) -> Vec<String> {
             text(&output)
         })
         .collect()
-}
-
-/// Makes an authority and a certificate for localhost in a folder, and returns the authority's file.
-fn certificates(folder: &Path) -> String {
-    let openssl = |arguments: &str| {
-        let output = Command::new("openssl")
-            .args(arguments.split(' '))
-            .current_dir(folder)
-            .output();
-        let output = output.expect("openssl runs");
-        assert!(output.status.success(), "{output:?}");
-    };
-    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority");
-    openssl("req -newkey rsa:2048 -nodes -keyout it.key -out it.csr -subj /CN=localhost");
-    fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").expect("a file");
-    openssl(
-        "x509 -req -in it.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out it.crt -days 2 -extfile names",
-    );
-    folder.join("ca.crt").display().to_string()
 }
 
 /// PgBouncer before a server: transactions share one connection, clients come with TLS and a password.

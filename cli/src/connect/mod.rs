@@ -79,9 +79,10 @@ impl Target {
     pub fn new(params: &Params, asked: Option<&str>, environment: &Environment) -> Result<Self, Error> {
         let mode = Mode::parse(params.get("sslmode"))?;
         let root = params.get("sslrootcert");
-        let timeout = params.get("connect_timeout").unwrap_or("10").parse::<u64>();
+        let timeout = params.get("connect_timeout").unwrap_or("10").parse::<i32>();
         let timeout = timeout.map_err(|_| Error("connect_timeout is not a number of seconds".to_owned()))?;
-        let timeout = Duration::from_secs(if timeout == 0 { 3600 } else { timeout.max(2) });
+        // As in libpq, 0 and less wait for as long as it takes.
+        let timeout = Duration::from_secs(if timeout <= 0 { 3600 } else { timeout.max(2) as u64 });
         let mut target = Self {
             hosts: Vec::new(),
             mode,

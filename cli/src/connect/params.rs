@@ -7,8 +7,8 @@ use super::environment::{Environment, Error};
 use super::service;
 
 /// What the program does with a parameter of libpq.
-#[derive(PartialEq)]
-enum Support {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Support {
     /// It has libpq's meaning.
     Yes,
     /// It makes no difference here.
@@ -17,8 +17,8 @@ enum Support {
     No,
 }
 
-/// The parameters of libpq 18: keyword, variable, and whether this program has it.
-const KNOWN: &[(&str, &str, Support)] = &[
+/// The parameters of libpq 19: keyword, variable, and whether this program has it.
+pub const KNOWN: &[(&str, &str, Support)] = &[
     ("application_name", "PGAPPNAME", Support::Yes),
     ("channel_binding", "PGCHANNELBINDING", Support::Yes),
     ("client_encoding", "PGCLIENTENCODING", Support::Ignored),
@@ -36,6 +36,13 @@ const KNOWN: &[(&str, &str, Support)] = &[
     ("keepalives_interval", "", Support::Ignored),
     ("krbsrvname", "PGKRBSRVNAME", Support::No),
     ("load_balance_hosts", "PGLOADBALANCEHOSTS", Support::No),
+    ("max_protocol_version", "PGMAXPROTOCOLVERSION", Support::No),
+    ("min_protocol_version", "PGMINPROTOCOLVERSION", Support::No),
+    ("oauth_ca_file", "PGOAUTHCAFILE", Support::No),
+    ("oauth_client_id", "", Support::No),
+    ("oauth_client_secret", "", Support::No),
+    ("oauth_issuer", "", Support::No),
+    ("oauth_scope", "", Support::No),
     ("options", "PGOPTIONS", Support::Yes),
     ("passfile", "PGPASSFILE", Support::Yes),
     ("password", "PGPASSWORD", Support::Yes),
@@ -43,6 +50,8 @@ const KNOWN: &[(&str, &str, Support)] = &[
     ("replication", "", Support::No),
     ("require_auth", "PGREQUIREAUTH", Support::No),
     ("requirepeer", "PGREQUIREPEER", Support::No),
+    ("scram_client_key", "", Support::No),
+    ("scram_server_key", "", Support::No),
     ("service", "PGSERVICE", Support::Yes),
     ("servicefile", "PGSERVICEFILE", Support::Yes),
     ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", Support::No),
@@ -53,6 +62,7 @@ const KNOWN: &[(&str, &str, Support)] = &[
     ("sslcrl", "PGSSLCRL", Support::No),
     ("sslcrldir", "PGSSLCRLDIR", Support::No),
     ("sslkey", "PGSSLKEY", Support::No),
+    ("sslkeylogfile", "", Support::No),
     ("sslmode", "PGSSLMODE", Support::Yes),
     ("sslnegotiation", "PGSSLNEGOTIATION", Support::No),
     ("sslpassword", "", Support::No),

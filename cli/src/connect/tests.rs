@@ -1,9 +1,11 @@
 //! Connection parameters: where they come from, and what wins.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use super::params::{KNOWN, Support};
 use super::pgpass::{Found, Wanted, look_up};
 use super::{Environment, Params, Target};
 
@@ -153,4 +155,84 @@ fn the_password_file_is_libpqs() {
         },
     );
     assert!(matches!(found, Found::Refused(why) if why.contains("chmod 0600")));
+}
+
+thread_local! {
+    /// The only variable that is set.
+    static SET: Cell<&'static str> = const { Cell::new("") };
+}
+
+#[test]
+fn each_option_that_is_not_supported_is_an_error_from_wherever_it_comes() {
+    let environment = Environment {
+        read: |name| (name == SET.get()).then(|| "x".to_owned()),
+        home: None,
+        user: "me".to_owned(),
+    };
+    let mut count = 0;
+    for (keyword, variable, _) in KNOWN.iter().filter(|(.., support)| *support == Support::No) {
+        let says = format!("connection option \"{keyword}\" is not supported by rowsource: leave it out");
+        assert_eq!(error(&format!("{keyword}=x")), says);
+        assert_eq!(error(&format!("postgresql:///?{keyword}=x")), says);
+        // An empty value is the default.
+        params(&format!("{keyword}=''"));
+        SET.set(variable);
+        let found = Params::default().complete(&environment);
+        let expected = if variable.is_empty() { Ok(()) } else { Err(says) };
+        assert_eq!(found.map_err(|error| error.to_string()), expected, "{variable}");
+        count += 1;
+    }
+    assert!(count > 20);
+    SET.set("PGGSSENCMODE");
+    let found = Params::default().complete(&environment);
+    assert!(found.is_ok(), "{found:?}");
+    let found = params("gssencmode=require").complete(&environment);
+    assert!(
+        found
+            .expect_err("an error")
+            .to_string()
+            .contains("gssencmode=require")
+    );
+}
+
+/// Each option stands in one row of the table, with its variable, and the row says what the program does.
+#[test]
+fn the_book_lists_what_is_supported() {
+    let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/terminal.md");
+    let book = fs::read_to_string(book).expect("the book");
+    let table = book.split("| connection options |").nth(1).expect("the table");
+    let rows: Vec<(Vec<&str>, &str)> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let mut cells = line.split('|').skip(1).map(str::trim);
+            let words = cells.next().unwrap_or("").split('`').skip(1).step_by(2);
+            (words.collect(), cells.next().unwrap_or(""))
+        })
+        .collect();
+    for (keyword, variable, support) in KNOWN {
+        let of_it: Vec<_> = rows.iter().filter(|(words, _)| words.contains(keyword)).collect();
+        let [(words, says)] = of_it[..] else {
+            panic!("{keyword}: {of_it:?}");
+        };
+        let begins = match support {
+            Support::Yes => "as libpq",
+            Support::Ignored => "ignored",
+            Support::No => "an error",
+        };
+        assert!(says.starts_with(begins), "{keyword}: {says}");
+        assert!(variable.is_empty() || words.contains(variable), "{variable}");
+    }
+    let known = |word: &&str| {
+        KNOWN
+            .iter()
+            .any(|(keyword, variable, _)| word == keyword || word == variable)
+    };
+    let unknown: Vec<_> = rows
+        .iter()
+        .flat_map(|(words, _)| words)
+        .filter(|word| !known(word))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
