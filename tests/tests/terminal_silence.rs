@@ -133,7 +133,7 @@ fn a_server_that_never_answers_is_given_up_in_time_needs_terminal() {
         let output = run(&["-d", &arguments, "top", "--once"], &variables);
         let (text, hosts) = (
             String::from_utf8_lossy(&output.stderr),
-            arguments.matches("127").count(),
+            arguments.matches("127.0.0.1").count(),
         );
         assert!(!output.status.success(), "{text}");
         let count = text.matches("127.0.0.1: no answer within 2 s").count();
