@@ -139,10 +139,9 @@ fn aliases_are_found_however_names_were_printed() {
         &mut server.connect(),
         "CREATE TABLE p (id int, v int) PARTITION BY RANGE (id);
          CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
-         CREATE TABLE p2 PARTITION OF p DEFAULT; CREATE TABLE r (id int, v int)",
+         CREATE TABLE p2 PARTITION OF p DEFAULT",
     );
-    let statement =
-        "SELECT * FROM p AS \"order\", r AS \"do\" WHERE \"order\".v > \"do\".v AND \"order\".id = \"do\".id";
+    let statement = "SELECT * FROM p AS \"order\" JOIN p AS \"do\" USING (id) WHERE \"order\".v > \"do\".v";
     for [first, second] in [["off", "on"], ["on", "off"]] {
         run_each(&mut server.connect(), "SELECT rowsource_reset()");
         for setting in [first, second] {

@@ -47,8 +47,8 @@ pub use instrumentation::{
 };
 pub use node_facts::{
     COUNT_SCAN_IO, IndexSearches, STORAGE, count_index_searches, disabled_nodes, foreign_entries,
-    heap_blocks, index_searches, replaced_entries, returned_entry, scan_io, storage, worker_heap_blocks,
-    worker_scan_io,
+    heap_blocks, index_searches, is_group, replaced_entries, returned_entry, scan_io, storage,
+    worker_heap_blocks, worker_scan_io,
 };
 pub use plan_advice::{HAS_PLAN_ADVICE, plan_advice};
 pub use plan_origin::{note_parameters, plan_origin};

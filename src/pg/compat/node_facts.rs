@@ -316,6 +316,18 @@ pub fn returned_entry(_modify: Handle<pg_sys::ModifyTable>) -> Option<u32> {
     None
 }
 
+/// Returns whether an entry of the range table stands for the groups of a statement.
+#[cfg(pg_ge_18)]
+pub fn is_group(kind: pg_sys::RTEKind::Type) -> bool {
+    kind == pg_sys::RTEKind::RTE_GROUP
+}
+
+/// Returns false: no entry does.
+#[cfg(not(pg_ge_18))]
+pub fn is_group(_kind: pg_sys::RTEKind::Type) -> bool {
+    false
+}
+
 /// Returns the entries of the range table that need not be scanned, which a Result stands for.
 #[cfg(pg_ge_19)]
 pub fn replaced_entries(result: Handle<pg_sys::Result>) -> impl Iterator<Item = u32> {

@@ -5,6 +5,7 @@
 use super::entries::{for_each_entry, scanned_entry, scanned_index};
 use super::identity::{Numbers, details, mixed};
 use super::{definition, pruned};
+use crate::pg::compat;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef};
 use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
 use rowsource_core::model::PlanPart;
@@ -93,7 +94,7 @@ impl ByTables {
             let is_scanned = match entry.rtekind {
                 RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
                 RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
-                _ => true,
+                kind => !compat::is_group(kind),
             };
             rank += i64::from(is_scanned && !roots.is_partition(number));
             rank
