@@ -2,11 +2,11 @@
 # What partitions cost, for docs/cost.md: describing plans that read or change 10 to 5,000 partitions beside planning, start and core's
 # EXPLAIN, the room of such plans in the store, and that of 5,000 plans of a table with 200 partitions. It uses the library that is built
 # (ROWSOURCE_PROFILE), and a throwaway server of its own. Each time is the least
-# of ROUNDS (5), each in a new session.
+# of ROUNDS (9), each in a new session.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 export ROWSOURCE_SERVER=partitions
-ROUNDS=${ROUNDS:-5} SIZES=${SIZES:-10 100 1000 5000} PLANS=${PLANS:-5000}
+ROUNDS=${ROUNDS:-9} SIZES=${SIZES:-10 100 1000 5000} PLANS=${PLANS:-5000}
 server=$ROOT/scripts/server.sh
 trap '"$server" stop >/dev/null' EXIT
 "$server" start "max_locks_per_transaction = 2048" "jit = off" "autovacuum = off" "pg_rowsource.max_plans = 10000" >&2
