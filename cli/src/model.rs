@@ -162,6 +162,7 @@ pub struct Plan {
 
 /// The lines that a function of the server wrote.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lines {
     /// The function, with its arguments.
     pub call: String,
@@ -170,6 +171,7 @@ pub struct Lines {
 
 /// The text of a statement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Text {
     pub queryid: i64,
     pub query: Option<String>,

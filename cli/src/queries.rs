@@ -153,11 +153,18 @@ impl Want {
     pub fn query(&self, server: &Server) -> (String, &'static str) {
         let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let (sql, part) = match self {
-            Self::Plans(None) => (format!("{PLANS}() WHERE calls > 0"), "Plans"),
-            Self::Plans(Some(since)) => (
-                format!("{PLANS}(to_timestamp({since})) WHERE calls > 0"),
-                "ChangedPlans",
-            ),
+            Self::Plans(since) => {
+                let (since, part) = match since {
+                    Some(since) => (format!("to_timestamp({since})"), "ChangedPlans"),
+                    None => (String::new(), "Plans"),
+                };
+                // Plans that the role may not see have no numbers, so that nothing tells them apart. The sums
+                // of what is not stored have no user.
+                (
+                    format!("{PLANS}({since}) WHERE calls > 0 AND (queryid IS NOT NULL OR userid IS NULL)"),
+                    part,
+                )
+            }
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(

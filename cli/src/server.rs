@@ -82,13 +82,14 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON.
+    /// Returns the rows of a query as JSON. What is NULL is left out: the rows' types have a value for what is
+    /// not there.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
         let sql = format!(
             "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
-             {OWN} coalesce(json_agg(x), '[]')::text FROM ({query}) x"
+             {OWN} json_strip_nulls(coalesce(json_agg(x), '[]'))::text FROM ({query}) x"
         );
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
         let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;

@@ -348,3 +348,55 @@ fn texts_do_not_hide_what_is_missing() {
     app.apply(next);
     assert!(text(&mut app).contains("Waits: a timeout"));
 }
+
+/// A row whose columns are all NULL, as it comes from the server: without them.
+#[test]
+fn each_part_has_rows_without_values() {
+    for name in [
+        "Plans",
+        "ChangedPlans",
+        "Texts",
+        "Nodes",
+        "ChangedNodes",
+        "Plan",
+        "Live",
+        "LivePlan",
+        "Activity",
+        "Findings",
+        "Waits",
+        "Temp",
+        "Locks",
+        "Blockers",
+        "Sessions",
+    ] {
+        let row = serde_json::json!({ name: [{}] });
+        let came: Part = serde_json::from_value(row).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(came.name(), name);
+    }
+}
+
+/// The sum of what is not stored, which has no user, is a row of the statements.
+#[test]
+fn what_is_not_stored_is_a_row() {
+    let mut app = app(View::Statements);
+    let others = |calls: f64| Snapshot {
+        at: app.data.at + calls,
+        server: app.data.server.clone(),
+        parts: vec![
+            serde_json::from_value(serde_json::json!({
+                "ChangedPlans": [{ "toplevel": true, "calls": calls, "time": calls }]
+            }))
+            .expect("a part"),
+        ],
+        ..Snapshot::default()
+    };
+    let [first, second] = [others(1.0), others(3.0)];
+    app.apply(first);
+    app.apply(second);
+    let (table, ..) = app.table();
+    let shown: Vec<_> = table.rows[0].cells.iter().map(|cell| cell.show()).collect();
+    assert!(
+        shown.iter().any(|cell| cell.starts_with("others: ")) && shown[2].trim() == "2",
+        "{shown:?}"
+    );
+}
