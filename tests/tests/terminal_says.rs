@@ -9,8 +9,10 @@ use rowsource_tests::store::make_plans;
 use rowsource_tests::terminal::{Terminal, VIEWS, program, run_as};
 use rowsource_tests::waiting::until;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn server(name: &str, settings: &[&str]) -> (Server, Client) {
     let server = Server::preloaded(
@@ -348,4 +350,39 @@ fn what_a_role_may_not_see_takes_nothing_from_it_needs_program() {
     assert!(!out.contains("for 0") && !out.contains("not refreshed"), "{out}");
     slow.cancel(&mut client);
     many.cancel(&mut client);
+}
+
+/// A server that is restarted as an administrator does keeps its plans: what they did before is not what
+/// they did since the last refresh.
+#[test]
+fn plans_of_before_a_restart_are_no_interval_needs_terminal() {
+    let (mut server, mut client) = server("terminal-restarted", &[]);
+    for _ in 0..50 {
+        run_each(&mut client, "SELECT count(*) FROM items WHERE id % 3 = 0");
+    }
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.5"]);
+    terminal.until("FROM items");
+    terminal.until("what was added");
+    drop(client);
+    server.stop();
+    server.launch();
+    drop(server.connect());
+    let began = "the interval begins with the next refresh";
+    terminal.until_it("all plans after the restart", |screen| {
+        screen.contains(began) && screen.contains("FROM items")
+    });
+    let begin = Instant::now();
+    let mut refreshes = BTreeSet::new();
+    while begin.elapsed() < Duration::from_secs(5) {
+        let screen = terminal.screen();
+        if screen.contains(began) && refreshes.is_empty() {
+            continue;
+        }
+        refreshes.extend(screen.split(" UTC ").next().map(str::to_owned));
+        assert!(
+            screen.contains("what was added") && !screen.contains("FROM items"),
+            "{screen}"
+        );
+    }
+    assert!(refreshes.len() > 3, "{refreshes:?}");
 }
