@@ -75,6 +75,12 @@ impl<T: Counted> Series<T> {
         self.before = Some((at, rows));
     }
 
+    /// The server had no time for all rows. From now on those are read that change.
+    fn begin_without(&mut self, at: f64) {
+        self.all_at = at;
+        self.before.get_or_insert((at, Vec::new()));
+    }
+
     /// Returns since when rows are wanted; nothing if all are.
     fn since(&self) -> Option<i64> {
         let last = self.before.as_ref().map(|(at, _)| *at);
@@ -178,6 +184,8 @@ pub struct Data {
     /// What of a recording is kept although something else was open later.
     pub recorded: Recorded,
     pub sessions: Vec<Session>,
+    /// When these came, by the server's clock.
+    sessions_at: Option<f64>,
     /// How many rows there are of parts of which only the first ones came.
     pub totals: BTreeMap<String, u64>,
     /// What did not come in the last refresh.
@@ -232,6 +240,12 @@ impl Data {
         self.missing.append(&mut snapshot.missing);
         self.totals.retain(|part, _| !has_findings && part == FINDINGS);
         self.totals.append(&mut snapshot.totals);
+        if self.lacks("Plans") {
+            self.plans.begin_without(self.at);
+        }
+        if self.lacks("Nodes") {
+            self.nodes.begin_without(self.at);
+        }
         let has_nodes = |part: &Part| matches!(part, Part::Nodes(_) | Part::ChangedNodes(_));
         if self.is_replay && snapshot.parts.iter().any(has_nodes) {
             // A recording does not say of which statements the nodes were read. That follows from the plans.
@@ -322,7 +336,10 @@ impl Data {
             Part::Temp(rows) => self.temp = rows,
             Part::Locks(rows) => self.locks = rows,
             Part::Blockers(rows) => self.blockers = Some(rows),
-            Part::Sessions(rows) => self.sessions = rows,
+            Part::Sessions(rows) => {
+                self.sessions = rows;
+                self.sessions_at = Some(self.at);
+            }
         }
     }
 
@@ -481,6 +498,11 @@ impl Data {
     /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
     pub fn lacks(&self, part: &str) -> bool {
         self.missing.iter().any(|missing| is_about(missing, part))
+    }
+
+    /// Returns whether it is known which sessions there are now.
+    pub fn knows_sessions(&self) -> bool {
+        self.sessions_at == Some(self.at)
     }
 
     /// Returns how many statements the nodes are read of, and how many there are.

@@ -1,6 +1,7 @@
 //! What a refresh brings: rows of the server's views, as they are shown, recorded and replayed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct Snapshot {
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// How long it took until all of it was here.
+    #[serde(skip)]
+    pub took: Duration,
 }
 
 impl Snapshot {

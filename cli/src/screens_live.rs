@@ -140,8 +140,12 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
             data.server.user
         )];
     }
+    let sessions = data.sessions.iter().filter(|_| data.knows_sessions());
+    let session = { sessions }.find(|session| session.pid == pid);
+    if session.is_none() && data.knows_sessions() {
+        return vec![format!("the server has no process {pid} now")];
+    }
     let mut notes = vec![format!("process {pid} runs no measured statement now")];
-    let session = data.sessions.iter().find(|session| session.pid == pid);
     if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
         let state = session.state.as_deref().unwrap_or("");
         let what = if state == "active" {

@@ -1,6 +1,6 @@
 //! Asks a server: each question is one message, which a pooler of transactions passes on as a whole.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -141,6 +141,7 @@ impl Connection {
     /// Returns what is wanted, or the sessions of a server without the extension. What the server refuses is
     /// listed as missing.
     pub async fn snapshot(&mut self, wants: &[Want]) -> Result<Snapshot, Failure> {
+        let begin = Instant::now();
         // Texts belong to the refresh before.
         let is_more = wants.iter().all(|want| matches!(want, Want::Texts(_)));
         let (server, at) = match self.last.take().filter(|_| is_more && !wants.is_empty()) {
@@ -178,6 +179,7 @@ impl Connection {
             }
         }
         snapshot.server = server;
+        snapshot.took = begin.elapsed();
         Ok(snapshot)
     }
 }

@@ -386,3 +386,27 @@ fn plans_of_before_a_restart_are_no_interval_needs_terminal() {
     }
     assert!(refreshes.len() > 3, "{refreshes:?}");
 }
+
+/// A view that the server has no time for is not asked for at the pace: the server would do nothing else.
+#[test]
+fn a_view_that_takes_long_is_asked_for_less_often_needs_terminal() {
+    let (server, mut client) = server("terminal-slow-view", &["log_statement = 'all'"]);
+    run_each(
+        &mut client,
+        "ALTER VIEW pg_stat_rowsource_system_waits RENAME TO fast_waits;
+         CREATE VIEW pg_stat_rowsource_system_waits AS SELECT w.* FROM fast_waits w, pg_sleep(5)",
+    );
+    let asked = || {
+        let log = server.log();
+        log.matches("canceling statement due to statement timeout")
+            .count()
+    };
+    let terminal = Terminal::of(&server, &["top", "--view", "waits", "--interval", "0.5"]);
+    terminal.until("not refreshed");
+    let before = asked();
+    std::thread::sleep(Duration::from_secs(8));
+    let more = asked() - before;
+    assert!((1..=4).contains(&more), "{more}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}

@@ -142,3 +142,37 @@ fn a_plan_has_the_nodes_of_its_user() {
     let key = PlanKey::of_node(&of_user(11)).expect("a key");
     assert_eq!(app.data.nodes_of(&key), [&of_user(11)]);
 }
+
+/// A server with very many plans has no time for the list of all: the interval begins without it.
+#[test]
+fn plans_that_run_are_shown_although_the_list_of_all_takes_too_long() {
+    let mut app = App::new(
+        Screen::List(View::Statements),
+        String::new(),
+        Duration::from_secs(2),
+        false,
+    );
+    app.data.server = recorded().remove(2).server;
+    assert!(app.wants().contains(&Want::Plans(None)));
+    let mut refused = next(&app, 1_000.0, vec![]);
+    refused.missing = vec!["Plans: canceling statement due to statement timeout".to_owned()];
+    app.apply(refused);
+    assert!(app.wants().contains(&Want::Plans(Some(998))));
+    // What it did before is not known.
+    app.apply(next(
+        &app,
+        2.0,
+        vec![Part::ChangedPlans(vec![plan(1, 5_000.0, 10.0)])],
+    ));
+    assert_eq!(calls_of(&app), []);
+    app.apply(next(
+        &app,
+        2.0,
+        vec![Part::ChangedPlans(vec![plan(1, 5_003.0, 10.0)])],
+    ));
+    assert_eq!(calls_of(&app), [(Some(1), 3.0)]);
+    assert_eq!(app.data.plans.seconds, Some(2.0));
+    // Now and then, the list of all is asked for again.
+    app.apply(next(&app, 400.0, vec![Part::ChangedPlans(vec![])]));
+    assert!(app.wants().contains(&Want::Plans(None)));
+}
