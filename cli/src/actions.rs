@@ -172,7 +172,7 @@ impl App {
 
     /// Returns what the recording of a refresh needs beside what the screen needs: what all lists need.
     pub fn all_wants(&mut self) -> Vec<Want> {
-        let mut wants = self.wants();
+        let mut wants: Vec<Want> = self.wants().into_iter().map(Want::with_list).collect();
         for view in View::ALL {
             for want in Screen::List(view).wants(&mut self.data) {
                 // What the screen needs of a list is more than what the list itself does.

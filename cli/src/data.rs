@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::delta::{Counted, Difference, difference};
+use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
     Wait,
@@ -25,8 +25,6 @@ const MAX_NODE_STATEMENTS: usize = 30;
 
 /// After so many seconds all rows are read again, so that those are forgotten that are not stored any more.
 const ALL_ROWS_SECONDS: f64 = 300.0;
-/// How far the times of executions may be behind the clock.
-const MARGIN_SECONDS: i64 = 2;
 
 /// Rows of counters: the last ones, and what was added.
 #[derive(Clone, Debug)]
@@ -65,23 +63,29 @@ impl<T: Counted> Series<T> {
     fn replace(&mut self, at: f64, rows: Vec<T>) {
         match &self.before {
             Some((then, before)) => {
-                self.added = difference(before, &rows);
+                self.added = difference(before, &rows, *then);
                 // Two refreshes of one moment: of no length, so that no rate is absurd.
                 self.seconds = Some((at - then).max(0.001));
             }
             None => {
-                self.added = difference(&[], &rows);
+                self.added = difference(&[], &rows, 0.0);
                 self.seconds = None;
             }
         }
         self.before = Some((at, rows));
     }
 
+    /// The server had no time for all rows. From now on those are read that change.
+    fn begin_without(&mut self, at: f64) {
+        self.all_at = at;
+        self.before.get_or_insert((at, Vec::new()));
+    }
+
     /// Returns since when rows are wanted; nothing if all are.
     fn since(&self) -> Option<i64> {
         let last = self.before.as_ref().map(|(at, _)| *at);
         let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - self.all_at)));
-        last.map(|at| at as i64 - MARGIN_SECONDS)
+        last.map(|at| at as i64 - MARGIN_SECONDS as i64)
     }
 
     /// Takes over rows of which some have changed; the others are as before.
@@ -180,6 +184,8 @@ pub struct Data {
     /// What of a recording is kept although something else was open later.
     pub recorded: Recorded,
     pub sessions: Vec<Session>,
+    /// When these came, by the server's clock.
+    sessions_at: Option<f64>,
     /// How many rows there are of parts of which only the first ones came.
     pub totals: BTreeMap<String, u64>,
     /// What did not come in the last refresh.
@@ -190,6 +196,10 @@ pub struct Data {
     pub events: Vec<Happened>,
     asked_texts: BTreeMap<i64, Asked>,
     node_statements: Vec<i64>,
+    /// Whether all nodes began anew since they were read.
+    nodes_were_reset: bool,
+    /// How many plans were evicted when the plans were read.
+    evictions_of_plans: f64,
 }
 
 impl Data {
@@ -209,11 +219,15 @@ impl Data {
                 recorded: std::mem::take(&mut self.recorded),
                 ..Self::default()
             };
+            // What ran since the refresh before is no beginning: the next refresh reads all rows.
+            let is_whole = |part: &Part| !matches!(part, Part::ChangedPlans(_) | Part::ChangedNodes(_));
+            snapshot.parts.retain(is_whole);
             let text = "the server was restarted: the interval begins anew".to_owned();
             self.happens(snapshot.at, "restart", text);
         } else if known && snapshot.server.reset != self.server.reset {
             self.plans.reset();
             self.nodes.reset();
+            self.nodes_were_reset = true;
             let text = "the statistics were reset: figures are since then".to_owned();
             self.happens(snapshot.at, "reset", text);
         }
@@ -226,12 +240,24 @@ impl Data {
         self.missing.append(&mut snapshot.missing);
         self.totals.retain(|part, _| !has_findings && part == FINDINGS);
         self.totals.append(&mut snapshot.totals);
+        if self.lacks("Plans") {
+            self.plans.begin_without(self.at);
+        }
+        if self.lacks("Nodes") {
+            self.nodes.begin_without(self.at);
+        }
+        let has_nodes = |part: &Part| matches!(part, Part::Nodes(_) | Part::ChangedNodes(_));
+        if self.is_replay && snapshot.parts.iter().any(has_nodes) {
+            // A recording does not say of which statements the nodes were read. That follows from the plans.
+            self.wanted_nodes();
+        }
         for part in snapshot.parts {
             self.apply_part(part);
         }
         if known && evicted > 0.0 && self.event.is_none() {
-            let text =
-                format!("{evicted:.0} plans were evicted: what they did is missing (pg_rowsource.max_plans)");
+            let text = format!(
+                "{evicted:.0} plans were evicted: what they did is in the sum of others now (pg_rowsource.max_plans)"
+            );
             self.happens(self.at, "eviction", text);
         }
     }
@@ -281,8 +307,8 @@ impl Data {
 
     fn apply_part(&mut self, part: Part) {
         match part {
-            Part::Plans(rows) => self.plans.update(self.at, rows),
-            Part::ChangedPlans(rows) => self.plans.update_some(self.at, rows),
+            Part::Plans(rows) => self.apply_plans(|plans, at| plans.update(at, rows)),
+            Part::ChangedPlans(rows) => self.apply_plans(|plans, at| plans.update_some(at, rows)),
             Part::Texts(rows) => {
                 if self.texts.len() + rows.len() > MAX_TEXTS {
                     self.texts.clear();
@@ -293,8 +319,8 @@ impl Data {
                         .filter_map(|text| Some((text.queryid, text.query?))),
                 );
             }
-            Part::Nodes(rows) => self.apply_nodes(|nodes, at| nodes.update(at, rows)),
-            Part::ChangedNodes(rows) => self.apply_nodes(|nodes, at| nodes.update_some(at, rows)),
+            Part::Nodes(rows) => self.apply_nodes(rows, true),
+            Part::ChangedNodes(rows) => self.apply_nodes(rows, false),
             Part::Plan(rows) => {
                 if self.is_replay {
                     self.recorded.keep_plan(&rows);
@@ -310,22 +336,46 @@ impl Data {
             Part::Temp(rows) => self.temp = rows,
             Part::Locks(rows) => self.locks = rows,
             Part::Blockers(rows) => self.blockers = Some(rows),
-            Part::Sessions(rows) => self.sessions = rows,
+            Part::Sessions(rows) => {
+                self.sessions = rows;
+                self.sessions_at = Some(self.at);
+            }
+        }
+    }
+
+    /// The sum of what is not stored has no difference if plans were evicted: it has their whole lives.
+    fn apply_plans(&mut self, update: impl FnOnce(&mut Series<Plan>, f64)) {
+        update(&mut self.plans, self.at);
+        let were_evicted = self.server.evictions > self.evictions_of_plans;
+        self.evictions_of_plans = self.server.evictions;
+        if were_evicted && self.plans.seconds.is_some() {
+            self.plans.added.rows.retain(|plan| plan.queryid.is_some());
         }
     }
 
     /// A plan whose nodes were not read in the last refresh has no difference.
-    fn apply_nodes(&mut self, update: impl FnOnce(&mut Series<Node>, f64)) {
-        let asked = &self.node_statements;
-        if let Some((_, before)) = self.nodes.before.as_mut().filter(|_| !asked.is_empty()) {
+    fn apply_nodes(&mut self, rows: Vec<Node>, is_all: bool) {
+        if self.is_replay || self.node_statements.is_empty() {
+            let ids: BTreeSet<_> = rows.iter().filter_map(|row| row.queryid).collect();
+            let is_new = |id: &i64| !self.node_statements.contains(id);
+            let new: Vec<_> = ids.into_iter().filter(is_new).collect();
+            self.node_statements.extend(new);
+        }
+        let asked: BTreeSet<i64> = self.node_statements.iter().copied().collect();
+        if let Some((_, before)) = &mut self.nodes.before {
             before.retain(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
         }
-        let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
-        let known: BTreeSet<_> = before.map(|row| (row.queryid, row.planid)).collect();
-        update(&mut self.nodes, self.at);
-        if !known.is_empty() {
+        let before = self.nodes.before.as_ref().filter(|_| !self.nodes_were_reset);
+        let known = before.map(|(_, rows)| rows.iter().map(PlanKey::of_node).collect::<BTreeSet<_>>());
+        self.nodes_were_reset = false;
+        if is_all {
+            self.nodes.update(self.at, rows);
+        } else {
+            self.nodes.update_some(self.at, rows);
+        }
+        if let Some(known) = known {
             let added = &mut self.nodes.added.rows;
-            added.retain(|row| known.contains(&(row.queryid, row.planid)));
+            added.retain(|row| known.contains(&PlanKey::of_node(row)));
         }
     }
 
@@ -404,7 +454,7 @@ impl Data {
 
     /// Returns the nodes of a plan, if they have come.
     pub fn nodes_of(&self, key: &PlanKey) -> Vec<&Node> {
-        let is_meant = |node: &&Node| node.queryid == Some(key.queryid) && node.planid == Some(key.planid);
+        let is_meant = |node: &&Node| PlanKey::of_node(node).as_ref() == Some(key);
         let mut nodes: Vec<&Node> = self.plan.iter().filter(is_meant).collect();
         if nodes.is_empty() && self.is_replay {
             nodes = self.recorded.plans.get(key).into_iter().flatten().collect();
@@ -412,9 +462,7 @@ impl Data {
         if nodes.is_empty() && self.is_replay {
             // The view of nodes, which is always recorded, has them without their details.
             let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
-            nodes = before
-                .filter(|node| PlanKey::of_node(node).as_ref() == Some(key))
-                .collect();
+            nodes = before.filter(is_meant).collect();
             nodes.sort_by_key(|node| node.node_id);
         }
         nodes
@@ -450,6 +498,11 @@ impl Data {
     /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
     pub fn lacks(&self, part: &str) -> bool {
         self.missing.iter().any(|missing| is_about(missing, part))
+    }
+
+    /// Returns whether it is known which sessions there are now.
+    pub fn knows_sessions(&self) -> bool {
+        self.sessions_at == Some(self.at)
     }
 
     /// Returns how many statements the nodes are read of, and how many there are.

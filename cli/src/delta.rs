@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::model::{Node, Plan, Wait};
 
+/// How far the times of executions may be behind the clock.
+pub const MARGIN_SECONDS: f64 = 2.0;
+
 /// A row of counters.
 pub trait Counted: Clone {
     /// What identifies the row.
@@ -37,9 +40,10 @@ pub struct Difference<T> {
     pub anew: usize,
 }
 
-/// Returns what was added to rows. The figures of a row that began anew are what it has now: they are too
-/// small rather than negative.
-pub fn difference<T: Counted>(before: &[T], now: &[T]) -> Difference<T> {
+/// Returns what was added to rows after a time, when these were as in `before`. The figures of a row that
+/// began anew are what it has now: they are too small rather than negative. A row that was not there before
+/// has figures only if it is not older.
+pub fn difference<T: Counted>(before: &[T], now: &[T], then: f64) -> Difference<T> {
     let mut old: BTreeMap<T::Key, &T> = before.iter().map(|row| (row.key(), row)).collect();
     let mut result = Difference {
         rows: Vec::new(),
@@ -67,6 +71,8 @@ pub fn difference<T: Counted>(before: &[T], now: &[T]) -> Difference<T> {
                     *value = (*value - *old).max(0.0);
                 }
             }
+        } else if 0.0 < row.born() && row.born() < then - MARGIN_SECONDS {
+            continue;
         }
         if *added.counters()[0] > 0.0 {
             result.rows.push(added);
@@ -193,6 +199,7 @@ mod tests {
         let found = difference(
             &[plan(1, 10.0, 5.0, 1.0), plan(2, 3.0, 1.0, 1.0)],
             &[plan(1, 12.0, 9.0, 1.0), plan(2, 3.0, 1.0, 1.0)],
+            8.0,
         );
         assert_eq!(found.rows, [plan(1, 2.0, 4.0, 1.0)]);
         assert_eq!((found.gone, found.anew), (0, 0));
@@ -200,15 +207,24 @@ mod tests {
 
     #[test]
     fn a_plan_that_was_evicted_and_came_back_is_never_negative() {
-        let found = difference(&[plan(1, 10.0, 500.0, 1.0)], &[plan(1, 2.0, 7.0, 9.0)]);
+        let found = difference(&[plan(1, 10.0, 500.0, 1.0)], &[plan(1, 2.0, 7.0, 9.0)], 0.0);
         assert_eq!(found.rows, [plan(1, 2.0, 7.0, 9.0)]);
         assert_eq!(found.anew, 1);
         // It came back, and already has more calls than before.
-        let found = difference(&[plan(1, 1.0, 1.0, 1.0)], &[plan(1, 2.0, 7.0, 9.0)]);
+        let found = difference(&[plan(1, 1.0, 1.0, 1.0)], &[plan(1, 2.0, 7.0, 9.0)], 0.0);
         assert_eq!(found.rows, [plan(1, 2.0, 7.0, 9.0)]);
         // A reset that left no other trace.
-        let found = difference(&[plan(1, 10.0, 500.0, 1.0)], &[plan(1, 2.0, 7.0, 1.0)]);
+        let found = difference(&[plan(1, 10.0, 500.0, 1.0)], &[plan(1, 2.0, 7.0, 1.0)], 0.0);
         assert_eq!((found.rows[0].calls, found.anew), (2.0, 1));
+    }
+
+    /// It may be seen for the first time because the role may see more now.
+    #[test]
+    fn an_old_plan_that_was_not_listed_before_does_not_count_its_life() {
+        let now = [plan(1, 500.0, 9.0, 10.0), plan(2, 1.0, 1.0, 99.0)];
+        let found = difference(&[], &now, 100.0);
+        assert_eq!(found.rows, [plan(2, 1.0, 1.0, 99.0)]);
+        assert_eq!(difference(&[], &now, 0.0).rows.len(), 2);
     }
 
     #[test]
@@ -216,6 +232,7 @@ mod tests {
         let found = difference(
             &[plan(1, 10.0, 5.0, 1.0), plan(2, 3.0, 1.0, 1.0)],
             &[plan(3, 1.0, 2.0, 7.0)],
+            6.0,
         );
         assert_eq!(found.rows, [plan(3, 1.0, 2.0, 7.0)]);
         assert_eq!(found.gone, 2);

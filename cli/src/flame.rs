@@ -28,7 +28,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
     if nodes.is_empty() && data.is_replay {
         table.notes.push(crate::screens_plan::NOT_RECORDED.to_owned());
     }
-    let whole = nodes.first().map_or(0.0, |root| root.time);
+    let whole = nodes.first().map_or(0.0, |root| root.time.max(0.0));
     // Where the nodes begin that may have children, and where the next child begins: by depth.
     let mut ends: Vec<f64> = vec![0.0];
     let mut has_more = false;
@@ -48,7 +48,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
             } else {
                 0.0
             }),
-            Cell::Text(bar(begin, time, node.own_time.min(time), whole)),
+            Cell::Text(bar(begin, time, node.own_time.clamp(0.0, time), whole)),
             Cell::Text(node_name(node.depth, &node.operation, node.object.as_deref())),
         ];
         let target = Target {

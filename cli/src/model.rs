@@ -1,6 +1,7 @@
 //! What a refresh brings: rows of the server's views, as they are shown, recorded and replayed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct Snapshot {
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// How long it took until all of it was here.
+    #[serde(skip)]
+    pub took: Duration,
 }
 
 impl Snapshot {
@@ -162,6 +166,7 @@ pub struct Plan {
 
 /// The lines that a function of the server wrote.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lines {
     /// The function, with its arguments.
     pub call: String,
@@ -170,6 +175,7 @@ pub struct Lines {
 
 /// The text of a statement.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Text {
     pub queryid: i64,
     pub query: Option<String>,

@@ -37,6 +37,8 @@ pub enum Want {
     Plan(PlanKey),
     /// What runs. A process that is named is among the rows, however many there are.
     Live(Option<i64>),
+    /// Only what this process runs.
+    LiveOf(i64),
     LivePlan(i64),
     Activity,
     Findings,
@@ -45,8 +47,10 @@ pub enum Want {
     Locks,
     /// A session that waits, and whom it waits for, up to who waits for nobody.
     Blockers(i64),
-    /// As `Live`.
+    /// As `Live`. A process that is named is among the rows although it is idle.
     Sessions(Option<i64>),
+    /// Only this process, whatever it does.
+    SessionOf(i64),
 }
 
 /// How each query of the screens begins.
@@ -125,8 +129,11 @@ const LOCKS: &str = "SELECT root_pid AS root, blocked_sessions AS blocked, depth
 const SESSIONS: &str =
     "SELECT pid, usename, datname, application_name AS application, state, wait_event_type AS class,
   wait_event AS event, extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 AS elapsed,
-  left(query, 400) AS query, query_start, count(*) OVER () AS total FROM pg_stat_activity
-  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'";
+  left(query, 400) AS query, query_start, count(*) OVER () AS total FROM pg_stat_activity";
+
+/// Which of them are listed.
+const AT_WORK: &str =
+    "backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'";
 
 /// Selects the first rows of a list, and among them those of a process. The order is then what it is without.
 fn first_rows(list: &str, order: &str, pid: Option<i64>) -> String {
@@ -149,15 +156,31 @@ fn with_dots(mut sql: String) -> String {
 }
 
 impl Want {
+    /// Returns what brings a whole list, too.
+    pub fn with_list(self) -> Self {
+        match self {
+            Self::LiveOf(pid) => Self::Live(Some(pid)),
+            Self::SessionOf(pid) => Self::Sessions(Some(pid)),
+            want => want,
+        }
+    }
+
     /// Returns the query, and the name of the part that it makes. A text that is cut says so at its end.
     pub fn query(&self, server: &Server) -> (String, &'static str) {
         let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let (sql, part) = match self {
-            Self::Plans(None) => (format!("{PLANS}() WHERE calls > 0"), "Plans"),
-            Self::Plans(Some(since)) => (
-                format!("{PLANS}(to_timestamp({since})) WHERE calls > 0"),
-                "ChangedPlans",
-            ),
+            Self::Plans(since) => {
+                let (since, part) = match since {
+                    Some(since) => (format!("to_timestamp({since})"), "ChangedPlans"),
+                    None => (String::new(), "Plans"),
+                };
+                // Plans that the role may not see have no numbers, so that nothing tells them apart. The sums
+                // of what is not stored have no user.
+                (
+                    format!("{PLANS}({since}) WHERE calls > 0 AND (queryid IS NOT NULL OR userid IS NULL)"),
+                    part,
+                )
+            }
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
@@ -189,6 +212,7 @@ impl Want {
                 "Plan",
             ),
             Self::Live(pid) => (first_rows(LIVE, "elapsed DESC NULLS LAST", *pid), "Live"),
+            Self::LiveOf(pid) => (format!("{LIVE} AND p.pid = {pid} LIMIT {MOST}"), "Live"),
             Self::LivePlan(pid) => (
                 format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
@@ -212,7 +236,12 @@ impl Want {
                 ),
                 "Blockers",
             ),
-            Self::Sessions(pid) => (first_rows(SESSIONS, "query_start", *pid), "Sessions"),
+            Self::Sessions(pid) => {
+                let or_named = pid.map_or_else(String::new, |pid| format!(" OR pid = {pid}"));
+                let list = format!("{SESSIONS} WHERE {AT_WORK}{or_named}");
+                (first_rows(&list, "query_start", *pid), "Sessions")
+            }
+            Self::SessionOf(pid) => (format!("{SESSIONS} WHERE pid = {pid}"), "Sessions"),
         };
         (
             with_dots(sql).replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),

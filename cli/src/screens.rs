@@ -94,11 +94,14 @@ impl Screen {
             Self::List(View::Sessions) => vec![Want::Sessions(None)],
             Self::Plans(_) => vec![data.wanted_plans()],
             Self::Plan(key) | Self::Flame(key) | Self::Node(key, _) => vec![Want::Plan(key.clone())],
-            Self::LivePlan(pid) => vec![
-                Want::LivePlan(*pid),
-                Want::Live(Some(*pid)),
-                Want::Sessions(Some(*pid)),
-            ],
+            Self::LivePlan(pid) => {
+                let runs = data.live_plan.iter().any(|node| node.pid == *pid);
+                let session = (!runs).then_some(Want::SessionOf(*pid));
+                [Want::LivePlan(*pid), Want::LiveOf(*pid)]
+                    .into_iter()
+                    .chain(session)
+                    .collect()
+            }
             Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
@@ -108,12 +111,9 @@ impl Screen {
         wants
     }
 
-    /// Returns whether it moves twice a second.
+    /// Returns whether it moves twice a second. Who blocks whom takes the server longer to find.
     pub fn is_fast(&self) -> bool {
-        matches!(
-            self,
-            Self::List(View::Live) | Self::LivePlan(_) | Self::Blocker(_)
-        )
+        matches!(self, Self::List(View::Live) | Self::LivePlan(_))
     }
 
     /// Returns of how many seconds the figures are; nothing if they are of no interval.

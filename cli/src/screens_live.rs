@@ -134,8 +134,18 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
     if data.lacks("LivePlan") {
         return Vec::new();
     }
+    if data.live_plan.iter().any(|node| node.pid == pid) {
+        return vec![format!(
+            "process {pid} runs a statement whose nodes {} may not see, or for which there was no shared memory",
+            data.server.user
+        )];
+    }
+    let sessions = data.sessions.iter().filter(|_| data.knows_sessions());
+    let session = { sessions }.find(|session| session.pid == pid);
+    if session.is_none() && data.knows_sessions() {
+        return vec![format!("the server has no process {pid} now")];
+    }
     let mut notes = vec![format!("process {pid} runs no measured statement now")];
-    let session = data.sessions.iter().find(|session| session.pid == pid);
     if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
         let state = session.state.as_deref().unwrap_or("");
         let what = if state == "active" {
@@ -151,8 +161,10 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
 /// Says how long a statement runs, and how far it is.
 fn live_title(row: &Running) -> String {
     let state = row.state.as_deref().unwrap_or("running");
-    let elapsed = time(row.elapsed.unwrap_or(0.0));
-    let mut title = format!("Process {}: {state} for {elapsed}", row.pid);
+    let mut title = format!("Process {}: {state}", row.pid);
+    title += &row
+        .elapsed
+        .map_or_else(String::new, |elapsed| format!(" for {}", time(elapsed)));
     if let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) {
         title += &format!("  {}  ({low:.0} to {high:.0} % done", Cell::Bar(percent).show());
         title += &row
@@ -167,10 +179,10 @@ fn live_title(row: &Running) -> String {
 fn sum_processes(nodes: &[LiveNode], pid: i64) -> Vec<(LiveNode, u32, Option<String>)> {
     let mut sums: BTreeMap<_, (LiveNode, u32, Option<String>)> = BTreeMap::new();
     // What came last may be of another process.
-    for node in nodes
-        .iter()
-        .filter(|node| node.pid == pid || node.leader == Some(pid))
-    {
+    let is_of_process = |node: &&LiveNode| node.pid == pid || node.leader == Some(pid);
+    // A statement whose nodes cannot be seen has one row without a node.
+    let is_node = |node: &&LiveNode| !node.operation.is_empty();
+    for node in nodes.iter().filter(is_of_process).filter(is_node) {
         let Some((sum, processes, wait)) = sums.get_mut(&(node.nesting, node.node_id)) else {
             sums.insert((node.nesting, node.node_id), (node.clone(), 1, node.wait.clone()));
             continue;

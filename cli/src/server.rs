@@ -1,6 +1,6 @@
 //! Asks a server: each question is one message, which a pooler of transactions passes on as a whole.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -82,13 +82,14 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON.
+    /// Returns the rows of a query as JSON. What is NULL is left out: the rows' types have a value for what is
+    /// not there.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
         let sql = format!(
             "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
-             {OWN} coalesce(json_agg(x), '[]')::text FROM ({query}) x"
+             {OWN} json_strip_nulls(coalesce(json_agg(x), '[]'))::text FROM ({query}) x"
         );
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
         let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
@@ -140,6 +141,7 @@ impl Connection {
     /// Returns what is wanted, or the sessions of a server without the extension. What the server refuses is
     /// listed as missing.
     pub async fn snapshot(&mut self, wants: &[Want]) -> Result<Snapshot, Failure> {
+        let begin = Instant::now();
         // Texts belong to the refresh before.
         let is_more = wants.iter().all(|want| matches!(want, Want::Texts(_)));
         let (server, at) = match self.last.take().filter(|_| is_more && !wants.is_empty()) {
@@ -177,6 +179,7 @@ impl Connection {
             }
         }
         snapshot.server = server;
+        snapshot.took = begin.elapsed();
         Ok(snapshot)
     }
 }

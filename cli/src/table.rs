@@ -399,8 +399,10 @@ impl Table {
     /// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
     fn content_width(&self, index: usize, column: &Column, width: u16) -> u16 {
         let texts = self.rows.iter().map(|row| row.cells[index].show().width());
-        let longest = texts.max().unwrap_or(0).max(column.title.width()) as u16;
-        let most = column.width.max(column.width * width / 100);
+        let longest = texts.max().unwrap_or(0).max(column.title.width());
+        let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+        let share = u32::from(column.width) * u32::from(width) / 100;
+        let most = column.width.max(u16::try_from(share).unwrap_or(u16::MAX));
         longest.clamp(column.width.min(longest.max(3)), most.max(3))
     }
 

@@ -38,6 +38,8 @@ const NOTES: usize = 40;
 /// long as it took.
 const SLOW_PACE: Duration = Duration::from_secs(10);
 const SLOW_SHARE: u32 = 10;
+/// After a refresh, how many times as long as it took to wait at least.
+const PACE_SHARE: u32 = 4;
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -223,6 +225,7 @@ impl Top {
                     self.app.status.clear();
                 }
                 let is_first = self.app.data.at == 0.0;
+                let rest = snapshot.took * PACE_SHARE;
                 self.asked_at = None;
                 if let Some(file) = &mut self.record {
                     record::write(file, &snapshot)?;
@@ -241,6 +244,10 @@ impl Top {
                         worker.ask(Request::Snapshot(vec![texts]));
                         self.asked_at = Some(Instant::now());
                     }
+                }
+                // A server that takes long, or to its limit, is not asked at the pace. A key asks at once.
+                if !self.is_wanted {
+                    self.due = self.due.max(Instant::now() + rest);
                 }
             }
             Reply::Lines(call, file, answer) => {
@@ -268,6 +275,7 @@ impl Top {
             Reply::Said(text) => self.app.status = text,
             Reply::Refused(text) => {
                 self.asked_at = None;
+                self.due = self.due.max(Instant::now() + RETRY);
                 self.app.status = text;
             }
             Reply::Down(text) => {

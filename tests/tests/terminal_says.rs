@@ -5,11 +5,14 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::session::{run_each, value};
-use rowsource_tests::terminal::{Terminal, program};
+use rowsource_tests::store::make_plans;
+use rowsource_tests::terminal::{Terminal, VIEWS, program, run_as};
 use rowsource_tests::waiting::until;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn server(name: &str, settings: &[&str]) -> (Server, Client) {
     let server = Server::preloaded(
@@ -267,4 +270,143 @@ fn findings_need_no_second_connection_needs_terminal() {
     assert!(others.len() > 2, "{}", others.len());
     terminal.keys(&["5"]);
     terminal.until("cause number 3");
+}
+
+/// After evictions, the sum of what is not stored any more is a row like others: with NULL as its user.
+#[test]
+fn evictions_take_nothing_from_the_statements_needs_terminal() {
+    let (server, mut client) = server(
+        "terminal-evicted",
+        &["pg_rowsource.track = 'all'", "pg_rowsource.max_plans = 100"],
+    );
+    run_each(&mut client, "CREATE TABLE t AS SELECT 1 AS id; ANALYZE t");
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.5"]);
+    terminal.until("what was added");
+    make_plans(&mut client, 400, 2);
+    terminal.until("plans were evicted");
+    terminal.keys(&["g"]);
+    // A plan that is too large for the store is not stored, and evicts none.
+    let selects: Vec<String> = (0..510)
+        .map(|i| format!("SELECT count(*) + {i} FROM t"))
+        .collect();
+    let large = selects.join(" UNION ALL ");
+    let screen = terminal.until_it("the row others", |screen| {
+        run_each(&mut client, &large);
+        screen.contains("others: ")
+    });
+    assert!(!screen.contains("not refreshed"), "{screen}");
+    terminal.keys(&["2"]);
+    let screen = terminal.until("Nodes of the statements");
+    assert!(!screen.contains("not refreshed"), "{screen}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    let found = json(&server, "postgres", "postgres", &["--interval", "0.2"]).output();
+    let found = parsed(found.expect("the program runs"));
+    assert_eq!(found["missing"], Value::Array(vec![]), "{found}");
+}
+
+/// A role that may see little gets each view, and of the statements of others that they run.
+#[test]
+fn what_a_role_may_not_see_takes_nothing_from_it_needs_program() {
+    let (server, mut client) = server("terminal-masked", &["pg_rowsource.track = 'all'"]);
+    run_each(&mut client, "CREATE ROLE guest LOGIN");
+    let slow = Busy::run(server.connect(), "SELECT count(*) FROM items a, items b");
+    let many = Busy::run(
+        server.connect(),
+        "DO $$BEGIN LOOP PERFORM count(*) FROM items WHERE id < 10; PERFORM count(*) FROM held; END LOOP; END$$",
+    );
+    let is_seen = format!(
+        "SELECT count(*) > 0 FROM rowsource_progress WHERE pid = {}",
+        slow.pid
+    );
+    until(&mut client, &is_seen);
+    until(
+        &mut client,
+        "SELECT count(*) > 0 FROM pg_stat_rowsource_plans WHERE NOT toplevel",
+    );
+    for view in VIEWS {
+        let found = json(
+            &server,
+            "guest",
+            "postgres",
+            &["--view", view, "--interval", "0.5"],
+        )
+        .output();
+        let found = parsed(found.expect("the program runs"));
+        assert_eq!(words(&found, "missing", "what"), ["privilege"], "{view}: {found}");
+        let rows = found["rows"].as_array().expect("rows");
+        if view == "live" {
+            let row = rows.iter().find(|row| row["pid"] == slow.pid);
+            let row = row.unwrap_or_else(|| panic!("{} is not shown: {found}", slow.pid));
+            assert_eq!(row["node"], Value::Null, "{row}");
+        }
+        if view == "statements" {
+            let is_other = |row: &&Value| row["statement"].as_str().is_some_and(|it| it.contains("others"));
+            assert_eq!(rows.iter().find(is_other), None, "{found}");
+        }
+    }
+    let (is_fine, out, _) = run_as(&server, "guest", &["live", &slow.pid.to_string(), "--once"]);
+    assert!(is_fine && out.contains("<insufficient privilege>"), "{out}");
+    assert!(!out.contains("for 0") && !out.contains("not refreshed"), "{out}");
+    slow.cancel(&mut client);
+    many.cancel(&mut client);
+}
+
+/// A server that is restarted as an administrator does keeps its plans: what they did before is not what
+/// they did since the last refresh.
+#[test]
+fn plans_of_before_a_restart_are_no_interval_needs_terminal() {
+    let (mut server, mut client) = server("terminal-restarted", &[]);
+    for _ in 0..50 {
+        run_each(&mut client, "SELECT count(*) FROM items WHERE id % 3 = 0");
+    }
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.5"]);
+    terminal.until("FROM items");
+    terminal.until("what was added");
+    drop(client);
+    server.stop();
+    server.launch();
+    drop(server.connect());
+    let began = "the interval begins with the next refresh";
+    terminal.until_it("all plans after the restart", |screen| {
+        screen.contains(began) && screen.contains("FROM items")
+    });
+    let begin = Instant::now();
+    let mut refreshes = BTreeSet::new();
+    while begin.elapsed() < Duration::from_secs(5) {
+        let screen = terminal.screen();
+        if screen.contains(began) && refreshes.is_empty() {
+            continue;
+        }
+        refreshes.extend(screen.split(" UTC ").next().map(str::to_owned));
+        assert!(
+            screen.contains("what was added") && !screen.contains("FROM items"),
+            "{screen}"
+        );
+    }
+    assert!(refreshes.len() > 3, "{refreshes:?}");
+}
+
+/// A view that the server has no time for is not asked for at the pace: the server would do nothing else.
+#[test]
+fn a_view_that_takes_long_is_asked_for_less_often_needs_terminal() {
+    let (server, mut client) = server("terminal-slow-view", &["log_statement = 'all'"]);
+    run_each(
+        &mut client,
+        "ALTER VIEW pg_stat_rowsource_system_waits RENAME TO fast_waits;
+         CREATE VIEW pg_stat_rowsource_system_waits AS SELECT w.* FROM fast_waits w, pg_sleep(5)",
+    );
+    let asked = || {
+        let log = server.log();
+        log.matches("canceling statement due to statement timeout")
+            .count()
+    };
+    let terminal = Terminal::of(&server, &["top", "--view", "waits", "--interval", "0.5"]);
+    terminal.until("not refreshed");
+    let before = asked();
+    std::thread::sleep(Duration::from_secs(8));
+    let more = asked() - before;
+    assert!((1..=4).contains(&more), "{more}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
 }

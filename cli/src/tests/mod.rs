@@ -14,6 +14,7 @@ use crate::model::{Plan, Snapshot};
 use crate::record::Recording;
 use crate::screens::{Screen, View};
 
+mod intervals;
 mod refreshes;
 mod replays;
 mod rows;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::delta::Counted;
-use crate::model::{Finding, Lock, Part, Temp, Text};
+use crate::model::{Finding, LiveNode, Lock, Part, Session, Temp, Text};
 use crate::queries::Want;
 
 /// After the first refresh, the server is asked only for the plans that ran since.
@@ -215,7 +215,7 @@ fn a_blocker_that_is_not_listed_is_found() {
     );
 }
 
-/// A process that is looked at is among the rows, however many others there are.
+/// A recording has the lists, with the process that is looked at, however many others there are.
 #[test]
 fn a_running_plan_asks_for_its_process() {
     let mut app = App::new(
@@ -238,6 +238,57 @@ fn a_running_plan_asks_for_its_process() {
         );
     }
     assert!(!wants.contains(&Want::Live(None)) && wants.contains(&Want::Locks));
+    // Without a recording: only its rows, and its session only if it runs nothing.
+    let mut wants = vec![Want::LivePlan(4711), Want::LiveOf(4711), Want::SessionOf(4711)];
+    assert_eq!(app.wants(), wants);
+    app.data.live_plan = vec![LiveNode {
+        pid: 4711,
+        ..LiveNode::default()
+    }];
+    wants.pop();
+    assert_eq!(app.wants(), wants);
+}
+
+/// A process that does not exist does not run nothing.
+#[test]
+fn a_process_that_is_not_there_is_said() {
+    let mut app = App::new(
+        Screen::LivePlan(4711),
+        String::new(),
+        Duration::from_secs(1),
+        false,
+    );
+    let refresh = |sessions: Option<Vec<Session>>| Snapshot {
+        parts: sessions
+            .map(Part::Sessions)
+            .into_iter()
+            .chain([Part::LivePlan(vec![])])
+            .collect(),
+        ..recorded().remove(2)
+    };
+    let session = Session {
+        pid: 4711,
+        state: Some("idle".to_owned()),
+        query: Some("SELECT 4711".to_owned()),
+        ..Session::default()
+    };
+    for (sessions, says, seconds) in [
+        (Some(vec![]), "the server has no process 4711 now", 1.0),
+        (Some(vec![session]), "SELECT 4711", 2.0),
+        (None, "runs no measured statement now", 3.0),
+    ] {
+        app.wants();
+        let mut next = refresh(sessions);
+        next.at += seconds;
+        app.apply(next);
+        let shown = text(&mut app);
+        assert!(shown.contains(says), "{shown}");
+        assert_eq!(
+            shown.contains("no process"),
+            says.contains("no process"),
+            "{shown}"
+        );
+    }
 }
 
 /// What is missing and what came in between is in JSON, with words for a program.
@@ -347,4 +398,56 @@ fn texts_do_not_hide_what_is_missing() {
     next.parts = vec![Part::Texts(Vec::new())];
     app.apply(next);
     assert!(text(&mut app).contains("Waits: a timeout"));
+}
+
+/// A row whose columns are all NULL, as it comes from the server: without them.
+#[test]
+fn each_part_has_rows_without_values() {
+    for name in [
+        "Plans",
+        "ChangedPlans",
+        "Texts",
+        "Nodes",
+        "ChangedNodes",
+        "Plan",
+        "Live",
+        "LivePlan",
+        "Activity",
+        "Findings",
+        "Waits",
+        "Temp",
+        "Locks",
+        "Blockers",
+        "Sessions",
+    ] {
+        let row = serde_json::json!({ name: [{}] });
+        let came: Part = serde_json::from_value(row).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(came.name(), name);
+    }
+}
+
+/// The sum of what is not stored, which has no user, is a row of the statements.
+#[test]
+fn what_is_not_stored_is_a_row() {
+    let mut app = app(View::Statements);
+    let others = |calls: f64| Snapshot {
+        at: app.data.at + calls,
+        server: app.data.server.clone(),
+        parts: vec![
+            serde_json::from_value(serde_json::json!({
+                "ChangedPlans": [{ "toplevel": true, "calls": calls, "time": calls }]
+            }))
+            .expect("a part"),
+        ],
+        ..Snapshot::default()
+    };
+    let [first, second] = [others(1.0), others(3.0)];
+    app.apply(first);
+    app.apply(second);
+    let (table, ..) = app.table();
+    let shown: Vec<_> = table.rows[0].cells.iter().map(|cell| cell.show()).collect();
+    assert!(
+        shown.iter().any(|cell| cell.starts_with("others: ")) && shown[2].trim() == "2",
+        "{shown:?}"
+    );
 }

@@ -191,3 +191,57 @@ fn plans_and_texts_keep_their_order() {
     assert_eq!((nodes(&app), app.table().0.order), (before, Order::Fixed));
     assert!(app.status.contains("not sorted"), "{}", app.status);
 }
+
+/// A terminal may be as wide as it can say.
+#[test]
+fn very_wide_terminals_have_their_columns() {
+    for view in View::ALL {
+        for width in [1_200, 7_000] {
+            screen(&mut app(view), width, 12, false);
+        }
+    }
+}
+
+/// A damaged file may have any figures.
+#[test]
+fn figures_that_cannot_be_take_no_memory() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    press(&mut app, KeyCode::Char('f'));
+    for (time, own_time) in [(1.0, -1e300), (-1.0, 1e300), (1e300, -1.0), (0.0, -5.0)] {
+        for node in &mut app.data.plan {
+            (node.time, node.own_time) = (time, own_time);
+        }
+        let shown = text(&mut app);
+        assert!(shown.len() < 100_000, "{}", shown.len());
+    }
+}
+
+/// The shells complete each subcommand and each option that the help has.
+#[test]
+fn completions_have_each_subcommand_and_option() {
+    use clap::CommandFactory;
+    use clap_complete::Shell;
+    let declared = crate::args::Arguments::command();
+    let commands: Vec<_> = declared
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .collect();
+    for (shell, prefix) in [(Shell::Bash, "--"), (Shell::Zsh, "--"), (Shell::Fish, "-l ")] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut declared.clone(), "rowsource", &mut text);
+        let text = String::from_utf8(text).expect("a text");
+        let has = |word: &str| {
+            let mut rest = text.match_indices(word);
+            let ends = |at: usize| !text[at..].starts_with(|it: char| it.is_alphanumeric() || it == '-');
+            rest.any(|(at, _)| ends(at + word.len()))
+        };
+        for command in &commands {
+            assert!(has(command.get_name()), "{shell}: {}", command.get_name());
+        }
+        let arguments = commands.iter().flat_map(|command| command.get_arguments());
+        for option in { arguments.chain(declared.get_arguments()) }.filter_map(|it| it.get_long()) {
+            assert!(has(&format!("{prefix}{option}")), "{shell}: {option}");
+        }
+    }
+}
