@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
-    Wait,
+    Text, Wait,
 };
-use crate::queries::{OWN, PlanKey, Want};
+use crate::own::OwnShapes;
+use crate::queries::{PlanKey, Want};
 
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
@@ -195,6 +196,9 @@ pub struct Data {
     /// All that came in between since the beginning, the newest last.
     pub events: Vec<Happened>,
     asked_texts: BTreeMap<i64, Asked>,
+    /// Which texts are this program's.
+    own_texts: BTreeSet<i64>,
+    own: OwnShapes,
     node_statements: Vec<i64>,
     /// Whether all nodes began anew since they were read.
     nodes_were_reset: bool,
@@ -214,6 +218,7 @@ impl Data {
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
             *self = Self {
                 texts: std::mem::take(&mut self.texts),
+                own_texts: std::mem::take(&mut self.own_texts),
                 events: std::mem::take(&mut self.events),
                 is_replay: self.is_replay,
                 recorded: std::mem::take(&mut self.recorded),
@@ -312,8 +317,15 @@ impl Data {
             Part::Texts(rows) => {
                 if self.texts.len() + rows.len() > MAX_TEXTS {
                     self.texts.clear();
+                    self.own_texts.clear();
                     self.asked_texts.clear();
                 }
+                if !self.own.fits(&self.server) {
+                    self.own = OwnShapes::new(&self.server);
+                }
+                let is_own = |text: &&Text| text.query.as_deref().is_some_and(|query| self.own.has(query));
+                let own = rows.iter().filter(is_own).map(|text| text.queryid);
+                self.own_texts.extend(own);
                 self.texts.extend(
                     rows.into_iter()
                         .filter_map(|text| Some((text.queryid, text.query?))),
@@ -520,7 +532,7 @@ impl Data {
 
     /// Returns whether a statement is one of this program's.
     pub fn is_own(&self, queryid: Option<i64>) -> bool {
-        self.text(queryid).is_some_and(|text| text.starts_with(OWN))
+        queryid.is_some_and(|queryid| self.own_texts.contains(&queryid))
     }
 
     /// Returns the text of a statement in one line; nothing if it is not known.

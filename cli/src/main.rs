@@ -29,6 +29,7 @@ mod json;
 mod keys;
 mod man;
 mod model;
+mod own;
 mod queries;
 mod record;
 mod screens;

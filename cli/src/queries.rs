@@ -56,6 +56,22 @@ pub enum Want {
 /// How each query of the screens begins.
 pub const OWN: &str = "SELECT /* rowsource */";
 
+/// Of a statement at most this many characters come.
+pub const LONGEST_TEXT: usize = 2_000;
+
+/// Returns what asks for the rows of a query as JSON. What is NULL is left out: the rows' types have a value
+/// for what is not there.
+pub fn rows_of(query: &str) -> String {
+    format!("{OWN} json_strip_nulls(coalesce(json_agg(x), '[]'))::text FROM ({query}) x")
+}
+
+/// Returns the query of what the store says of itself: a single row.
+pub fn info(schema: &str) -> String {
+    format!(
+        "SELECT extract(epoch FROM stats_reset)::float8 AS reset, evictions FROM {schema}.rowsource_info()"
+    )
+}
+
 /// Describes the server and the connection: a single row.
 pub const SERVER: &str = "SELECT current_setting('server_version') AS version,
   extract(epoch FROM pg_postmaster_start_time())::float8 AS started, current_database() AS database, current_user AS \"user\",
@@ -135,6 +151,29 @@ const SESSIONS: &str =
 const AT_WORK: &str =
     "backend_type = 'client backend' AND pid <> pg_backend_pid() AND state IS DISTINCT FROM 'idle'";
 
+/// Writes a time as an argument of a function; none if there is no time.
+fn time(since: Option<i64>) -> String {
+    since.map_or_else(String::new, |since| format!("to_timestamp({since})"))
+}
+
+/// Selects the plans that ran since a time. Those that the role may not see have no numbers, so that nothing
+/// tells them apart; the sums of what is not stored have no user.
+fn plans(since: Option<i64>) -> String {
+    let since = time(since);
+    format!("{PLANS}({since}) WHERE calls > 0 AND (queryid IS NOT NULL OR userid IS NULL)")
+}
+
+/// Selects a session that waits, and whom it waits for.
+fn blockers(pid: i64) -> String {
+    format!(
+        "WITH RECURSIVE found AS MATERIALIZED (SELECT * FROM @.rowsource_blockers), chain AS (
+           SELECT found.*, 0 AS place FROM found WHERE pid = {pid}
+           UNION ALL
+           SELECT found.*, place + 1 FROM chain JOIN found ON found.pid = chain.blocking_pid WHERE place < {MOST})
+         {LOCKS} FROM chain ORDER BY place"
+    )
+}
+
 /// Selects the first rows of a list, and among them those of a process. The order is then what it is without.
 fn first_rows(list: &str, order: &str, pid: Option<i64>) -> String {
     let first = pid.map_or_else(String::new, |pid| format!("pid = {pid} DESC, "));
@@ -169,18 +208,7 @@ impl Want {
     pub fn query(&self, server: &Server) -> (String, &'static str) {
         let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let (sql, part) = match self {
-            Self::Plans(since) => {
-                let (since, part) = match since {
-                    Some(since) => (format!("to_timestamp({since})"), "ChangedPlans"),
-                    None => (String::new(), "Plans"),
-                };
-                // Plans that the role may not see have no numbers, so that nothing tells them apart. The sums
-                // of what is not stored have no user.
-                (
-                    format!("{PLANS}({since}) WHERE calls > 0 AND (queryid IS NOT NULL OR userid IS NULL)"),
-                    part,
-                )
-            }
+            Self::Plans(since) => (plans(*since), since.map_or("Plans", |_| "ChangedPlans")),
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
@@ -192,17 +220,14 @@ impl Want {
                 ),
                 "Texts",
             ),
-            Self::Nodes(ids, since) => {
-                let (since, part) = match since {
-                    Some(since) => (format!("to_timestamp({since})"), "ChangedNodes"),
-                    None => (String::new(), "Nodes"),
-                };
-                let ids = list(ids);
-                (
-                    format!("{NODE_COLUMNS} FROM @.pg_stat_rowsource({since}) WHERE queryid IN ({ids})"),
-                    part,
-                )
-            }
+            Self::Nodes(ids, since) => (
+                format!(
+                    "{NODE_COLUMNS} FROM @.pg_stat_rowsource({}) WHERE queryid IN ({})",
+                    time(*since),
+                    list(ids)
+                ),
+                since.map_or("Nodes", |_| "ChangedNodes"),
+            ),
             Self::Plan(key) => (
                 format!(
                     "{NODE_COLUMNS}, details FROM @.pg_stat_rowsource WHERE userid = {} AND datid = {} AND queryid = {}
@@ -225,17 +250,7 @@ impl Want {
                 format!("{LOCKS}, count(*) OVER () AS total FROM @.rowsource_blockers LIMIT {MOST}"),
                 "Locks",
             ),
-            Self::Blockers(pid) => (
-                format!(
-                    "WITH RECURSIVE found AS MATERIALIZED (SELECT * FROM @.rowsource_blockers), chain AS (
-                       SELECT found.*, 0 AS place FROM found WHERE pid = {pid}
-                       UNION ALL
-                       SELECT found.*, place + 1 FROM chain JOIN found ON found.pid = chain.blocking_pid
-                        WHERE place < {MOST})
-                     {LOCKS} FROM chain ORDER BY place"
-                ),
-                "Blockers",
-            ),
+            Self::Blockers(pid) => (blockers(*pid), "Blockers"),
             Self::Sessions(pid) => {
                 let or_named = pid.map_or_else(String::new, |pid| format!(" OR pid = {pid}"));
                 let list = format!("{SESSIONS} WHERE {AT_WORK}{or_named}");

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::connect::{self, text_of};
 use crate::model::{Part, Server, Snapshot};
-use crate::queries::{OWN, SERVER, Want};
+use crate::queries::{OWN, SERVER, Want, info, rows_of};
 
 /// How long a server may work for a question of the screens, in milliseconds.
 const STATEMENT_TIMEOUT: u32 = 500;
@@ -82,14 +82,14 @@ impl Connection {
         Ok(rows.collect())
     }
 
-    /// Returns the rows of a query as JSON. What is NULL is left out: the rows' types have a value for what is
-    /// not there.
+    /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
         let sql = format!(
             "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
-             {OWN} json_strip_nulls(coalesce(json_agg(x), '[]'))::text FROM ({query}) x"
+             {}",
+            rows_of(query)
         );
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
         let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
@@ -107,7 +107,7 @@ impl Connection {
         };
         let limit = limit.unwrap_or(3_600_000);
         let sql = format!(
-            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on; SELECT {schema}.{call}"
+            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on; {OWN} {schema}.{call}"
         );
         self.ask(&sql, Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT)
             .await
@@ -128,10 +128,7 @@ impl Connection {
         let at = row["at"].as_f64().unwrap_or(0.0);
         let mut server: Server = serde_json::from_value(row).unwrap_or_default();
         if let Some(schema) = server.schema.clone().filter(|_| server.loaded) {
-            let sql = format!(
-                "SELECT extract(epoch FROM stats_reset)::float8 AS reset, evictions FROM {schema}.rowsource_info()"
-            );
-            let rows = self.rows(&sql).await?;
+            let rows = self.rows(&info(&schema)).await?;
             server.reset = rows[0]["reset"].as_f64();
             server.evictions = rows[0]["evictions"].as_f64().unwrap_or(0.0);
         }

@@ -300,6 +300,11 @@ const CLI: &[Layer] = &[
         "recordings: a line of JSON for each refresh",
     ),
     layer("queries", &["model"], "the queries of the program"),
+    layer(
+        "own",
+        &["model", "queries"],
+        "which statements are the program's own",
+    ),
     layer("delta", &["model"], "what happened between two refreshes"),
     layer("connect", &[], "connects to a server as psql does"),
     layer(
@@ -309,7 +314,7 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "data",
-        &["delta", "model", "queries"],
+        &["delta", "model", "own", "queries"],
         "what the program knows of the server",
     ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),

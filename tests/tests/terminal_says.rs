@@ -410,3 +410,35 @@ fn a_view_that_takes_long_is_asked_for_less_often_needs_terminal() {
     terminal.keys(&["q"]);
     terminal.until("left with 0");
 }
+
+/// The program's own queries are left out, and not what an application writes like them.
+#[test]
+fn only_its_own_queries_are_left_out_needs_terminal() {
+    let (server, mut client) = server("terminal-own", &["pg_rowsource.track = 'all'"]);
+    let terminal = Terminal::of(&server, &["top", "--interval", "0.5"]);
+    terminal.until("what was added");
+    let screen = terminal.until_it("the application's statement", |screen| {
+        run_each(&mut client, "SELECT /* rowsource */ count(*) FROM items");
+        screen.contains("/* rowsource */ count(*)") && screen.contains("own queries are left out")
+    });
+    assert!(!screen.contains("rowsource */ json"), "{screen}");
+    // Other queries than those of the first refreshes, and what keys ask for.
+    for key in ["2", "3", "4", "6", "7", "8", "9", "1"] {
+        terminal.keys(&[key]);
+        terminal.until_it("figures", |screen| !screen.contains("is awaited"));
+    }
+    run_each(&mut client, "SELECT /* rowsource */ count(*) FROM items");
+    let call = "SELECT /* rowsource */ public.rowsource_report(NULL::text, NULL::text, 'text')";
+    run_each(&mut client, call);
+    let found = json(&server, "postgres", "postgres", &["--interval", "1"]);
+    let child = { found }.spawn().expect("the program runs");
+    let (is_fine, ..) = run_as(&server, "postgres", &["report"]);
+    assert!(is_fine);
+    let found = parsed(child.wait_with_output().expect("it ends"));
+    let texts = found["rows"].as_array().expect("rows").iter();
+    let texts: Vec<_> = texts.filter_map(|row| row["statement"].as_str()).collect();
+    let is_own = |text: &&str| text.contains("rowsource */ json") || text.contains("*/ public.rowsource_");
+    assert!(!texts.iter().any(is_own), "{texts:?}");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}

@@ -1,4 +1,5 @@
-//! What is shown of an interval in which a server was restarted, plans were evicted, or other nodes were read.
+//! What is shown of an interval in which a server was restarted, plans were evicted, or other nodes were
+//! read.
 
 use super::*;
 use crate::model::{Node, Part};
@@ -99,8 +100,8 @@ fn evicted_plans_are_not_what_others_did_in_the_interval() {
     assert_eq!(calls_of(&app), []);
 }
 
-/// Only statements whose nodes were not read before ran since: their sums are of no interval. A recording does
-/// not say which were read.
+/// Only statements whose nodes were not read before ran since: their sums are of no interval. A recording
+/// does not say which were read.
 #[test]
 fn nodes_that_are_read_for_the_first_time_have_no_interval() {
     for is_replay in [false, true] {
