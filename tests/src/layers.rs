@@ -301,10 +301,12 @@ const CLI: &[Layer] = &[
     ),
     layer("queries", &["model"], "the queries of the program"),
     layer("delta", &["model"], "what happened between two refreshes"),
+    layer("table", &["queries"], "tables, which each screen consists of"),
+    layer("signals", &["table"], "whom a signal is for, and what sends it"),
     layer("connect", &[], "connects to a server as psql does"),
     layer(
         "server",
-        &["connect", "model", "queries"],
+        &["connect", "model", "queries", "signals"],
         "asks a server: each question is one message",
     ),
     layer(
@@ -313,7 +315,6 @@ const CLI: &[Layer] = &[
         "what the program knows of the server",
     ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),
-    layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
         &["data", "delta", "model", "table"],
@@ -351,13 +352,13 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "app",
-        &["data", "keys", "model", "queries", "screens", "table"],
+        &["data", "keys", "model", "queries", "screens", "signals", "table"],
         "the state: what keys do",
     ),
     layer(
         "actions",
-        &["app", "queries", "screens", "table"],
-        "keys that ask the server for a text about a row",
+        &["app", "queries", "screens", "signals", "table"],
+        "keys that ask the server for something about a row",
     ),
     layer(
         "draw",
@@ -371,7 +372,7 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "worker",
-        &["connect", "model", "queries", "server"],
+        &["connect", "model", "queries", "server", "signals"],
         "the threads that talk with the server",
     ),
     layer(
@@ -390,7 +391,8 @@ const CLI: &[Layer] = &[
     layer(
         "tests",
         &[
-            "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens", "table",
+            "actions", "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens",
+            "signals", "table", "top",
         ],
         "each screen as text, with what was recorded",
     ),
