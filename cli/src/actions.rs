@@ -1,9 +1,35 @@
-//! What the keys do that ask the server for a text about a row: EXPLAIN, a comparison, a page.
+//! What the keys do that ask the server for something about a row: EXPLAIN, a comparison, a page, a signal.
 
-use crate::app::{App, Effect};
+use crate::app::{App, Effect, Mode};
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
+use crate::signals::{Addressee, Signal};
 use crate::table::Target;
+
+/// What is said to who asks for another text meanwhile.
+const STILL_CALLING: &str = "the server still works on what was asked for before";
+
+/// Returns whether what a finding names is a call of `rowsource_compare` with whole numbers and quoted texts,
+/// and nothing else: it is sent to the server as a part of a statement.
+pub fn is_comparison(call: &str) -> bool {
+    let Some(arguments) = call
+        .strip_prefix("rowsource_compare(")
+        .and_then(|rest| rest.strip_suffix(')'))
+    else {
+        return false;
+    };
+    arguments.split(',').map(str::trim).all(|argument| {
+        let is_number = |text: &str| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let quoted = argument
+            .strip_prefix('\'')
+            .and_then(|rest| rest.strip_suffix('\''));
+        // The texts that the server makes are planids and times, which need no quotes within.
+        is_number(argument) || quoted.is_some_and(|text| !text.contains(['\'', '\\']))
+    })
+}
 
 impl App {
     /// Returns the plan that is shown, or that of the selected row.
@@ -16,6 +42,10 @@ impl App {
 
     /// Shows what a function writes.
     fn call(&mut self, title: String, call: String) -> Vec<Effect> {
+        if self.is_calling {
+            self.status = STILL_CALLING.to_owned();
+            return Vec::new();
+        }
         self.push(Screen::Text {
             title,
             call: call.clone(),
@@ -100,6 +130,10 @@ impl App {
 
     /// Writes the page of a plan to a file, or that of the last hour.
     pub fn write_page(&mut self) -> Vec<Effect> {
+        if self.is_calling {
+            self.status = STILL_CALLING.to_owned();
+            return Vec::new();
+        }
         self.status = "the server makes the page".to_owned();
         vec![match self.plan() {
             Some(PlanKey { queryid, planid, .. }) => Effect::Call(
@@ -151,7 +185,9 @@ impl App {
                     queryid: Some(queryid),
                     ..
                 },
-            ) => return self.call(format!("Statement {queryid}, before and after"), call),
+            ) if is_comparison(&call) => {
+                return self.call(format!("Statement {queryid}, before and after"), call);
+            }
             (
                 Screen::List(View::Activity),
                 Target {
@@ -185,5 +221,55 @@ impl App {
             }
         }
         wants
+    }
+}
+
+impl App {
+    /// Begins to ask whether a signal is to be sent: who it is for is looked up first.
+    pub fn ask_signal(&mut self, signal: Signal) -> Vec<Effect> {
+        let pid = match self.process() {
+            _ if self.data.is_replay => Err("a recording has no server: no signals are sent"),
+            _ if self.read_only => Err("--read-only: no signals are sent"),
+            _ if self.selected_is_gone() && !matches!(self.screen(), Screen::LivePlan(_)) => {
+                Err("the selected row has gone: select another one")
+            }
+            Some(0) => Err("a prepared transaction: ROLLBACK PREPARED ends it"),
+            Some(pid) => Ok(pid),
+            None => Err("this row is no process: signals are sent from live, temp, locks and sessions"),
+        };
+        match pid {
+            Ok(pid) => {
+                self.mode = Mode::Asking(signal, pid);
+                vec![Effect::LookUp(signal, pid)]
+            }
+            Err(text) => {
+                self.status = text.to_owned();
+                Vec::new()
+            }
+        }
+    }
+
+    /// Asks the question when the session is known, unless a key has come in between.
+    pub fn ask_about(&mut self, signal: Signal, pid: i64, found: Result<Option<Addressee>, String>) {
+        if self.mode != Mode::Asking(signal, pid) {
+            return;
+        }
+        self.mode = Mode::Normal;
+        match found {
+            Ok(Some(session))
+                if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
+            {
+                self.status = format!("process {pid} runs no statement now: there is nothing to cancel");
+            }
+            Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
+            Ok(None) => self.status = format!("process {pid} is gone"),
+            Err(text) => self.status = format!("nothing was sent: {text}"),
+        }
+    }
+
+    /// Ends a question without a signal.
+    pub fn drop_question(&mut self, why: &str) {
+        self.mode = Mode::Normal;
+        self.status = format!("nothing was sent{why}");
     }
 }

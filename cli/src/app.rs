@@ -10,6 +10,7 @@ use crate::keys::{self, Action};
 use crate::model::Snapshot;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
+use crate::signals::{Addressee, Signal};
 use crate::table::{Order, Table, Target};
 
 /// What a key asks of the world outside.
@@ -23,8 +24,10 @@ pub enum Effect {
     Reload,
     /// Put a text on the clipboard of the terminal.
     Copy(String),
-    /// Send a signal to a process: the function, and the process.
-    Signal(&'static str, i64),
+    /// Look up the process that a signal is for.
+    LookUp(Signal, i64),
+    /// Send a signal to a session.
+    Signal(Signal, Box<Addressee>),
     /// Call a function that writes text, and show it, or write it to a new file whose name begins like this.
     Call(String, Option<String>),
 }
@@ -40,8 +43,10 @@ pub enum Mode {
     Command(String),
     /// The help is shown.
     Help,
+    /// The process that a signal is for is looked up.
+    Asking(Signal, i64),
     /// A signal waits for `y`.
-    Confirm(&'static str, i64),
+    Confirm(Signal, Box<Addressee>),
 }
 
 /// How the user looks at a screen.
@@ -82,6 +87,8 @@ pub struct App {
     pub width: usize,
     /// Whether a replay has ended.
     pub ended: bool,
+    /// Whether the server works on a text or a page.
+    pub is_calling: bool,
 }
 
 /// The intervals between refreshes that `+` and `-` select, in milliseconds.
@@ -114,6 +121,7 @@ impl App {
             page: 10,
             width: 80,
             ended: false,
+            is_calling: false,
         }
     }
 
@@ -275,12 +283,13 @@ impl App {
             }
             Mode::Filter => self.filter_key(key.code),
             Mode::Command(typed) => self.command_key(key.code, typed),
-            Mode::Confirm(function, pid) => {
+            Mode::Confirm(signal, session) if matches!(key.code, KeyCode::Char('y' | 'Y')) => {
                 self.mode = Mode::Normal;
-                if matches!(key.code, KeyCode::Char('y' | 'Y')) {
-                    return vec![Effect::Signal(function, pid)];
-                }
-                self.status = "nothing was sent".to_owned();
+                vec![Effect::Signal(signal, session)]
+            }
+            // A key that comes before the question has not seen it.
+            Mode::Asking(..) | Mode::Confirm(..) => {
+                self.drop_question("");
                 Vec::new()
             }
         }
@@ -319,8 +328,8 @@ impl App {
             Action::Flame => return self.flame(),
             Action::Blocker => return self.blocker(),
             Action::Write => return self.write_page(),
-            Action::Cancel => self.ask_signal("pg_cancel_backend"),
-            Action::Terminate => self.ask_signal("pg_terminate_backend"),
+            Action::Cancel => return self.ask_signal(Signal::Cancel),
+            Action::Terminate => return self.ask_signal(Signal::Terminate),
             Action::Down => return self.down(),
             Action::Up => return self.up(),
             Action::Left | Action::Right if self.shift(action == Action::Right) => {}
@@ -439,14 +448,23 @@ impl App {
     }
 
     fn change_interval(&mut self, step: isize) {
+        // The next one from what it is now, which may be none of these.
         let now = self.interval.as_millis() as u64;
-        let at = INTERVALS
-            .iter()
-            .position(|interval| *interval >= now)
-            .unwrap_or(INTERVALS.len() - 1);
-        let next = at.saturating_add_signed(step).min(INTERVALS.len() - 1);
-        self.interval = Duration::from_millis(INTERVALS[next]);
-        self.status = format!("a refresh every {:.1} s", self.interval.as_secs_f64());
+        let next = if step > 0 {
+            INTERVALS.into_iter().find(|interval| *interval > now)
+        } else {
+            INTERVALS.into_iter().rfind(|interval| *interval < now)
+        };
+        self.interval = next.map_or(self.interval, Duration::from_millis);
+        let seconds = self.interval.as_secs_f64();
+        self.status = if self.pace() < self.interval {
+            format!(
+                "a refresh every {:.1} s here, and every {seconds:.1} s on other screens",
+                self.pace().as_secs_f64()
+            )
+        } else {
+            format!("a refresh every {seconds:.1} s")
+        };
     }
 
     /// Goes down to a screen.
@@ -458,6 +476,14 @@ impl App {
     pub fn target(&self) -> Option<Target> {
         let (table, selected, _) = self.table();
         table.rows.get(selected).map(|row| row.target.clone())
+    }
+
+    /// Returns whether the row that the user has selected is not in the list any more, so that another one
+    /// stands in its place.
+    pub fn selected_is_gone(&self) -> bool {
+        let (table, selected, _) = self.table();
+        let key = table.rows.get(selected).map(|row| &row.key);
+        self.look().anchor.is_some_and(|anchor| key != Some(&anchor))
     }
 
     /// Returns the process that the keys concern: that of the selected row, or of the screen.
@@ -481,25 +507,18 @@ impl App {
         let Some(row) = table.rows.get(selected) else {
             return Vec::new();
         };
-        let text = self.data.text(row.target.queryid).map(str::to_owned);
+        let whole = match self.screen() {
+            Screen::Blocker(pid) => self.data.blockers_of(*pid).into_iter().find_map(|lock| {
+                let is_it = Some(lock.pid) == row.target.pid;
+                lock.query.clone().filter(|_| is_it)
+            }),
+            _ => None,
+        };
+        let text = whole.or_else(|| self.data.text(row.target.queryid).map(str::to_owned));
         let shown = || row.cells.last().map(crate::table::Cell::show).unwrap_or_default();
         let text = text.unwrap_or_else(shown);
         self.status = "copied".to_owned();
         vec![Effect::Copy(text)]
-    }
-
-    fn ask_signal(&mut self, function: &'static str) {
-        match self.process() {
-            _ if self.data.is_replay => {
-                self.status = "a recording has no server: no signals are sent".to_owned()
-            }
-            _ if self.read_only => self.status = "--read-only: no signals are sent".to_owned(),
-            Some(pid) => self.mode = Mode::Confirm(function, pid),
-            None => {
-                self.status =
-                    "this row is no process: signals are sent from live, temp, locks and sessions".to_owned()
-            }
-        }
     }
 
     fn up(&mut self) -> Vec<Effect> {

@@ -173,12 +173,13 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             Style::new(),
         ),
         Mode::Command(typed) => (format!(":{typed}_   the name of a view"), Style::new()),
-        Mode::Confirm(function, pid) => {
-            let what = if *function == "pg_cancel_backend" {
-                "cancel the statement"
-            } else {
-                "terminate the session"
-            };
+        Mode::Asking(_, pid) => (format!("process {pid} is looked up"), alarm),
+        Mode::Confirm(signal, session) => {
+            // On a line of its own: the question has to be read as a whole.
+            let said = crate::table::without_controls(&session.describe());
+            let width = area.width as usize;
+            buffer.set_stringn(area.x, y - 1, format!("{said:<width$}"), width, alarm);
+            let (what, pid) = (signal.does(), session.pid);
             (
                 format!("{what} of process {pid}? y: yes, any other key: no"),
                 alarm,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::data::Data;
 use crate::screens::{Screen, missing_privilege};
+use crate::table::without_controls;
 
 /// Returns the screen.
 pub fn of(app: &App) -> Value {
@@ -12,7 +13,7 @@ pub fn of(app: &App) -> Value {
     let data = &app.data;
     let events = data.events.iter();
     let events = events.map(|event| json!({ "at": event.at, "kind": event.kind, "text": event.text }));
-    json!({
+    let mut it = json!({
         "title": table.title,
         "view": shown(app),
         "at": data.at,
@@ -28,7 +29,19 @@ pub fn of(app: &App) -> Value {
         "notes": table.notes,
         "missing": missing(data),
         "events": events.collect::<Vec<_>>(),
-    })
+    });
+    clean(&mut it);
+    it
+}
+
+/// Replaces the control characters of all texts: JSON writes those from U+0080 on as they are.
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = without_controls(text),
+        Value::Array(values) => values.iter_mut().for_each(clean),
+        Value::Object(values) => values.values_mut().for_each(clean),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Returns the name of the view whose rows these are: sessions, if the server has nothing else.

@@ -1,8 +1,10 @@
 //! `rowsource`: the terminal program of pg_rowsource.
 
-use std::fs;
+use std::future::poll_fn;
 use std::io::{self, IsTerminal, Write};
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -36,6 +38,7 @@ mod screens;
 mod screens_live;
 mod screens_plan;
 mod server;
+mod signals;
 mod table;
 mod terminal;
 #[cfg(test)]
@@ -44,7 +47,7 @@ mod top;
 mod worker;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_arguments(&error));
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,6 +55,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends with what is wrong, or with the help. A connection string that is no option is not printed: it may
+/// have a password.
+fn wrong_arguments(error: &clap::Error) -> ! {
+    let text = error.to_string();
+    let is_string = ["postgresql://", "postgres://", "password="].map(|part| text.contains(part));
+    if error.use_stderr() && is_string.contains(&true) {
+        eprintln!("rowsource: a connection string or URI is the value of -d");
+        std::process::exit(2);
+    }
+    error.exit()
 }
 
 fn run(arguments: Arguments) -> Result<(), String> {
@@ -104,7 +119,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
                 text(to)
             );
             match output {
-                Some(file) => fs::write(&file, lines(connection, &call)?)
+                Some(file) => record::write_page(&file, &lines(connection, &call)?)
                     .map_err(|error| format!("{}: {error}", file.display())),
                 None => print_lines(connection, &call),
             }
@@ -274,16 +289,43 @@ fn text_of(failure: Failure) -> String {
 
 /// Returns the lines that a function of the extension writes.
 fn lines(arguments: &ConnectionArgs, call: &str) -> Result<String, String> {
-    let Reached { client, runtime, .. } = reach(arguments)?;
-    let lines = runtime
-        .block_on(Connection::new(client).lines(call, None))
-        .map_err(|failure| failure.text().to_owned())?;
+    let Reached {
+        target,
+        client,
+        runtime,
+        ..
+    } = reach(arguments)?;
+    let cancel = client.cancel_token();
+    let connection = Connection::new(client);
+    let answer = runtime.block_on(async {
+        let mut lines = pin!(connection.lines(call, None));
+        let mut interrupt = pin!(tokio::signal::ctrl_c());
+        let answer = poll_fn(|context| match lines.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => interrupt.as_mut().poll(context).map(|_| None),
+        });
+        let answer = answer.await;
+        if answer.is_none() {
+            target.cancel(cancel).await;
+        }
+        answer
+    });
+    // As a shell says it of a program that Ctrl-C has ended.
+    let Some(answer) = answer else {
+        std::process::exit(130)
+    };
+    let lines = answer.map_err(|failure| failure.text().to_owned())?;
     Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
 /// Prints them.
 fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
     let text = lines(arguments, call)?;
+    // Names and texts of statements may have what moves the cursor of a terminal.
+    let text: String = text
+        .lines()
+        .map(|line| table::without_controls(line) + "\n")
+        .collect();
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
         _ => Ok(()),

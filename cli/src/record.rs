@@ -1,8 +1,8 @@
 //! Recordings: a line of JSON for each refresh.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::model::Snapshot;
@@ -10,14 +10,51 @@ use crate::model::Snapshot;
 /// A line of a recording has at most these bytes: a damaged file takes no more memory.
 const MAX_LINE: u64 = 64 << 20;
 
-/// Makes a recording that only its owner may read, since it has texts of statements.
-pub fn create(path: &Path) -> io::Result<File> {
+/// Makes a file that only its owner may read, since it has texts of statements. Fails if it is there.
+pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Makes a recording. A file that is there and not empty is not replaced: it may be the only recording of an
+/// incident. What is no file, such as a pipe, is written to.
+pub fn create(path: &Path) -> io::Result<File> {
+    match create_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = OpenOptions::new().write(true).open(path)?;
+            let metadata = file.metadata()?;
+            if metadata.is_file() && metadata.len() > 0 {
+                let text = "the file is there already: choose another name, or remove it";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+            restrict(&file)?;
+            Ok(file)
+        }
+        result => result,
+    }
+}
+
+/// Writes a page, in place of what the file has. Only its owner may read it then.
+pub fn write_page(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(path)
+        .open(path)?;
+    restrict(&file)?;
+    file.write_all(text.as_bytes())
+}
+
+/// Takes the permissions of others from a file that was there before.
+fn restrict(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
 }
 
 /// Adds a refresh.

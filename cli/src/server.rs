@@ -8,11 +8,14 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use crate::connect::{self, text_of};
 use crate::model::{Part, Server, Snapshot};
 use crate::queries::{OWN, SERVER, Want, info, rows_of};
+use crate::signals::{self, Addressee, Signal};
 
 /// How long a server may work for a question of the screens, in milliseconds.
 const STATEMENT_TIMEOUT: u32 = 500;
 /// The same for a list that may take seconds: nothing else waits for it.
 const SLOW_TIMEOUT: u32 = 10_000;
+/// The same for the commands that print what a function writes, unless the user has set another time.
+const COMMAND_TIMEOUT: u32 = 60_000;
 /// How long the program waits for an answer, which may have a long way.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -99,26 +102,42 @@ impl Connection {
     }
 
     /// Returns the lines of a function that writes text. It may take these milliseconds; without a limit,
-    /// an hour.
+    /// what the user has set for `statement_timeout`, or a minute.
     pub async fn lines(&self, call: &str, limit: Option<u32>) -> Result<Vec<String>, Failure> {
         let (server, _) = self.server().await?;
         let Some(schema) = server.schema.as_deref().filter(|_| server.loaded) else {
             return Err(Failure::Refused(missing_extension(&server)));
         };
-        let limit = limit.unwrap_or(3_600_000);
-        let sql = format!(
-            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on; {OWN} {schema}.{call}"
-        );
-        self.ask(&sql, Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT)
-            .await
+        let set = match limit {
+            Some(limit) => format!("SELECT pg_catalog.set_config('statement_timeout', '{limit}', true)"),
+            None => format!(
+                "SELECT pg_catalog.set_config('statement_timeout', CASE s WHEN '0' THEN '{COMMAND_TIMEOUT}' ELSE s END, true)
+                 FROM pg_catalog.current_setting('statement_timeout') s"
+            ),
+        };
+        let sql = format!("{set}; SET LOCAL transaction_read_only = on; {OWN} {schema}.{call}");
+        // Without a limit, the user waits for as long as the server does.
+        let wait = limit.map_or(Duration::MAX, |limit| {
+            Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT
+        });
+        let mut lines = self.ask(&sql, wait).await?;
+        // The timeout.
+        lines.drain(..lines.len().min(1));
+        Ok(lines)
     }
 
-    /// Calls `pg_cancel_backend` or `pg_terminate_backend`, and returns what came of it.
-    pub async fn signal(&self, function: &str, pid: i64) -> Result<bool, Failure> {
-        let answer = self
-            .ask(&format!("SELECT pg_catalog.{function}({pid})"), ANSWER_TIMEOUT)
-            .await?;
-        Ok(answer.last().is_some_and(|text| text == "t"))
+    /// Returns the session of a process.
+    pub async fn addressee(&self, pid: i64) -> Result<Option<Addressee>, Failure> {
+        let rows = self.rows(&signals::query(pid)).await?;
+        let found: Vec<Addressee> = serde_json::from_value(rows)
+            .map_err(|error| Failure::Refused(format!("an answer about process {pid}: {error}")))?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Sends a signal to a session, and says what came of it.
+    pub async fn signal(&self, signal: Signal, session: &Addressee) -> Result<String, Failure> {
+        let answers = self.ask(&session.statements(signal), ANSWER_TIMEOUT).await?;
+        Ok(session.outcome(&answers))
     }
 
     /// Describes the server, and returns its clock.

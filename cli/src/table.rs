@@ -60,7 +60,7 @@ impl Cell {
     fn json(&self) -> Value {
         match self {
             Self::None => Value::Null,
-            Self::Text(text) => json!(text),
+            Self::Text(text) => json!(without_controls(text)),
             Self::Id(id) | Self::Indented(_, id) => json!(id),
             Self::Count(value)
             | Self::Time(value)

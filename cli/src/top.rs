@@ -2,14 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, Write, stdout};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
+use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
+use crossterm::{execute, queue};
 use ratatui::DefaultTerminal;
 use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui::backend::{CrosstermBackend, TestBackend};
 
-use crate::app::{App, Effect};
+use crate::app::{App, Effect, Mode};
 use crate::draw::{Theme, draw, lines_of};
 use crate::model::Snapshot;
 use crate::queries::Want;
@@ -40,6 +43,8 @@ const SLOW_PACE: Duration = Duration::from_secs(10);
 const SLOW_SHARE: u32 = 10;
 /// After a refresh, how many times as long as it took to wait at least.
 const PACE_SHARE: u32 = 4;
+/// How long the question before a signal waits for its answer.
+const QUESTION: Duration = Duration::from_secs(10);
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -56,8 +61,10 @@ pub struct Top {
     slow_due: Instant,
     /// Whether a refresh is due although the screen is paused.
     is_wanted: bool,
-    /// How many functions the server works on for the user.
-    calls: usize,
+    /// When the user was asked whether a signal is to be sent.
+    question_at: Instant,
+    /// Since when the server works on a text or a page for the user.
+    called_at: Option<Instant>,
 }
 
 impl Top {
@@ -74,7 +81,8 @@ impl Top {
             slow_asked_at: None,
             slow_due: Instant::now(),
             is_wanted: false,
-            calls: 0,
+            question_at: Instant::now(),
+            called_at: None,
         }
     }
 
@@ -89,10 +97,23 @@ impl Top {
     fn run_in(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
         let mut is_dirty = true;
         loop {
+            let was_asked = self.is_asked();
             is_dirty |= self.refresh()?;
+            if self.is_asked() && self.question_at.elapsed() > QUESTION {
+                self.app
+                    .drop_question(&format!(": no answer for {} s", QUESTION.as_secs()));
+                is_dirty = true;
+            }
             if is_dirty {
-                terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
+                show(terminal, &mut self.app, self.theme)?;
                 is_dirty = false;
+            }
+            if self.is_asked() && !was_asked {
+                // Whoever typed these had not seen the question.
+                while event::poll(Duration::ZERO)? {
+                    drop(event::read()?);
+                    is_dirty = true;
+                }
             }
             let wait = if self.asked_at.is_some() { SHORT_TICK } else { TICK };
             if !event::poll(wait)? {
@@ -115,6 +136,11 @@ impl Top {
         }
     }
 
+    /// Returns whether the screen shows the question before a signal.
+    fn is_asked(&self) -> bool {
+        matches!(self.app.mode, Mode::Confirm(..))
+    }
+
     fn take_effect(&mut self, effect: Effect) -> io::Result<()> {
         match (effect, &self.source) {
             (effect @ (Effect::Refresh | Effect::Reload), Source::Server(_)) => {
@@ -129,15 +155,19 @@ impl Top {
                 write!(stdout(), "\x1b]52;c;{}\x07", base64(text.as_bytes()))?;
                 stdout().flush()?;
             }
-            (Effect::Signal(function, pid), Source::Server(worker)) => {
-                worker.ask(Request::Signal(function, pid))
+            (Effect::LookUp(signal, pid), Source::Server(worker)) => {
+                worker.ask(Request::LookUp(signal, pid));
+            }
+            (Effect::Signal(signal, session), Source::Server(worker)) => {
+                worker.ask(Request::Signal(signal, session));
             }
             (Effect::Call(call, file), Source::Server(worker)) => {
                 worker.ask(Request::Call(call, file));
-                self.calls += 1;
+                self.app.is_calling = true;
+                self.called_at = Some(Instant::now());
             }
             (Effect::Call(_, None), Source::Recording(_)) => self.app.take_recorded_lines(),
-            (Effect::Call(..) | Effect::Signal(..), Source::Recording(_)) => {
+            (Effect::Call(..) | Effect::LookUp(..) | Effect::Signal(..), Source::Recording(_)) => {
                 self.app.status = "a recording has no server, which would do it".to_owned();
             }
             (Effect::Refresh | Effect::Reload | Effect::Quit, _) => {}
@@ -160,19 +190,27 @@ impl Top {
         }
         match self.asked_at {
             Some(asked) if asked.elapsed() > Duration::from_secs(1) => {
-                let waited = asked.elapsed().as_secs();
-                let status = if self.calls > 0 {
-                    format!("{WORKS} {waited} s")
-                } else {
-                    format!("{SILENT} {waited} s")
-                };
-                changed |= self.app.status != status;
-                self.app.status = status;
+                changed |= self.say(format!("{SILENT} {} s", asked.elapsed().as_secs()));
             }
             None if Instant::now() >= self.due && (!self.app.paused || self.is_wanted) => self.ask(),
             _ => {}
         }
+        // What a key asks for last is said, and not covered.
+        let is_free = self.app.status.is_empty() || self.app.status.starts_with(WORKS);
+        match self.called_at {
+            Some(called) if is_free && called.elapsed() > Duration::from_secs(1) => {
+                changed |= self.say(format!("{WORKS} {} s", called.elapsed().as_secs()));
+            }
+            _ => {}
+        }
         Ok(changed)
+    }
+
+    /// Says something in the last line. Returns whether it is new.
+    fn say(&mut self, status: String) -> bool {
+        let is_new = self.app.status != status;
+        self.app.status = status;
+        is_new
     }
 
     fn ask(&mut self) {
@@ -221,7 +259,7 @@ impl Top {
         match reply {
             Reply::Slow(answer) => self.take_slow(answer)?,
             Reply::Snapshot(snapshot) => {
-                if self.app.status.starts_with(SILENT) || self.app.status.starts_with(WORKS) {
+                if self.app.status.starts_with(SILENT) {
                     self.app.status.clear();
                 }
                 let is_first = self.app.data.at == 0.0;
@@ -251,7 +289,8 @@ impl Top {
                 }
             }
             Reply::Lines(call, file, answer) => {
-                self.calls = self.calls.saturating_sub(1);
+                self.app.is_calling = false;
+                self.called_at = None;
                 self.app.status = match (answer, file) {
                     (Ok(lines), None) => {
                         self.app.answer(&call, lines.clone());
@@ -271,6 +310,10 @@ impl Top {
                         text
                     }
                 };
+            }
+            Reply::Found(signal, pid, found) => {
+                self.app.ask_about(signal, pid, found);
+                self.question_at = Instant::now();
             }
             Reply::Said(text) => self.app.status = text,
             Reply::Refused(text) => {
@@ -379,7 +422,9 @@ impl Top {
                 }
                 Ok(Reply::Slow(answer)) => self.take_slow(answer).map_err(|error| error.to_string())?,
                 Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => return Err(text),
-                Ok(Reply::Lines(..)) | Err(_) => return Err("the connection ended".to_owned()),
+                Ok(Reply::Lines(..) | Reply::Found(..)) | Err(_) => {
+                    return Err("the connection ended".to_owned());
+                }
             }
         }
         Ok(())
@@ -408,6 +453,19 @@ impl Top {
     }
 }
 
+/// Draws a frame as a whole: a terminal that can shows none of it before it is complete, so that it does not
+/// flicker through ssh. A terminal without synchronized updates ignores the marks.
+pub fn show<W: Write>(
+    terminal: &mut Terminal<CrosstermBackend<W>>,
+    app: &mut App,
+    theme: Theme,
+) -> io::Result<()> {
+    queue!(terminal.backend_mut(), BeginSynchronizedUpdate)?;
+    let drawn = terminal.draw(|frame| draw(frame, app, theme)).map(drop);
+    execute!(terminal.backend_mut(), EndSynchronizedUpdate)?;
+    drawn
+}
+
 /// Writes lines to a file that is not there yet: `NAME.html`, `NAME-2.html` and so on.
 fn write_new(name: &str, lines: &[String]) -> io::Result<String> {
     let mut number = 1;
@@ -416,7 +474,7 @@ fn write_new(name: &str, lines: &[String]) -> io::Result<String> {
             1 => format!("{name}.html"),
             _ => format!("{name}-{number}.html"),
         };
-        match File::create_new(&file) {
+        match record::create_new(Path::new(&file)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1_000 => number += 1,
             Err(error) => return Err(error),
             Ok(mut new) => {

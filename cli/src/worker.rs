@@ -1,5 +1,5 @@
 //! The threads that talk with the server, so that the screen never waits for it: one for all that is asked
-//! for at each refresh and by keys, and one for what may take seconds, so that nothing else waits for that.
+//! for at each refresh and for signals, and one for what may take seconds, so that neither waits for that.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,8 +12,10 @@ use crate::connect::{Reached, Target};
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::server::{Connection, Failure, connect};
+use crate::signals::{Addressee, Signal};
 
-/// How long a function that writes text may take, in milliseconds: nothing else is refreshed meanwhile.
+/// How long a function that writes text may take, in milliseconds. Nothing else is refreshed meanwhile if the
+/// server has no second connection.
 const CALL_TIMEOUT: u32 = 10_000;
 
 /// What the threads are asked for.
@@ -25,8 +27,10 @@ pub enum Request {
     Slow(Want),
     /// The lines of a function, and the file for them.
     Call(String, Option<String>),
-    /// A signal to a process.
-    Signal(&'static str, i64),
+    /// The process that a signal is for.
+    LookUp(Signal, i64),
+    /// A signal to a session.
+    Signal(Signal, Box<Addressee>),
 }
 
 /// What they answer: one for each request.
@@ -36,6 +40,8 @@ pub enum Reply {
     Slow(Result<Box<Snapshot>, String>),
     /// The lines of a function, with the file that they are for, or why there are none.
     Lines(String, Option<String>, Result<Vec<String>, String>),
+    /// The session that a signal is for, or why it is not known.
+    Found(Signal, i64, Result<Option<Addressee>, String>),
     /// What came of a signal.
     Said(String),
     /// The server refused a refresh, and why.
@@ -88,7 +94,7 @@ impl Worker {
     /// Asks for something.
     pub fn ask(&self, request: Request) {
         let requests = match request {
-            Request::Slow(_) => &self.slow_requests,
+            Request::Slow(_) | Request::Call(..) => &self.slow_requests,
             _ => &self.requests,
         };
         // If the thread is gone, its answers say so.
@@ -133,10 +139,19 @@ impl Line {
     async fn serve(&mut self, request: Request) -> Reply {
         // The server may have ended the connection meanwhile: one more attempt.
         let is_new = self.connection.is_none();
-        let is_question = matches!(request, Request::Snapshot(_) | Request::Slow(_));
+        // A new connection may lead to another server than the one that the user has seen.
+        let is_signal = matches!(request, Request::LookUp(..) | Request::Signal(..));
+        if is_signal {
+            // It shows only now if the connection has ended while nothing was asked.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if self.connection.as_ref().is_none_or(Connection::is_closed) {
+                let text = "there is no connection".to_owned();
+                return self.refused(request, &Failure::Refused(text));
+            }
+        }
         match self.attempt(&request).await {
             Ok(reply) => reply,
-            Err(Failure::Gone(_)) if !is_new && is_question => {
+            Err(Failure::Gone(_)) if !is_new && !is_signal => {
                 self.connection = None;
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 match self.attempt(&request).await {
@@ -157,7 +172,11 @@ impl Line {
         let text = failure.text().to_owned();
         match request {
             Request::Call(call, file) => Reply::Lines(call, file, Err(text)),
-            Request::Signal(..) => Reply::Said(text),
+            Request::LookUp(signal, pid) => Reply::Found(signal, pid, Err(text)),
+            Request::Signal(..) if is_gone => {
+                Reply::Said(format!("it is not known whether the signal was sent: {text}"))
+            }
+            Request::Signal(..) => Reply::Said(format!("nothing was sent: {text}")),
             Request::Slow(_) => Reply::Slow(Err(text)),
             Request::Snapshot(_) if is_gone => Reply::Down(text),
             Request::Snapshot(_) => Reply::Refused(text),
@@ -187,10 +206,10 @@ impl Line {
                 let lines = connection.lines(call, Some(CALL_TIMEOUT)).await?;
                 Reply::Lines(call.clone(), file.clone(), Ok(lines))
             }
-            Request::Signal(function, pid) => Reply::Said(match connection.signal(function, *pid).await? {
-                true => format!("sent to process {pid}"),
-                false => format!("process {pid} is gone"),
-            }),
+            Request::LookUp(signal, pid) => {
+                Reply::Found(*signal, *pid, Ok(connection.addressee(*pid).await?))
+            }
+            Request::Signal(signal, session) => Reply::Said(connection.signal(*signal, session).await?),
         })
     }
 }

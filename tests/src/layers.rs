@@ -306,10 +306,12 @@ const CLI: &[Layer] = &[
         "which statements are the program's own",
     ),
     layer("delta", &["model"], "what happened between two refreshes"),
+    layer("table", &["queries"], "tables, which each screen consists of"),
+    layer("signals", &["table"], "whom a signal is for, and what sends it"),
     layer("connect", &[], "connects to a server as psql does"),
     layer(
         "server",
-        &["connect", "model", "queries"],
+        &["connect", "model", "queries", "signals"],
         "asks a server: each question is one message",
     ),
     layer(
@@ -318,7 +320,6 @@ const CLI: &[Layer] = &[
         "what the program knows of the server",
     ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),
-    layer("table", &["queries"], "tables, which each screen consists of"),
     layer(
         "screens_live",
         &["data", "delta", "model", "table"],
@@ -356,13 +357,13 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "app",
-        &["data", "keys", "model", "queries", "screens", "table"],
+        &["data", "keys", "model", "queries", "screens", "signals", "table"],
         "the state: what keys do",
     ),
     layer(
         "actions",
-        &["app", "queries", "screens", "table"],
-        "keys that ask the server for a text about a row",
+        &["app", "queries", "screens", "signals", "table"],
+        "keys that ask the server for something about a row",
     ),
     layer(
         "draw",
@@ -376,7 +377,7 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "worker",
-        &["connect", "model", "queries", "server"],
+        &["connect", "model", "queries", "server", "signals"],
         "the threads that talk with the server",
     ),
     layer(
@@ -395,7 +396,8 @@ const CLI: &[Layer] = &[
     layer(
         "tests",
         &[
-            "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens", "table",
+            "actions", "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens",
+            "signals", "table", "top",
         ],
         "each screen as text, with what was recorded",
     ),

@@ -146,6 +146,7 @@ mod terminal_connections;
 mod terminal_keys;
 mod terminal_options;
 mod terminal_says;
+mod terminal_signals;
 mod terminal_silence;
 mod texts;
 mod tkprof_store;

@@ -5,6 +5,8 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
+use rowsource_tests::documents::checkout;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
 use rowsource_tests::terminal::{Terminal, VIEWS, certificates, declared_keys, run};
@@ -249,8 +251,10 @@ fn a_restart_is_said_and_survived_needs_terminal() {
     terminal.until("left with 0");
 }
 
+const READS: [&str; 4] = ["top", "--read-only", "--interval", "0.2"];
+
 /// Types at random, and changes the size of the terminal, for so many seconds.
-fn storm(name: &str, seconds: u64) {
+fn storm(name: &str, arguments: &[&str], seconds: u64) {
     // All keys that mean something but those that leave, and some that mean nothing.
     let leaving = ["q", "C-c"];
     let mut names: Vec<String> = declared_keys().into_iter().map(|(name, _)| name).collect();
@@ -259,8 +263,20 @@ fn storm(name: &str, seconds: u64) {
     let server = Server::preloaded(name, &[]);
     let mut client = server.connect();
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
-    let terminal = Terminal::of(&server, &["top", "--read-only", "--interval", "0.2"]);
-    terminal.until("Statements");
+    // Sessions that may be cancelled and terminated, and a plan that runs.
+    let busy: Vec<i32> = (0..3)
+        .map(|_| {
+            let sql = "SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d";
+            Busy::run(server.connect(), sql).pid
+        })
+        .collect();
+    let arguments: Vec<String> = arguments
+        .iter()
+        .map(|argument| argument.replace("PID", &busy[0].to_string()))
+        .collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let terminal = Terminal::of(&server, &arguments);
+    terminal.until("rowsource  ");
     let mut random = StdRng::seed_from_u64(46);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(seconds) {
@@ -271,7 +287,8 @@ fn storm(name: &str, seconds: u64) {
         if random.random_bool(0.3) {
             terminal.resize(random.random_range(1..240), random.random_range(1..70));
         }
-        run_each(&mut client, "SELECT count(*) FROM pg_class WHERE relname > 'm'");
+        // A signal may have ended its session.
+        drop(client.batch_execute("SELECT count(*) FROM pg_class WHERE relname > 'm'"));
         let screen = terminal.screen();
         assert!(
             !screen.contains("left with") && !screen.contains("panicked"),
@@ -288,10 +305,28 @@ fn storm(name: &str, seconds: u64) {
 
 #[test]
 fn garbage_keys_and_resizes_do_no_harm_needs_terminal() {
-    storm("terminal-storm", 15);
+    storm("terminal-storm", &READS, 5);
+}
+
+/// With signals, which end sessions of this test; a running plan; and a replay.
+#[test]
+fn garbage_keys_with_signals_do_no_harm_needs_terminal() {
+    storm("terminal-signal-storm", &["top", "--interval", "0.2"], 8);
+}
+
+#[test]
+fn garbage_keys_in_a_running_plan_do_no_harm_needs_terminal() {
+    storm("terminal-live-storm", &["live", "PID", "--interval", "0.2"], 5);
+}
+
+#[test]
+fn garbage_keys_in_a_replay_do_no_harm_needs_terminal() {
+    let recording = checkout().join("cli/src/tests/recording.jsonl");
+    let recording = format!("'{}'", recording.display());
+    storm("terminal-replay-storm", &["top", "--replay", &recording], 5);
 }
 
 #[test]
 fn ten_minutes_of_garbage_in_a_terminal_do_no_harm_long() {
-    storm("terminal-storms", 600);
+    storm("terminal-storms", &READS, 600);
 }

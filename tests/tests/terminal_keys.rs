@@ -347,8 +347,12 @@ fn signal(terminal: &Terminal, pid: i32, key: &str, asks: &str) {
     terminal.until(&format!("{asks} of process {pid}?"));
     terminal.keys(&["n"]);
     terminal.until("nothing was sent");
-    terminal.keys(&[key, "y"]);
-    terminal.until(&format!("sent to process {pid}"));
+    terminal.keys(&[key]);
+    terminal.until(&format!("{asks} of process {pid}?"));
+    terminal.keys(&["y"]);
+    terminal.until_it("it is sent", |screen| {
+        screen.contains(&format!("sent to process {pid}")) && !screen.contains("nothing was sent")
+    });
 }
 
 fn cancel(stage: &mut Stage, key: &str) {

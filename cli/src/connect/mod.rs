@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::config::{ChannelBinding, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 pub use self::environment::{Environment, Error};
@@ -245,6 +245,19 @@ impl Target {
             }
         }
         Err(Failure::Other(failures.join("; ")))
+    }
+
+    /// Asks the server to cancel what a connection has asked for. It may have ended.
+    pub async fn cancel(&self, token: CancelToken) {
+        let wait = self.timeout.min(Duration::from_secs(5));
+        let sent = tokio::time::timeout(wait, async {
+            match &self.tls {
+                // A connection that has none needs none to be cancelled.
+                Some(tls) => token.cancel_query(tls.0.clone()).await,
+                None => token.cancel_query(NoTls).await,
+            }
+        });
+        drop(sent.await);
     }
 
     async fn connect_to(&self, host: &Host) -> Result<Client, Failure> {

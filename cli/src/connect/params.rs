@@ -52,6 +52,7 @@ pub const KNOWN: &[(&str, &str, Support)] = &[
     ("requirepeer", "PGREQUIREPEER", Support::No),
     ("scram_client_key", "", Support::No),
     ("scram_server_key", "", Support::No),
+    ("requiressl", "PGREQUIRESSL", Support::Yes),
     ("service", "PGSERVICE", Support::Yes),
     ("servicefile", "PGSERVICEFILE", Support::Yes),
     ("ssl_max_protocol_version", "PGSSLMAXPROTOCOLVERSION", Support::No),
@@ -88,6 +89,23 @@ impl Params {
 
     /// Sets a parameter. Fails if libpq has no such parameter, or if this program cannot do what it says.
     pub fn set(&mut self, keyword: &str, value: &str) -> Result<(), Error> {
+        // The older name of libpq.
+        if keyword == "requiressl" {
+            let mode = if value.starts_with('1') {
+                "require"
+            } else {
+                "prefer"
+            };
+            return self.set("sslmode", mode);
+        }
+        // What is no name may be a part of a password.
+        if !keyword
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
+            let text = "invalid connection option (a value with spaces stands in quotes)";
+            return Err(Error(text.to_owned()));
+        }
         let Some((_, _, support)) = KNOWN.iter().find(|(known, ..)| *known == keyword) else {
             return Err(Error(format!("invalid connection option \"{keyword}\"")));
         };
@@ -102,7 +120,8 @@ impl Params {
 
     /// Sets a parameter that has no value yet.
     pub fn set_default(&mut self, keyword: &str, value: &str) -> Result<(), Error> {
-        if self.0.contains_key(keyword) {
+        let is_older = keyword == "requiressl" && self.0.contains_key("sslmode");
+        if is_older || self.0.contains_key(keyword) {
             Ok(())
         } else {
             self.set(keyword, value)
@@ -126,10 +145,9 @@ impl Params {
         let mut rest = text.trim_start();
         while !rest.is_empty() {
             let Some((keyword, after)) = rest.split_once('=') else {
-                return Err(Error(format!(
-                    "missing \"=\" after \"{}\" in the connection string",
-                    rest.trim_end()
-                )));
+                return Err(Error(
+                    "missing \"=\" after an option of the connection string".to_owned(),
+                ));
             };
             let (value, after) = read_value(after.trim_start())?;
             self.set(keyword.trim_end(), &value)?;
@@ -169,10 +187,15 @@ impl Params {
         }
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((keyword, value)) = pair.split_once('=') else {
-                return Err(Error(format!("missing \"=\" after \"{pair}\" in the URI")));
+                return Err(Error("missing \"=\" after an option of the URI".to_owned()));
             };
             match (decode(keyword)?.as_str(), decode(value)?.as_str()) {
                 ("ssl", "true") => self.set("sslmode", "require")?,
+                // It may be a part of a password that has a question mark.
+                (keyword, _) if !KNOWN.iter().any(|(known, ..)| *known == keyword) => {
+                    let text = "invalid connection option in the URI (a ? in a password is written %3F)";
+                    return Err(Error(text.to_owned()));
+                }
                 (keyword, value) => self.set(keyword, value)?,
             }
         }
@@ -190,7 +213,12 @@ impl Params {
                 self.set_default(&keyword, &value)?;
             }
         }
-        for (keyword, variable, _) in KNOWN.iter().filter(|(_, variable, _)| !variable.is_empty()) {
+        // The older name comes last, since the newer one wins.
+        let (older, newer): (Vec<_>, Vec<_>) = KNOWN
+            .iter()
+            .filter(|(_, variable, _)| !variable.is_empty())
+            .partition(|(keyword, ..)| *keyword == "requiressl");
+        for (keyword, variable, _) in newer.into_iter().chain(older) {
             if let Some(value) = environment.variable(variable) {
                 self.set_default(keyword, &value)?;
             }
@@ -202,12 +230,13 @@ impl Params {
             let user = self.0["user"].clone();
             self.0.insert("dbname".to_owned(), user);
         }
-        if self.get("gssencmode") == Some("require") {
-            return Err(Error(
+        match self.get("gssencmode").unwrap_or("prefer") {
+            "disable" | "prefer" => Ok(()),
+            "require" => Err(Error(
                 "gssencmode=require is not supported by rowsource: leave it out".to_owned(),
-            ));
+            )),
+            other => Err(Error(format!("invalid gssencmode value: \"{other}\""))),
         }
-        Ok(())
     }
 }
 
@@ -215,7 +244,7 @@ impl Params {
 fn split_host(host: &str) -> Result<(&str, &str), Error> {
     if let Some(rest) = host.strip_prefix('[') {
         let Some((address, rest)) = rest.split_once(']') else {
-            return Err(Error(format!("missing \"]\" in \"{host}\"")));
+            return Err(Error("missing \"]\" after a host of the URI".to_owned()));
         };
         return Ok((address, rest.strip_prefix(':').unwrap_or(rest)));
     }
@@ -246,7 +275,8 @@ fn read_value(text: &str) -> Result<(String, &str), Error> {
 
 /// Replaces `%XX` by the byte that it stands for.
 fn decode(text: &str) -> Result<String, Error> {
-    let wrong = || Error(format!("invalid percent-encoding in \"{text}\""));
+    // Without the text, which may be a password.
+    let wrong = || Error("invalid percent-encoding in the URI".to_owned());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

@@ -86,6 +86,55 @@ fn what_is_wrong_or_not_supported_is_said() {
     }
 }
 
+/// Whatever is wrong, no word of a password is printed.
+#[test]
+fn errors_have_no_passwords() {
+    for text in [
+        "postgresql://u:secret%@h/d",
+        "postgresql://u:secret%zz@h/d",
+        "postgresql://u:secret%ff@h/d",
+        "postgresql://u:se?secret@h/d",
+        "postgresql://u:se?secret=1@h/d",
+        "postgresql://[secret/d",
+        "postgresql:///d?password=secret%zz",
+        "password=my secret",
+        "password='my secret",
+        "password=my very secret host=x",
+        "secret",
+    ] {
+        let said = error(text);
+        assert!(!said.contains("secret"), "{text}: {said}");
+    }
+}
+
+/// The older name of `sslmode`, which libpq has kept.
+#[test]
+fn requiressl_is_an_older_name() {
+    let environment = |read| Environment {
+        read,
+        home: None,
+        user: "me".to_owned(),
+    };
+    let one = environment(|name| (name == "PGREQUIRESSL").then(|| "1".to_owned()));
+    let both = environment(|name| match name {
+        "PGREQUIRESSL" => Some("1".to_owned()),
+        "PGSSLMODE" => Some("allow".to_owned()),
+        _ => None,
+    });
+    for (text, environment, mode) in [
+        ("", &one, "require"),
+        ("sslmode=disable", &one, "disable"),
+        ("", &both, "allow"),
+        ("requiressl=1", &both, "require"),
+        ("requiressl=0", &one, "prefer"),
+        ("postgresql:///?requiressl=1", &both, "require"),
+    ] {
+        let mut found = params(text);
+        found.complete(environment).expect("parameters");
+        assert_eq!(found.get("sslmode"), Some(mode), "{text}");
+    }
+}
+
 #[test]
 fn options_win_over_the_service_that_wins_over_variables() {
     let folder = Folder::new("service");
@@ -184,8 +233,8 @@ fn each_option_that_is_not_supported_is_an_error_from_wherever_it_comes() {
     }
     assert!(count > 20);
     SET.set("PGGSSENCMODE");
-    let found = Params::default().complete(&environment);
-    assert!(found.is_ok(), "{found:?}");
+    let found = Params::default().complete(&environment).expect_err("an error");
+    assert_eq!(found.to_string(), "invalid gssencmode value: \"x\"");
     let found = params("gssencmode=require").complete(&environment);
     assert!(
         found

@@ -13,11 +13,14 @@ use crate::draw::{Theme, draw, lines_of};
 use crate::model::{Plan, Snapshot};
 use crate::record::Recording;
 use crate::screens::{Screen, View};
+use crate::signals::Addressee;
 
 mod intervals;
 mod refreshes;
 mod replays;
 mod rows;
+mod safety;
+mod signals;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")
@@ -117,7 +120,11 @@ const SCREENS: &[(&str, View, Keys)] = &[
     ("a filter", View::Statements, |app| type_text(app, "/count")),
     ("a command", View::Statements, |app| type_text(app, ":wa")),
     ("a confirmation", View::Locks, |app| {
-        press(app, KeyCode::Char('C'));
+        if app.read_only {
+            press(app, KeyCode::Char('C'));
+        } else {
+            question(app, 'C');
+        }
     }),
     ("paused", View::Waits, |app| {
         press(app, KeyCode::Char(' '));
@@ -187,6 +194,29 @@ fn open_running(app: &mut App) {
         press(app, KeyCode::Down);
     }
     press(app, KeyCode::Enter);
+}
+
+/// A session that a signal may be for.
+fn addressee(pid: i64) -> Addressee {
+    Addressee {
+        pid,
+        server_start: 1_795_924_410_501_017,
+        backend_start: Some(1_795_924_500_000_001),
+        query_start: Some(1_795_924_600_000_002),
+        state: Some("active".to_owned()),
+        usename: Some("postgres".to_owned()),
+        query: Some("LOCK TABLE\nheld \u{9b}2J".to_owned()),
+    }
+}
+
+/// Presses a key that asks about the selected process, has it looked up, and returns it.
+fn question(app: &mut App, key: char) -> i64 {
+    let effects = press(app, KeyCode::Char(key));
+    let [Effect::LookUp(signal, pid)] = effects[..] else {
+        panic!("{effects:?}: {}", app.status)
+    };
+    app.ask_about(signal, pid, Ok(Some(addressee(pid))));
+    pid
 }
 
 /// Compares a text with a file of this folder. `ROWSOURCE_ACCEPT=1` writes it.
@@ -447,26 +477,6 @@ fn a_blocker_stands_above_what_it_blocks() {
             .show()
             .contains("lock table")
     );
-}
-
-#[test]
-fn signals_are_confirmed_and_absent_with_read_only() {
-    let mut app = app(View::Locks);
-    assert_eq!(press(&mut app, KeyCode::Char('T')), []);
-    let Mode::Confirm(function, pid) = app.mode else {
-        panic!("it does not ask")
-    };
-    assert_eq!(press(&mut app, KeyCode::Enter), []);
-    press(&mut app, KeyCode::Char('T'));
-    assert_eq!(
-        press(&mut app, KeyCode::Char('y')),
-        [Effect::Signal(function, pid)]
-    );
-    assert_eq!(function, "pg_terminate_backend");
-    let mut app = app_with(View::Locks, true);
-    press(&mut app, KeyCode::Char('C'));
-    assert_eq!(app.mode, Mode::Normal);
-    assert!(text(&mut app).contains("--read-only"));
 }
 
 /// No screen offers a signal if none is sent: neither its last line nor the help.
