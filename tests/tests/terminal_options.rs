@@ -8,6 +8,7 @@ use rowsource_tests::session::run_each;
 use rowsource_tests::terminal::{certificates, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +32,8 @@ struct Place {
     authority: String,
     passwords: String,
     services: String,
+    /// Never answers.
+    silent: TcpListener,
 }
 
 fn place() -> Place {
@@ -76,6 +79,7 @@ fn place() -> Place {
         passwords: file(server.folder(), "passwords", &passwords),
         services: file(server.folder(), "services", &services),
         server,
+        silent: TcpListener::bind((address.as_str(), 0)).expect("a port"),
         address,
         authority,
     }
@@ -112,7 +116,9 @@ impl Place {
     /// Replaces what stands in braces.
     fn value(&self, text: &str) -> String {
         let socket = self.server.folder().display().to_string();
+        let silent = self.silent.local_addr().expect("its address").port().to_string();
         let words = [
+            ("{silent}", silent.as_str()),
             ("{address}", self.address.as_str()),
             ("{authority}", &self.authority),
             ("{passwords}", &self.passwords),
@@ -189,6 +195,8 @@ impl Place {
 
 /// Options beside the one that is looked at. A word in braces stands for what [`Place::value`] returns.
 const TCP: &str = "host={address} user=asked dbname=postgres password={password}";
+const SOON: &str = "host={address} user=asked dbname=postgres connect_timeout=2";
+const SILENT: &str = "host={address} port={silent} user=asked dbname=postgres";
 const ASKED: &str = "host={address} user=asked dbname=postgres";
 const LOCAL: &str = "host={socket} user=postgres dbname=postgres";
 const PLAIN: &str = "host={address} user=plain dbname=postgres";
@@ -231,7 +239,7 @@ const CASES: &[(&str, &str, &str, Comes)] = &[
         TCP,
         Fails("hostaddr \"localhost\" is not an address"),
     ),
-    ("port", "5432", TCP, ASKED_IN),
+    ("port", "{silent}", SOON, Fails("no answer within 2 s")),
     ("port", "1", TCP, Fails("refused")),
     ("dbname", "other", TCP, Logged("database=other")),
     ("user", "plain", TCP, Logged("user=plain")),
@@ -268,7 +276,8 @@ const CASES: &[(&str, &str, &str, Comes)] = &[
         NAMED,
         Fails("service file \"/nowhere\""),
     ),
-    ("connect_timeout", "5", TCP, ASKED_IN),
+    ("connect_timeout", "3", SILENT, Fails("no answer within 3 s")),
+    ("connect_timeout", "1", SILENT, Fails("no answer within 2 s")),
     ("connect_timeout", "-1", TCP, ASKED_IN),
     (
         "connect_timeout",
@@ -302,6 +311,12 @@ const CASES: &[(&str, &str, &str, Comes)] = &[
     ("sslrootcert", "system", FULL, Fails("certificate")),
     ("channel_binding", "require", TCP, WITH_TLS),
     ("channel_binding", "disable", TCP, WITH_TLS),
+    (
+        "channel_binding",
+        "never",
+        TCP,
+        Fails("invalid channel_binding value"),
+    ),
     ("channel_binding", "require", PLAIN, Fails("channel binding")),
     ("target_session_attrs", "any", TCP, ASKED_IN),
     ("target_session_attrs", "read-write", TCP, ASKED_IN),
@@ -312,6 +327,7 @@ const CASES: &[(&str, &str, &str, Comes)] = &[
         Fails("database is not read only"),
     ),
     ("target_session_attrs", "standby", TCP, Fails("is not supported")),
+    ("gssencmode", "never", TCP, Fails("invalid gssencmode value")),
     ("gssencmode", "disable", TCP, ASKED_IN),
     ("gssencmode", "prefer", TCP, ASKED_IN),
     (

@@ -9,7 +9,7 @@ use rowsource_tests::terminal::{Terminal, run};
 use rowsource_tests::waiting::until;
 use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Opens the sessions, and selects one.
 fn select(server: &Server, pid: i32) -> Terminal {
@@ -209,4 +209,30 @@ fn a_connection_string_in_the_wrong_place_is_not_printed_needs_program() {
         assert!(!said.contains("secret") && said.lines().count() == 1, "{said}");
         assert!(wrong[0] == "-d" || said.contains("-d"), "{said}");
     }
+}
+
+/// A page that takes long holds up neither refreshes nor signals, and there is one at a time.
+#[test]
+fn a_page_that_takes_long_holds_nothing_up_needs_terminal() {
+    let (server, mut observer) = slow_report("terminal-page");
+    let pid = Busy::run(server.connect(), "SELECT pg_sleep(2000)").pid;
+    let terminal = select(&server, pid);
+    let begin = Instant::now();
+    terminal.keys(&["w"]);
+    until(&mut observer, &format!("SELECT count(*) = 1 {SLEEPS}"));
+    terminal.keys(&["w"]);
+    terminal.until("the server still works on what was asked for before");
+    let clock = |screen: &str| screen.split(" UTC").next().map(str::to_owned);
+    let before = clock(&terminal.screen());
+    terminal.until_it("a refresh", |screen| clock(screen) != before);
+    terminal.keys(&["T"]);
+    terminal.until(&format!("terminate the session of process {pid}?"));
+    terminal.keys(&["y"]);
+    terminal.until(&format!("sent to process {pid}"));
+    let still: i64 = value(&mut observer, &format!("SELECT count(*) {SLEEPS}"));
+    assert!(
+        still == 1 || begin.elapsed() > Duration::from_secs(10),
+        "the page was asked for {still} times"
+    );
+    server.assert_no_crash();
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use tokio_postgres::config::ChannelBinding;
+
 use super::params::{KNOWN, Support};
 use super::pgpass::{Found, Wanted, look_up};
 use super::{Environment, Params, Target};
@@ -104,6 +106,26 @@ fn errors_have_no_passwords() {
     ] {
         let said = error(text);
         assert!(!said.contains("secret"), "{text}: {said}");
+    }
+}
+
+/// Whether the channel was bound shows nowhere on the server, so this looks at what is asked for.
+#[test]
+fn channels_are_bound_as_libpq_binds_them() {
+    let environment = Environment {
+        read: |_| None,
+        home: None,
+        user: "me".to_owned(),
+    };
+    for (text, expected) in [
+        ("host=h", ChannelBinding::Prefer),
+        ("host=h channel_binding=prefer", ChannelBinding::Prefer),
+        ("host=h channel_binding=disable", ChannelBinding::Disable),
+        ("host=h channel_binding=require", ChannelBinding::Require),
+    ] {
+        let target = Target::new(&params(text), None, &environment).expect("a target");
+        let found = target.hosts[0].config.get_channel_binding();
+        assert_eq!(found, expected, "{text}");
     }
 }
 
