@@ -110,8 +110,8 @@ pub(super) struct Plans {
     bytes: usize,
     executions: i64,
     keep_limit: KeepLimit,
-    /// The descriptions of executions whose plans are folded, by the keys of their plans before that. They share
-    /// the folded description with the listed plan.
+    /// The descriptions of executions whose plans are folded, by the keys of their plans before that. They
+    /// share the folded description with the listed plan.
     unfolded: FxHashMap<PlanKey, Rc<LazyDescription>>,
     /// The memory of these, in bytes.
     unfolded_bytes: usize,

@@ -321,8 +321,8 @@ fn commits_of_a_repeated_statement_add_up() {
     assert!(own.commit > ended.commit, "{ended:?}, {own:?}");
 }
 
-/// A folded plan may have other nodes than the plan: a partition that is left alone gets an Append. The session
-/// knows short executions by their counts, which are of the plan's nodes.
+/// A folded plan may have other nodes than the plan: a partition that is left alone gets an Append. The
+/// session knows short executions by their counts, which are of the plan's nodes.
 #[test]
 fn commits_of_lookups_in_a_partition_are_not_lost() {
     const LOOKUP: &str = "SELECT id FROM p WHERE id = 1";

@@ -104,8 +104,8 @@ pub fn number(index: RelationRef, table: RelationRef) -> i64 {
     hash.finish()
 }
 
-/// The numbers of indexes, by their OIDs. Each set of partitions that a prepared statement leaves is folded with
-/// all that it prunes, so the same indexes come again and again.
+/// The numbers of indexes, by their OIDs. Each set of partitions that a prepared statement leaves is folded
+/// with all that it prunes, so the same indexes come again and again.
 struct Known {
     /// How many changes of catalogs the session had heard of.
     changes: u64,

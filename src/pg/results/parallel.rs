@@ -57,8 +57,8 @@ struct Slot {
     timer_calls: AtomicU64,
     clock_backsteps: AtomicU64,
     waited_ns: AtomicU64,
-    /// If the plan is folded: the first node that is one with this one, as [`EventWaits::FOLDED`] and its plan
-    /// node id. 0 if it is not folded.
+    /// If the plan is folded: the first node that is one with this one, as [`EventWaits::FOLDED`] and its
+    /// plan node id. 0 if it is not folded.
     folded: AtomicU32,
     /// What the subplans used that the node called: see [`Called::to_words`].
     called: [AtomicU64; CALLED_WORDS],
