@@ -231,7 +231,8 @@ impl App {
             _ if self.data.is_replay => Err("a recording has no server: no signals are sent"),
             _ if self.read_only => Err("--read-only: no signals are sent"),
             _ if self.selected_is_gone() && !matches!(self.screen(), Screen::LivePlan(_)) => {
-                Err("the selected row has gone: select another one")
+                self.select_what_stands_there();
+                Err("the selected row has gone: this is another one")
             }
             Some(0) => Err("a prepared transaction: ROLLBACK PREPARED ends it"),
             Some(pid) => Ok(pid),

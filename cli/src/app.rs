@@ -341,7 +341,12 @@ impl App {
 
     fn filter_key(&mut self, code: KeyCode) -> Vec<Effect> {
         match code {
-            KeyCode::Enter => self.mode = Mode::Normal,
+            KeyCode::Enter => {
+                self.mode = Mode::Normal;
+                if self.selected_is_gone() {
+                    self.select_what_stands_there();
+                }
+            }
             KeyCode::Esc => {
                 self.mode = Mode::Normal;
                 self.change_look(|look| look.filter.clear());
@@ -484,6 +489,11 @@ impl App {
         let (table, selected, _) = self.table();
         let key = table.rows.get(selected).map(|row| &row.key);
         self.look().anchor.is_some_and(|anchor| key != Some(&anchor))
+    }
+
+    /// Selects the row that stands in the place of the selected one.
+    pub fn select_what_stands_there(&mut self) {
+        self.move_by(0);
     }
 
     /// Returns the process that the keys concern: that of the selected row, or of the screen.

@@ -58,7 +58,24 @@ fn what_has_no_process_any_more_is_no_target() {
     assert_ne!(it.process(), gone);
     assert_eq!(press(&mut it, KeyCode::Char('T')), []);
     assert!(it.status.contains("has gone"), "{}", it.status);
-    press(&mut it, KeyCode::Up);
+    // The user has been told so: now the row that stands there is meant.
+    question(&mut it, 'T');
+    // A row that the filter leaves is the selected one.
+    let mut it = app(View::Sessions);
+    press(&mut it, KeyCode::Down);
+    let before = it.process();
+    let other = it
+        .data
+        .sessions
+        .iter()
+        .map(|row| row.pid)
+        .find(|pid| Some(*pid) != before);
+    press(&mut it, KeyCode::Char('/'));
+    for letter in other.expect("another session").to_string().chars() {
+        press(&mut it, KeyCode::Char(letter));
+    }
+    press(&mut it, KeyCode::Enter);
+    assert_eq!(it.process(), other);
     question(&mut it, 'T');
     // A prepared transaction is listed as process 0.
     let mut it = app(View::Locks);
