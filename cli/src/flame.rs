@@ -3,7 +3,7 @@
 
 use crate::data::Data;
 use crate::queries::PlanKey;
-use crate::table::{Cell, Order, Row, Table, Target, node_name};
+use crate::table::{Cell, Order, Row, Table, node_name};
 
 /// How many columns the whole time takes.
 const WIDTH: usize = 34;
@@ -51,16 +51,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
             Cell::Text(bar(begin, time, node.own_time.clamp(0.0, time), whole)),
             Cell::Text(node_name(node.depth, &node.operation, node.object.as_deref())),
         ];
-        let target = Target {
-            plan: Some(key.clone()),
-            node_id: Some(node.node_id),
-            queryid: Some(key.queryid),
-            ..Target::default()
-        };
-        table.add(Row {
-            depth: Some(node.depth.max(0) as usize),
-            ..Row::new(node.node_id.to_string(), cells, target)
-        });
+        table.add(Row::of_node(key, node.node_id, node.depth, cells));
         has_more |= node.time > whole * 1.001;
     }
     if has_more {

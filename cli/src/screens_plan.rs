@@ -124,16 +124,9 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
             Cell::Count(node.temp),
             Cell::Count(node.removed),
         ];
-        let target = Target {
-            plan: Some(key.clone()),
-            node_id: Some(node.node_id),
-            queryid: Some(key.queryid),
-            ..Target::default()
-        };
         table.add(Row {
             is_marked: most > 0.0 && node.own_time == most,
-            depth: Some(node.depth.max(0) as usize),
-            ..Row::new(node.node_id.to_string(), cells, target)
+            ..Row::of_node(key, node.node_id, node.depth, cells)
         });
     }
     table

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr;
 
+use crate::queries::PlanKey;
+
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -251,7 +253,7 @@ pub struct Column {
 /// What Enter does in a row, and what its keys concern.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
-    pub plan: Option<crate::queries::PlanKey>,
+    pub plan: Option<PlanKey>,
     pub node_id: Option<i64>,
     pub pid: Option<i64>,
     pub queryid: Option<i64>,
@@ -285,6 +287,20 @@ impl Row {
             depth: None,
             class: None,
             is_marked: false,
+        }
+    }
+
+    /// Makes the row of a node of a plan, in the tree of its plan.
+    pub fn of_node(key: &PlanKey, node_id: i64, depth: i64, cells: Vec<Cell>) -> Self {
+        let target = Target {
+            plan: Some(key.clone()),
+            node_id: Some(node_id),
+            queryid: Some(key.queryid),
+            ..Target::default()
+        };
+        Self {
+            depth: Some(depth.max(0) as usize),
+            ..Self::new(node_id.to_string(), cells, target)
         }
     }
 }
