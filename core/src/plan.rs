@@ -7,12 +7,14 @@ mod compact;
 mod conditions;
 mod early_stop;
 mod naming;
+mod prefixes;
 mod properties;
 #[cfg(test)]
 mod tests;
 
 pub use attributes::{Attribute, ObjectKind, Relationship};
 pub use early_stop::{Link, Read, may_stop_early};
+pub use prefixes::{Rename, has_usual_characters, in_quotes};
 
 use crate::normalise::{List, hide_strings};
 use properties::{Name, Properties, TextLimiter};
@@ -95,13 +97,13 @@ impl PlanNode {
     }
 
     /// Replaces the aliases of tables before the names of columns in the expressions, all at once.
-    pub fn rename_prefixes(&mut self, renames: &[(String, String)]) {
+    pub fn rename_prefixes(&mut self, renames: &[Rename]) {
         if renames.is_empty() {
             return;
         }
         for text in self.expressions_mut() {
-            if renames.iter().any(|(from, _)| text.contains(from.as_str())) {
-                *text = naming::with_prefixes(text, renames);
+            if renames.iter().any(|rename| rename.may_be_in(text)) {
+                *text = prefixes::with_prefixes(text, renames);
             }
         }
     }

@@ -193,7 +193,10 @@ impl Last {
         self.sums = outside.sums;
         self.has_sums = true;
         if let Some(waits) = outside.waits {
-            self.waits = PlanWaits::of(waits);
+            self.waits = match self.description.fold() {
+                Some(fold) => fold.to_keep(waits),
+                None => PlanWaits::of(waits),
+            };
         }
     }
 

@@ -257,6 +257,20 @@ impl Fold {
         }
     }
 
+    /// Returns the waits of an execution that are kept. If they are too many, those of nodes that are one are
+    /// summed up, as while it ran.
+    pub fn to_keep<const N: usize, const M: usize>(&self, waits: &PlanWaits<N>) -> PlanWaits<M> {
+        if waits.events().count() <= M {
+            return PlanWaits::of(waits);
+        }
+        let mut folded = *waits;
+        folded.move_nodes(|waits| match waits.node() {
+            Some(node) => self.while_running(node) as u32,
+            None => EventWaits::OUTSIDE,
+        });
+        PlanWaits::of(&folded)
+    }
+
     /// Moves waits of nodes that were folded while they ran outside of the nodes: who sees each partition
     /// cannot say which one waited.
     pub fn move_folded_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {

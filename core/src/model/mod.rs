@@ -55,7 +55,5 @@ pub use parameters::{Parameters, Sent};
 pub use plan::{ExecutionStats, MAX_NODES, Plan, PlanStats};
 pub use processes::processes;
 pub use statement_facts::{JIT_OPTIONS, Jit, Outside, StatementFacts, StatementSums, TriggerSum};
-pub use unfolding::{
-    ChangedPartition, NameOf, TableNames, UnfoldedNode, Unfolding, has_usual_characters, numbered,
-};
+pub use unfolding::{ChangedPartition, NameOf, TableNames, UnfoldedNode, Unfolding, numbered};
 pub use workers::{WorkerPart, Workers};

@@ -5,7 +5,7 @@ use super::description::PlanDescription;
 use super::fold::Fold;
 use super::node::NodeStats;
 use super::partitions::{PartitionSum, list_length};
-use crate::plan::{Attribute, PlanNode, Relationship};
+use crate::plan::{Attribute, PlanNode, Relationship, Rename, has_usual_characters, in_quotes};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -118,22 +118,15 @@ impl Unfolding {
         self.names.get((number as usize).checked_sub(1)?)
     }
 
-    /// Quotes a name as conditions do.
-    fn quoted(&self, name: &str) -> String {
-        let is_reserved = || self.reserved.iter().any(|reserved| reserved == name);
-        match !has_usual_characters(name) || is_reserved() {
-            true => in_quotes(name),
-            false => name.to_owned(),
-        }
-    }
-
-    /// Returns what to replace in conditions so that a name becomes another one. Those that were printed with
-    /// `quote_all_identifiers` have all names in quotes.
-    fn rename_of(&self, from: &str, to: &str) -> impl Iterator<Item = (String, String)> {
-        let usual = (self.quoted(from), self.quoted(to));
-        let in_quotes = (in_quotes(from), in_quotes(to));
-        let is_other = usual.0 != in_quotes.0;
-        [Some(usual), is_other.then_some(in_quotes)].into_iter().flatten()
+    /// Returns what to replace in conditions so that a name becomes another one.
+    fn rename_of(&self, from: &str, to: &str) -> Rename {
+        let is_reserved = |name: &str| self.reserved.iter().any(|reserved| reserved == name);
+        Rename::new(from, to, |name| {
+            match has_usual_characters(name) && !is_reserved(name) {
+                true => name.to_owned(),
+                false => in_quotes(name),
+            }
+        })
     }
 
     /// Returns the description of all nodes of the plan.
@@ -190,10 +183,8 @@ impl Unfolding {
                     node.alias = Some(alias.clone().into());
                 }
                 if unfolded.object != 0 {
-                    let renamed = renamed.entry(member.unwrap_or(id)).or_default();
-                    for rename in self.rename_of(&names.folded, &alias) {
-                        add_rename(renamed, &rename);
-                    }
+                    let rename = self.rename_of(&names.folded, &alias);
+                    add_rename(renamed.entry(member.unwrap_or(id)).or_default(), &rename);
                 }
             }
             nodes.push(node);
@@ -221,7 +212,7 @@ impl Unfolding {
         let tables: Renames = self
             .names
             .iter()
-            .flat_map(|names| self.rename_of(&names.folded, &names.table))
+            .map(|names| self.rename_of(&names.folded, &names.table))
             .collect();
         for at in 0..nodes.len() {
             let mut renames = Renames::new();
@@ -236,18 +227,18 @@ impl Unfolding {
             for rename in &tables {
                 add_rename(&mut renames, rename);
             }
-            renames.retain(|(from, to)| from != to);
+            renames.retain(Rename::is_needed);
             nodes[at].rename_prefixes(&renames);
         }
     }
 }
 
 /// Names in conditions, and those that take their places.
-type Renames = Vec<(String, String)>;
+type Renames = Vec<Rename>;
 
 /// Adds a name, unless it has another one already.
-fn add_rename(renames: &mut Renames, rename: &(String, String)) {
-    if renames.iter().all(|(from, _)| *from != rename.0) {
+fn add_rename(renames: &mut Renames, rename: &Rename) {
+    if renames.iter().all(|known| !known.is_of_same(rename)) {
         renames.push(rename.clone());
     }
 }
@@ -263,16 +254,6 @@ pub fn numbered(alias: &str, number: u32) -> String {
     let number = format!("_{number}");
     let kept = alias.floor_char_boundary(MAX_NAME - number.len());
     format!("{}{number}", &alias[..kept.min(alias.len())])
-}
-
-fn in_quotes(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Returns whether a name needs no quotes for its characters.
-pub fn has_usual_characters(name: &str) -> bool {
-    let is_usual = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    name.chars().all(is_usual) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn name_if_any(oid: u32, name_of: NameOf) -> Option<String> {

@@ -98,29 +98,3 @@ fn set_operation(json: &Properties) -> String {
         Some(command) => format!("{strategy} {command}"),
     }
 }
-
-/// Replaces the aliases of tables before the names of columns: `a_1.x` becomes `a.x`, but not that in
-/// `ba_1.x`. All are replaced at once, so two may swap their names.
-pub(super) fn with_prefixes(text: &str, renames: &[(String, String)]) -> String {
-    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '"' | '.');
-    let mut changed = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut is_in_name = false;
-    while let Some(next) = rest.chars().next() {
-        let renamed = renames.iter().filter(|_| !is_in_name).find_map(|(from, to)| {
-            let behind = rest.strip_prefix(from.as_str()).filter(|_| !from.is_empty())?;
-            behind.starts_with('.').then_some((to, behind))
-        });
-        match renamed {
-            Some((to, behind)) => {
-                changed.push_str(to);
-                (rest, is_in_name) = (behind, true);
-            }
-            None => {
-                changed.push(next);
-                (rest, is_in_name) = (&rest[next.len_utf8()..], is_name(next));
-            }
-        }
-    }
-    changed
-}

@@ -333,7 +333,10 @@ impl Frame {
             Some(node) => folding.of(node),
             None => EventWaits::OUTSIDE,
         };
-        sums.move_nodes(folded);
+        // Moving them forgets which ones gave way to others.
+        if sums.events().any(|kept| folded(&kept) != kept.node) {
+            sums.move_nodes(folded);
+        }
         waits.node = folded(waits);
     }
 

@@ -16,9 +16,8 @@ use crate::pg::server::{self, memory};
 use pgrx::pg_sys::{self, EState, Index, NodeTag};
 use rowsource_core::model::{
     ChangedPartition, Fold, FoldedNode, LazyDescription, TableNames, UnfoldedNode, Unfolding,
-    has_usual_characters,
 };
-use rowsource_core::plan::{Costs, PlanNode, Relationship};
+use rowsource_core::plan::{Costs, PlanNode, Relationship, has_usual_characters};
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 

@@ -440,3 +440,44 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
     }
     assert!(folded_plans > 500, "{folded_plans}");
 }
+
+#[test]
+fn waits_of_partitions_are_summed_up_before_they_are_cut() {
+    let made = append((0..12).map(|_| partition(1)).collect());
+    let (fold, _) = fold(&made);
+    // Twelve partitions wait for the same event, and one of them for another one.
+    let mut waits = RunWaits::none();
+    for node in 1..=12 {
+        waits.add(EventWaits {
+            node,
+            event: 7,
+            waits: 2,
+            ns: 10,
+            max_ns: u64::from(node),
+        });
+    }
+    let kept = |waits: &RunWaits| -> Vec<EventWaits> {
+        let mut kept: PlanWaits<8> = fold.to_keep(waits);
+        fold.move_waits(&mut kept);
+        kept.events().collect()
+    };
+    let sum = EventWaits {
+        node: 1,
+        event: 7,
+        waits: 24,
+        ns: 120,
+        max_ns: 12,
+    };
+    assert_eq!(kept(&waits), [sum]);
+    // Few stay with their partitions.
+    let mut few = RunWaits::none();
+    few.add(EventWaits {
+        node: 3,
+        event: 7,
+        waits: 1,
+        ns: 5,
+        max_ns: 5,
+    });
+    let few: PlanWaits<8> = fold.to_keep(&few);
+    assert_eq!(few.events().next().map(|waits| waits.node), Some(3));
+}

@@ -13,7 +13,7 @@ use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys::{self, Index, NodeTag, Oid};
-use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode};
+use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode, Rename};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -156,12 +156,10 @@ pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
     };
     let renames = (1..used.len()).filter(|entry| used[*entry]).map(|entry| {
         let from = aliases::alias(estate, entry as Index, printed[entry]);
-        [from, alias_of(entry as Index)]
-            .map(|name| server::quoted_identifier(&name))
-            .into()
+        Rename::new(&from, &alias_of(entry as Index), server::quoted_identifier)
     });
-    let mut renames: Vec<(String, String)> = renames.collect();
-    renames.retain(|(from, to)| from != to && !from.is_empty());
+    let mut renames: Vec<Rename> = renames.collect();
+    renames.retain(Rename::is_needed);
     nodes.iter_mut().for_each(|node| node.rename_prefixes(&renames));
     let places = shown.found().iter().filter(|place| !place.hidden);
     for (place, node) in places.zip(nodes) {
