@@ -8,7 +8,7 @@
 #   make test           sets up, builds, and runs the tests on PostgreSQL 15
 #   make test-release   counts instructions of the library as it is released (callgrind)
 #   make test-matrix    tests what PostgreSQL 16 to 19 do differently, in chroots under target/ (root only);
-#                       BRIEF=1: 16 and 17 are only compiled
+#                       BRIEF=1: only the newest, and the package of 15
 #   make test-platforms compiles for aarch64, and runs installcheck on a PostgreSQL 15 with assertions (root only)
 #   make test-all       runs what takes longer, and notes the results in tests/all.md (root only); WHAT="long 16": only these entries
 #   make lint           lints all crates

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs what takes too long for `make test` and CI, each entry with a log of its own, and writes the results to tests/all.md, to be committed:
-#   scripts/test-all.sh              all entries, in two hours
-#   scripts/test-all.sh ENTRY...     only these: long, 16, 17, 18, 19, assertions, suites. The rows of the others stay as they are.
+#   scripts/test-all.sh              all entries, in three hours
+#   scripts/test-all.sh ENTRY...     only these: long, majors, platforms, 16, 17, 18, 19, assertions, suites. The rows of the others stay
+#                                    as they are.
 # Needs root.
 . "$(dirname "$0")/testing.sh"
 record=tests/all.md suites=$TARGET/suites/table.md
@@ -46,13 +47,17 @@ every_test() { scripts/matrix.sh "$1" "$everyday - group(timing)"; }
 # The newest major whose source can be had.
 asserted=18
 declare -A rows titles=([long]="sizes that take minutes" [suites]="suites of other extensions"
+    [majors]="what majors do differently, packages and pg_upgrade (make test-matrix)"
+    [platforms]="aarch64, and installcheck with assertions (make test-platforms)"
     [assertions]="every test on PostgreSQL $asserted with assertions")
 for major in 16 17 18 19; do titles[$major]="every test on PostgreSQL $major"; done
 overall=0
-[ $# -gt 0 ] || set -- long 16 17 18 19 assertions suites
+[ $# -gt 0 ] || set -- long majors platforms 16 17 18 19 assertions suites
 for name; do
     case $name in
     long) run=(scripts/test.sh "$of_long") ;;
+    majors) run=(make test-matrix) ;;
+    platforms) run=(make test-platforms) ;;
     16 | 17 | 18 | 19) run=(every_test "$name") ;;
     assertions) run=(scripts/assertions.sh "$asserted" "$everyday - group(timing)") ;;
     suites) rm -f "$suites" && run=(scripts/suites.sh) ;;
