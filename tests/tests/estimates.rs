@@ -516,3 +516,45 @@ fn parallel_scans_are_compared_with_the_estimate_of_all_processes() {
         );
     }
 }
+
+#[test]
+fn partitions_that_are_one_node_are_compared_by_their_sums() {
+    let server = server("estimates-partitions");
+    let mut client = server.connect();
+    // The planner takes the columns for independent. In the first partition they are equal: 100 rows, where it
+    // expects 10. In the second one they exclude each other: no row, where it expects 90.
+    run_each(
+        &mut client,
+        "CREATE TABLE parts (part int, k bool, j bool) PARTITION BY LIST (part);
+         CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+         CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2);
+         INSERT INTO parts SELECT 1, i <= 100, i <= 100 FROM generate_series(1, 1000) i;
+         INSERT INTO parts SELECT 2, i <= 900, i > 8100 FROM generate_series(1, 9000) i;
+         VACUUM ANALYZE parts",
+    );
+    measured(
+        &mut client,
+        "SELECT FROM parts WHERE k AND j; SELECT FROM parts WHERE k AND j",
+    );
+    let nodes = judged(&mut client, "SELECT FROM parts%");
+    let sums = Judged {
+        executions: 2,
+        starts: 4,
+        expected: 200.0,
+        actual: 200,
+        under: Some(1.0),
+        over: Some(1.0),
+    };
+    assert_eq!(nodes.last(), Some(&("Seq Scan".to_owned(), sums)), "{nodes:?}");
+    let listed = "SELECT count(*) FROM rowsource_misestimates WHERE object_name = 'parts'";
+    assert_eq!(value::<i64>(&mut client, listed), 0);
+    // One of both alone.
+    measured(&mut client, "SELECT 1 FROM parts WHERE part = 1 AND k AND j");
+    let nodes = judged(&mut client, "SELECT 1 FROM parts%");
+    let scan = &nodes.last().expect("a scan").1;
+    assert_eq!(
+        (scan.starts, scan.actual, scan.under),
+        (1, 100, Some(10.0)),
+        "{nodes:?}"
+    );
+}
