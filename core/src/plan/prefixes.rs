@@ -117,20 +117,20 @@ const BEFORE_SCHEMAS: [&str; 4] = ["COLLATE", "RETURNING", "AS", "OPERATOR"];
 pub(super) fn with_prefixes(text: &str, renames: &[Rename]) -> String {
     let mut changed = String::with_capacity(text.len());
     let mut rest = text;
-    // The character before, and the word before that nothing but blanks or a parenthesis comes after.
-    let (mut before, mut word) = (' ', "");
+    // The word before that nothing but blanks or a parenthesis comes after.
+    let mut word = "";
     while let Some(next) = rest.chars().next() {
         let Some(token) = Token::of(rest) else {
             changed.push(next);
             if !matches!(next, ' ' | '(') {
                 word = "";
             }
-            (rest, before) = (&rest[next.len_utf8()..], next);
+            rest = &rest[next.len_utf8()..];
             continue;
         };
         let behind = &rest[token.text.len()..];
-        let column = behind.strip_prefix('.');
-        let column = column.filter(|_| !matches!(before, '.' | ':') && !BEFORE_SCHEMAS.contains(&word));
+        let is_alias = !changed.ends_with('.') && !changed.ends_with("::") && !BEFORE_SCHEMAS.contains(&word);
+        let column = behind.strip_prefix('.').filter(|_| is_alias);
         let column = column.filter(|column| !is_called(column));
         let renamed = column.and_then(|column| {
             renames
@@ -139,7 +139,7 @@ pub(super) fn with_prefixes(text: &str, renames: &[Rename]) -> String {
         });
         changed.push_str(renamed.unwrap_or(token.text));
         word = if token.is_quoted { "" } else { token.text };
-        (rest, before) = (behind, 'a');
+        rest = behind;
     }
     changed
 }
@@ -193,6 +193,10 @@ mod tests {
             ("a.x COLLATE a.mine DESC", "a_1.x COLLATE a.mine DESC"),
             ("(\"b a.x\" > a.\"Mixed\")", "(\"b a.x\" > a_1.\"Mixed\")"),
             ("(\"a\".\"x\" > 1)", "(\"a_1\".\"x\" > 1)"),
+            (
+                "(a.arr[1:a.n] <> '{}'::a.t[])",
+                "(a_1.arr[1:a_1.n] <> '{}'::a.t[])",
+            ),
             ("\u{e9}a.x", "\u{e9}a.x"),
             ("'a.x", "'a.x"),
             ("", ""),
