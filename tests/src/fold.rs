@@ -1,5 +1,6 @@
 //! Folds the nodes of core's EXPLAIN by the rule of the book's page on partitions: what does the same below
-//! an Append to partitions of one table is one node. It is written without the library's code, so that both
+//! an Append to partitions of one table is one node. EXPLAIN does not say what an Append appends: whole queries,
+//! if one of them reads no partition, and others do more than to read one. It is written without the library's code, so that both
 //! can be compared.
 
 use crate::explain::NodeCounts;
@@ -58,6 +59,8 @@ struct Tree {
     below: Vec<Tree>,
     is_partition: bool,
     has_partition: bool,
+    /// Of an Append: whether each of its inputs has a partition.
+    all_have_partition: bool,
     does: String,
 }
 
@@ -87,24 +90,34 @@ impl Tree {
         };
         let inputs = || below.iter().filter(|below| !below.node.is_by_expression);
         let mut does: Vec<&str> = inputs().map(|below| &*below.does).collect();
+        let all_have_partition = inputs().all(|below| below.has_partition);
         if is_append(&node) {
-            let alike: BTreeSet<&str> = inputs()
-                .filter(|it| it.has_partition)
-                .map(|it| &*it.does)
-                .collect();
-            does = inputs()
-                .filter(|it| !it.has_partition)
-                .map(|it| &*it.does)
-                .collect();
+            let (alike, others): (Vec<&Tree>, Vec<&Tree>) =
+                inputs().partition(|below| below.is_appended(all_have_partition));
+            let alike: BTreeSet<&str> = alike.iter().map(|below| &*below.does).collect();
+            does = others.iter().map(|below| &*below.does).collect();
             does.extend(alike);
         }
         Tree {
+            all_have_partition,
             does: format!("{} {scanned} {index:?} ({})", node.operation, does.join(", ")),
             has_partition: partition.is_some() || inputs().any(|below| below.has_partition),
             is_partition: partition.is_some(),
             below,
             node,
         }
+    }
+}
+
+impl Tree {
+    /// Returns whether an input of an Append is one of its partitions, or reads one partition by partition.
+    fn is_appended(&self, all_have_partition: bool) -> bool {
+        let reads_one = |tree: &Tree| {
+            let passes_on = ["Sort", "Incremental Sort"].contains(&&*tree.node.operation);
+            passes_on && tree.below.iter().any(|below| below.is_appended(false))
+        };
+        let is_append = is_append(&self.node) && self.all_have_partition;
+        self.has_partition && (all_have_partition || self.is_partition || is_append || reads_one(self))
     }
 }
 
@@ -156,8 +169,9 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
         (true, _) => nodes.iter().map(|node| node.loops > 0).collect(),
         (_, true) => {
             let below = alike.iter().flat_map(|tree| &tree.below);
+            let is_appended = |below: &Tree| below.is_appended(alike[0].all_have_partition);
             let below =
-                below.filter(|it| it.has_partition && !it.node.is_by_expression && !is_append(&it.node));
+                below.filter(|it| is_appended(it) && !it.node.is_by_expression && !is_append(&it.node));
             below.map(|below| below.node.loops > 0).collect()
         }
         _ => Vec::new(),
@@ -175,6 +189,7 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
         sum.init_plan = false;
     }
     let (depth, is_append) = (sum.depth + 1, is_append(&sum));
+    let all_have_partition = alike[0].all_have_partition;
     folded.push(sum);
     // Inputs by their place; what does the same to partitions; expressions by what they do.
     let mut groups: Vec<((bool, String, usize), Vec<Tree>)> = Vec::new();
@@ -185,7 +200,7 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
                 let same = expressions.entry(below.does.clone()).or_default();
                 *same += 1;
                 (true, below.does.clone(), *same)
-            } else if is_append && below.has_partition {
+            } else if is_append && below.is_appended(all_have_partition) {
                 (false, below.does.clone(), 0)
             } else {
                 inputs += 1;
@@ -199,8 +214,12 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
     }
     for (_, group) in groups {
         let first = &group[0];
-        let is_below_append =
-            !first.node.is_by_expression && (is_below_append || is_append && first.has_partition);
+        let is_below_append = !first.node.is_by_expression
+            && if is_append {
+                first.is_appended(all_have_partition)
+            } else {
+                is_below_append
+            };
         add(group, depth, is_below_append, folded);
     }
 }

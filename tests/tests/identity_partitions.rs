@@ -89,6 +89,87 @@ fn partitions_that_are_read_alike_are_one_node() {
     assert_eq!(plans, 1);
 }
 
+/// Queries with the same plan for any day, which bounds what the outermost one reads.
+const OUTER_QUERIES: [&str; 7] = [
+    "SELECT (SELECT max(plain.day) FROM plain WHERE plain.id = orders.id) FROM orders WHERE day >= DAY",
+    "SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT plain.id FROM plain WHERE plain.day > 7)",
+    "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
+     SELECT count(*) FROM orders, others WHERE orders.day >= DAY AND others.id + 1 = orders.id + 1",
+    "SELECT count(*) FROM orders, (SELECT id FROM plain WHERE day > 390 OFFSET 0) other
+     WHERE orders.day >= DAY AND other.id = orders.id",
+    "SELECT count(*) FROM orders WHERE day >= DAY UNION ALL SELECT count(*) FROM plain",
+    "SELECT count(*) FROM plain UNION ALL (SELECT id FROM orders WHERE day >= DAY ORDER BY note LIMIT 5)",
+    "SELECT note, 1 FROM orders WHERE day >= DAY UNION ALL SELECT note, 2 FROM plain WHERE day > 7",
+];
+
+#[test]
+fn what_comes_after_partitions_does_not_depend_on_their_number() {
+    let (server, mut client) = partitioned("identity-after");
+    run_each(
+        &mut client,
+        "CREATE INDEX plain_id ON plain (id); SET enable_mergejoin = off; SET enable_hashagg = off;
+         SET enable_nestloop = off; SET enable_material = off",
+    );
+    let of_day = |client: &mut Client, query: &str, day: i32| {
+        // What other sessions know, they look up.
+        run_each(client, "SELECT rowsource_reset()");
+        planid(client, &query.replace("DAY", &day.to_string()))
+    };
+    let all: Vec<i64> = OUTER_QUERIES
+        .iter()
+        .map(|query| of_day(&mut client, query, 0))
+        .collect();
+    for (query, all) in OUTER_QUERIES.iter().zip(&all) {
+        for day in [150, 250, 350] {
+            let found = of_day(&mut client, query, day);
+            let lines = stored(&mut client, found);
+            assert_eq!(found, *all, "{query}, from {day}: {lines:#?}");
+        }
+    }
+    // A partition is attached, and a new session reads it.
+    run_each(
+        &mut client,
+        "CREATE TABLE orders_e PARTITION OF orders FOR VALUES FROM (400) TO (500); ANALYZE orders_e",
+    );
+    let mut new = server.connect();
+    run_each(
+        &mut new,
+        "SET enable_mergejoin = off; SET enable_hashagg = off; SET enable_nestloop = off; SET enable_material = off",
+    );
+    for (query, all) in OUTER_QUERIES.iter().zip(&all) {
+        assert_eq!(of_day(&mut new, query, 250), *all, "{query}, attached");
+    }
+}
+
+#[test]
+fn queries_of_union_all_are_no_partitions() {
+    let (_server, mut client) = partitioned("identity-union");
+    let union = planid(
+        &mut client,
+        "SELECT count(*) FROM orders WHERE day >= 350 UNION ALL SELECT count(*) FROM plain",
+    );
+    let lines = stored(&mut client, union);
+    assert_eq!(
+        lines,
+        [
+            "0 Append 1 2",
+            "1 Aggregate 1 1",
+            "2 Append 1 50",
+            "3 Seq Scan orders 1 50",
+            "1 Aggregate 1 1",
+            "2 Seq Scan plain 1 400"
+        ]
+    );
+    let planned = texts(
+        &mut client,
+        &format!(
+            "SELECT node_id::text, details ->> 'Partitions Planned' FROM pg_stat_rowsource
+             WHERE planid = {union} AND details ? 'Partitions Planned'"
+        ),
+    );
+    assert_eq!(planned, [["2", "1"].map(|text| Some(text.to_owned()))]);
+}
+
 #[test]
 fn partitions_that_are_pruned_at_run_time_are_no_other_plan() {
     let (_server, mut client) = partitioned("identity-pruned");

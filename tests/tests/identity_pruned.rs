@@ -281,3 +281,23 @@ fn temporary_partitions_that_were_made_again_are_named() {
         }
     }
 }
+
+#[test]
+fn a_plan_that_is_described_anew_has_what_was_pruned() {
+    let server = server("pruned-anew");
+    let query = "SELECT note FROM orders WHERE day >= $1 AND day < $2";
+    let expected = execute(&mut prepared(&server, query), SETS[1]);
+    assert_eq!(expected.1.len(), 3, "{expected:?}");
+    run_each(&mut server.connect(), "SELECT rowsource_reset()");
+    let mut client = prepared(&server, query);
+    // The first description takes what the session may spend on descriptions. Without constants, the second
+    // one must be made all the same.
+    run_each(&mut client, "SET pg_rowsource.keep_constants = on");
+    for (from, to) in [SETS[1], (1, 199), SETS[3], SETS[1]] {
+        measured(&mut client, &format!("EXECUTE q ({from}, {to})"));
+    }
+    run_each(&mut client, "SET pg_rowsource.keep_constants = off");
+    for set in [SETS[1], SETS[4], SETS[0]] {
+        assert_eq!(execute(&mut client, set), expected, "{set:?}");
+    }
+}

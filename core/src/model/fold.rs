@@ -35,6 +35,8 @@ pub struct PlanPart {
     pub is_append: bool,
     /// It scans a partition.
     pub is_partition: bool,
+    /// What it scans or appends is a partition of what the Append that is nearest above it appends.
+    pub is_appended: bool,
     /// It is an InitPlan or a subplan of its parent, not an input.
     pub by_expression: bool,
     /// The number of the subplan whose root it is, if it is one of those that [`Calls`] tells of. Else 0.
@@ -65,7 +67,8 @@ pub struct FoldedNode {
     pub count: u32,
     /// It is an InitPlan or a subplan of its parent, not an input.
     pub by_expression: bool,
-    /// It stands for partitions: its parent is an Append, it is none, and it scans one, or an input does.
+    /// It stands for partitions: its parent is an Append of them, it is none, and it scans one, or an input
+    /// does.
     pub is_partitions: bool,
     /// Only core measures it.
     pub by_core: bool,
@@ -96,9 +99,7 @@ struct Group {
     members: Vec<usize>,
     parent: Option<u32>,
     depth: u32,
-    /// A folded Append is above it, so no partition is alone.
-    is_below_append: bool,
-    /// That is its parent, and it is none.
+    /// What becomes [`FoldedNode::is_partitions`].
     is_partitions: bool,
 }
 
@@ -126,7 +127,6 @@ impl Fold {
             members: vec![0],
             parent: None,
             depth: 0,
-            is_below_append: false,
             is_partitions: false,
         })];
         while let Some(step) = steps.pop() {
@@ -144,7 +144,6 @@ impl Fold {
                         members,
                         parent: node.parent,
                         depth: node.depth,
-                        is_below_append: false,
                         is_partitions: false,
                     };
                     groups.map(group).collect()
@@ -161,7 +160,6 @@ impl Fold {
             members,
             mut parent,
             mut depth,
-            is_below_append,
             mut is_partitions,
         } = group;
         let plan = tree.plan;
@@ -179,7 +177,7 @@ impl Fold {
             is_parallel: false,
             is_pruned: false,
         };
-        if part.is_partition && !is_below_append {
+        if part.is_partition && !part.is_appended {
             parent = Some(self.nodes.len() as u32);
             depth += 1;
             is_partitions = true;
@@ -203,13 +201,12 @@ impl Fold {
             self.of[*member] = index;
         }
         let below = tree.groups_below(&members).into_iter().map(|members| {
-            let is_input = !plan[members[0]].by_expression;
-            let is_appended = is_input && part.is_append && tree.has_partition[members[0]];
+            let child = &plan[members[0]];
+            let is_appended = part.is_append && !child.by_expression && tree.has_appended[members[0]];
             Group {
                 parent: Some(index),
                 depth: depth + 1,
-                is_below_append: is_input && is_below_append || is_appended,
-                is_partitions: is_appended && !plan[members[0]].is_append,
+                is_partitions: is_appended && !child.is_append,
                 members,
             }
         });
@@ -218,7 +215,6 @@ impl Fold {
             members,
             parent: Some(index),
             depth: depth + 1,
-            is_below_append,
             is_partitions,
         };
         (above, below)
@@ -484,8 +480,8 @@ struct Tree<'a> {
     subplans: FxHashMap<u32, usize>,
     /// A number for what each node and its inputs do.
     numbers: Vec<u64>,
-    /// The node or one of its inputs scans a partition.
-    has_partition: Vec<bool>,
+    /// The node or one of its inputs is a partition of what the Append appends that is nearest above the node.
+    has_appended: Vec<bool>,
 }
 
 impl<'a> Tree<'a> {
@@ -496,7 +492,7 @@ impl<'a> Tree<'a> {
             children: vec![Vec::new(); plan.len()],
             subplans: FxHashMap::default(),
             numbers: vec![0; plan.len()],
-            has_partition: vec![false; plan.len()],
+            has_appended: vec![false; plan.len()],
         };
         for (at, part) in plan.iter().enumerate() {
             if part.subplan != 0 {
@@ -510,8 +506,8 @@ impl<'a> Tree<'a> {
             let inputs = tree.children[at]
                 .iter()
                 .filter(|child| !plan[**child].by_expression);
-            tree.has_partition[at] =
-                plan[at].is_partition || inputs.clone().any(|child| tree.has_partition[*child]);
+            tree.has_appended[at] = plan[at].is_appended
+                || !plan[at].is_append && inputs.clone().any(|child| tree.has_appended[*child]);
             let mut hash = StableHasher::new();
             hash.bytes(plan[at].number.to_le_bytes());
             let below: Vec<Vec<usize>> = match plan[at].is_append {
@@ -561,7 +557,7 @@ impl<'a> Tree<'a> {
                     let same = same.entry(number).or_default();
                     *same += 1;
                     (number, *same)
-                } else if self.plan[*member].is_append && self.has_partition[*child] {
+                } else if self.plan[*member].is_append && self.has_appended[*child] {
                     sorted.entry(number).or_default().push(*child);
                     continue;
                 } else {

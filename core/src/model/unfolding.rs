@@ -289,6 +289,7 @@ mod tests {
             number,
             is_append,
             is_partition,
+            is_appended: is_partition,
             ..PlanPart::default()
         };
         let mut parts = vec![part(None, 0, true, false)];

@@ -158,6 +158,12 @@ impl<'q, T: PgNode> Handle<'q, T> {
         })
     }
 
+    /// Returns whether a number is in the set that a field points to.
+    pub fn has_member(self, select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset, member: u32) -> bool {
+        // SAFETY: as above. The number is not negative.
+        i32::try_from(member).is_ok_and(|member| unsafe { pg_sys::bms_is_member(member, self.field(select)) })
+    }
+
     /// Returns the string that a field points to, unless it is null.
     #[inline(always)]
     pub fn string(self, select: impl FnOnce(&T) -> &*mut c_char) -> Option<&'q CStr> {

@@ -4,7 +4,7 @@
 
 use super::entries::{for_each_entry, scanned_entry, scanned_index};
 use super::identity::{Numbers, details, mixed};
-use super::{definition, pruned};
+use super::{definition, pruned, temporary};
 use crate::pg::compat;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef};
 use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
@@ -13,9 +13,14 @@ use rowsource_core::stable_hash::StableHasher;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
-/// The tables of a statement's partitions: for each entry of the range table, the number of the one whose
-/// partition it is, or its own number. Children of UNION ALL are not partitions.
-pub struct Roots(Vec<u32>);
+/// The tables of a statement's partitions.
+pub struct Roots {
+    /// For each entry of the range table, the number of the one whose partition it is, or its own number.
+    /// Children of UNION ALL are not partitions.
+    roots: Vec<u32>,
+    /// For each entry, the number of the one whose child it is, also of UNION ALL; 0 if there is none.
+    parents: Vec<u32>,
+}
 
 impl Roots {
     /// Reads them. Returns `None` if there are no partitions.
@@ -25,26 +30,43 @@ impl Roots {
         }
         let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
         let mut roots: Vec<u32> = (0..=entries.len() as u32).collect();
+        let mut parents = vec![0; roots.len()];
         // A table comes before its partitions.
         let children = statement.list::<pg_sys::AppendRelInfo>(|statement| &statement.appendRelations);
-        for child in children
-            .iter()
-            .filter(|child| child.parent_reloid != Oid::INVALID)
-        {
-            let root = roots.get(child.parent_relid as usize).copied();
-            if let (Some(root), Some(child)) = (root, roots.get_mut(child.child_relid as usize)) {
+        for info in children.iter() {
+            let root = roots.get(info.parent_relid as usize).copied();
+            let (Some(root), Some(child)) = (root, roots.get_mut(info.child_relid as usize)) else {
+                continue;
+            };
+            parents[info.child_relid as usize] = info.parent_relid;
+            if info.parent_reloid != Oid::INVALID {
                 *child = root;
             }
         }
         let mut entries = roots.iter().enumerate();
         entries
             .any(|(entry, root)| entry as u32 != *root)
-            .then_some(Roots(roots))
+            .then_some(Roots { roots, parents })
     }
 
     /// Returns the number of the entry that the statement names.
     pub fn root(&self, entry: Index) -> Index {
-        self.0.get(entry as usize).copied().unwrap_or(entry)
+        self.roots.get(entry as usize).copied().unwrap_or(entry)
+    }
+
+    /// Returns whether what a node scans or appends is a partition of what an Append appends: of a table, of
+    /// UNION ALL with it, or of aggregates that are made partition by partition, for which it names no table.
+    pub(super) fn is_appended(&self, plan: PlanRef, append: PlanRef) -> bool {
+        let mut is_appended = false;
+        let parent = |entry: &u32| self.parents.get(*entry as usize).copied();
+        for_each_entry(plan, |entry| {
+            let mut above = std::iter::successors(parent(&entry), parent).take_while(|entry| *entry != 0);
+            is_appended |= match names_none(append) {
+                true => self.is_partition(entry),
+                false => above.any(|entry| appends(append, entry)),
+            };
+        });
+        is_appended
     }
 
     /// Returns the entries that are used if those of partitions are replaced by those of their tables. `used`
@@ -71,12 +93,39 @@ impl Roots {
     }
 }
 
+/// The order of what a statement scans: for each entry of the range table, how many up to it can be scanned, but
+/// for partitions. So it depends neither on partitions before it nor on the major: they add different entries for
+/// views and groups.
+pub(super) struct Ranks(Vec<u32>);
+
+impl Ranks {
+    /// Reads the range table of a statement.
+    pub(super) fn of(statement: PlannedStmtRef, roots: Option<&Roots>) -> Ranks {
+        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
+        let mut rank = 0;
+        let ranks = entries.iter().zip(1..).map(|(entry, number)| {
+            let is_scanned = match entry.rtekind {
+                RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
+                RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
+                kind => !compat::is_group(kind),
+            };
+            rank += u32::from(is_scanned && !roots.is_some_and(|roots| roots.is_partition(number)));
+            rank
+        });
+        Ranks(std::iter::once(0).chain(ranks).collect())
+    }
+
+    /// Returns the place of an entry; of a partition, that of its table.
+    pub(super) fn rank(&self, roots: Option<&Roots>, entry: Index) -> u32 {
+        let root = roots.map_or(entry, |roots| roots.root(entry));
+        self.0.get(root as usize).copied().unwrap_or_default()
+    }
+}
+
 /// Nodes are told apart by the tables whose partitions they read.
 pub(super) struct ByTables {
     pub(super) roots: Roots,
-    /// For each entry of the range table, how many up to it can be scanned, but for partitions. Majors add
-    /// different entries for views and groups.
-    ranks: Vec<i64>,
+    ranks: Ranks,
     /// Numbers of the names of kinds of nodes. Majors give these other tags.
     kinds: RefCell<FxHashMap<u32, u64>>,
 }
@@ -88,18 +137,7 @@ impl ByTables {
     /// Reads the tables of a statement. Returns `None` if there are no partitions.
     pub(super) fn of(statement: PlannedStmtRef) -> Option<ByTables> {
         let roots = Roots::of(statement)?;
-        let entries = statement.list::<pg_sys::RangeTblEntry>(|statement| &statement.rtable);
-        let mut rank = 0;
-        let ranks = entries.iter().zip(1..).map(|(entry, number)| {
-            let is_scanned = match entry.rtekind {
-                RTEKind::RTE_RELATION => entry.relkind as u8 != pg_sys::RELKIND_VIEW,
-                RTEKind::RTE_SUBQUERY | RTEKind::RTE_JOIN | RTEKind::RTE_RESULT => false,
-                kind => !compat::is_group(kind),
-            };
-            rank += i64::from(is_scanned && !roots.is_partition(number));
-            rank
-        });
-        let ranks = std::iter::once(0).chain(ranks).collect();
+        let ranks = Ranks::of(statement, Some(&roots));
         let kinds = RefCell::default();
         Some(ByTables { roots, ranks, kinds })
     }
@@ -116,8 +154,7 @@ impl ByTables {
 
     /// Returns a number for the table that the statement names.
     fn rank(&self, entry: Index) -> i64 {
-        let root = self.roots.root(entry) as usize;
-        self.ranks.get(root).copied().unwrap_or_default()
+        i64::from(self.ranks.rank(Some(&self.roots), entry))
     }
 
     /// Returns what folding needs to know of a node, but for its place. May raise.
@@ -153,22 +190,33 @@ impl ByTables {
         }
     }
 
-    /// Returns the OID of the table that a node scans or changes; 0 if there is none.
-    pub(super) fn table(&self, plan: PlanRef, estate: Handle<EState>) -> u32 {
+    /// Returns a number for the table that a node scans or changes: its OID, or of a temporary one its name and
+    /// columns; 0 if there is none. May raise.
+    pub(super) fn table(&self, plan: PlanRef, estate: Handle<EState>) -> i64 {
         let entry = match plan.downcast::<pg_sys::ModifyTable>() {
             Some(modify) => Some(modify.nominalRelation),
             None => scanned_entry(plan),
         };
-        entry.map_or(0, |entry| relation(self.roots.root(entry), estate))
+        entry.map_or(0, |entry| lasting(relation(self.roots.root(entry), estate)))
     }
 
-    /// Returns the OID of the index that a node scans; 0 if there is none, or if it is a partition's.
-    pub(super) fn index_of_table(&self, plan: PlanRef) -> u32 {
+    /// Returns such a number for the index that a node scans; 0 if there is none, or if it is a partition's. May
+    /// raise.
+    pub(super) fn index_of_table(&self, plan: PlanRef) -> i64 {
         let entry = scanned_entry(plan);
         let is_of_table = entry.is_some_and(|entry| !self.roots.is_partition(entry));
         let index = scanned_index(plan).filter(|_| is_of_table);
-        index.map_or(0, Oid::to_u32)
+        index.map_or(0, |index| lasting(index.to_u32()))
     }
+}
+
+/// Returns a number for a relation that a temporary one keeps if it is made again. May raise.
+fn lasting(oid: u32) -> i64 {
+    let of_temporary = match oid != 0 && temporary::session_has_tables() {
+        true => pruned::with_relation(Oid::from(oid), temporary::number).flatten(),
+        false => None,
+    };
+    of_temporary.unwrap_or(i64::from(oid))
 }
 
 impl Numbers for ByTables {
@@ -206,6 +254,24 @@ impl Numbers for ByTables {
 
     fn relation(&self, entry: Index, _estate: Handle<EState>) -> i64 {
         self.rank(entry)
+    }
+}
+
+/// Returns whether an Append or a MergeAppend is that of an entry's children.
+fn appends(plan: PlanRef, entry: Index) -> bool {
+    match plan.downcast::<pg_sys::MergeAppend>() {
+        Some(append) => append.has_member(|append| &append.apprelids, entry),
+        None => plan
+            .downcast::<pg_sys::Append>()
+            .is_some_and(|append| append.has_member(|append| &append.apprelids, entry)),
+    }
+}
+
+/// Returns whether an Append or a MergeAppend does not say what it appends.
+fn names_none(plan: PlanRef) -> bool {
+    match plan.downcast::<pg_sys::MergeAppend>() {
+        Some(append) => append.apprelids.is_null(),
+        None => plan.cast::<pg_sys::Append>().apprelids.is_null(),
     }
 }
 

@@ -197,13 +197,11 @@ pub unsafe fn description<'a, 'q>(
 ) -> Option<(Rc<LazyDescription>, bool)> {
     // SAFETY: the caller promises the same.
     let describe = |text: &StatementText, before| unsafe { describe(query, key, text, before, shown) };
-    let has_memory = || memory::has_headroom(shown.nodes());
+    let has_memory = || memory::has_headroom(shown.nodes()) && shown.is_whole();
+    let may_describe = || Budget::allows(system::monotonic()) && has_memory();
     if let Some((known, compared_at)) = known {
         if is_of_all(known) {
-            if has_names_of_today(known, compared_at, shown)
-                || !Budget::allows(system::monotonic())
-                || !has_memory()
-            {
+            if has_names_of_today(known, compared_at, shown) || !may_describe() {
                 return Some((known.clone(), false));
             }
             let heard = server::catalog_changes();
@@ -218,7 +216,7 @@ pub unsafe fn description<'a, 'q>(
             if is_of(known, query, &text) {
                 return Some((known.clone(), false));
             }
-            if !Budget::allows(system::monotonic()) || !has_memory() {
+            if !may_describe() {
                 return Some((known.clone(), true));
             }
             return describe(&text, before).map(|description| (Rc::new(description), false));

@@ -45,7 +45,7 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
     let shown = &found[usize::from(found[0].hidden)..];
     // SAFETY: a statement is set up, so the session holds no lock.
     let unlocked = &mut unsafe { Unlocked::promised() };
-    let (fold, whole, pruned, names) = contained_or_cancelled(unlocked, || {
+    let (fold, number, whole, pruned, names) = contained_or_cancelled(unlocked, || {
         let mut whole = Whole::of(&numbers, estate, shown, found[0].hidden);
         let mut fold = Fold::new(&whole.parts, &whole.calls)?;
         if whole.add_calls(&numbers, &fold, subplans_of) {
@@ -53,19 +53,19 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
         }
         let pruned = whole.stand_ins(&fold);
         let names = Names::of(estate, &numbers.roots, found, &pruned);
-        Some((fold, whole, pruned, names))
+        let number = fold.hash(|node| {
+            if node.is_made() {
+                return match node.is_parallel {
+                    true => numbers.kind(NodeTag::T_Append).wrapping_add(1),
+                    false => APPEND,
+                };
+            }
+            let (part, plan) = (&whole.parts[node.first as usize], whole.plan(node.first as usize));
+            let number = mixed(part.number, numbers.table(plan, estate));
+            mixed(number, numbers.index_of_table(plan))
+        });
+        Some((fold, number, whole, pruned, names))
     })?;
-    let number = fold.hash(|node| {
-        if node.is_made() {
-            return match node.is_parallel {
-                true => numbers.kind(NodeTag::T_Append).wrapping_add(1),
-                false => APPEND,
-            };
-        }
-        let (part, plan) = (&whole.parts[node.first as usize], whole.plan(node.first as usize));
-        let number = mixed(part.number, i64::from(numbers.table(plan, estate)));
-        mixed(number, i64::from(numbers.index_of_table(plan)))
-    });
     let nodes = shown.iter().zip(&whole.parts).map(|(place, part)| {
         let (object, table, entry) = scanned_partition(&numbers.roots, place);
         let entry = entry.or_else(|| aliases::scanned_entry(place.plan_state.plan()));
@@ -293,6 +293,13 @@ impl<'a, 'q> Shown<'a, 'q> {
             Some(fold) => fold.nodes().len(),
             None => self.all.len() - usize::from(self.all[0].hidden),
         }
+    }
+
+    /// Returns whether there is something to describe for all of them, also for those whose partitions were all
+    /// pruned.
+    pub fn is_whole(&self) -> bool {
+        let pruned = |fold: &Fold| fold.nodes().iter().filter(|node| node.is_pruned).count();
+        self.fold.is_none_or(|fold| pruned(fold) == self.pruned.len())
     }
 
     /// Returns what the planner expected of the nodes that are described.

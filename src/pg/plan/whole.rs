@@ -26,6 +26,8 @@ pub struct Whole<'a, 'q> {
     shown: &'a [Found<'q>],
     estate: Handle<'q, EState>,
     pub parts: Vec<PlanPart>,
+    /// The Append that is nearest above each part.
+    appends: Vec<Option<PlanRef<'q>>>,
     pub calls: Calls,
     /// The parts behind those of `shown`.
     unmeasured: Vec<Unmeasured<'q>>,
@@ -39,11 +41,12 @@ impl<'a, 'q> Whole<'a, 'q> {
             shown,
             estate,
             parts: Vec::with_capacity(shown.len()),
+            appends: Vec::with_capacity(shown.len()),
             calls: Calls::default(),
             unmeasured: Vec::new(),
             expressions: FxHashMap::default(),
         };
-        whole.add_states(numbers, shown, usize::from(hidden));
+        whole.add_states(numbers, shown, usize::from(hidden), false);
         for (at, append) in shown.iter().map(|place| place.plan_state).enumerate() {
             let is_append = matches!(append.tag(), NodeTag::T_AppendState | NodeTag::T_MergeAppendState);
             if !is_append || pruned::pruned_inputs(append) == 0 {
@@ -53,34 +56,70 @@ impl<'a, 'q> Whole<'a, 'q> {
             let mut known = FxHashSet::default();
             for plan in pruned::pruned_plans(append) {
                 server::check_for_interrupts();
-                let before = (whole.parts.len(), whole.unmeasured.len());
+                let before = whole.parts.len();
                 let Some(number) = whole.add_pruned(numbers, plan, at) else {
                     // It has a node that cannot be described without a state.
-                    whole.parts.truncate(shown.len());
-                    whole.unmeasured.clear();
+                    whole.truncate(shown.len());
                     return whole;
                 };
                 if !known.insert(number) {
-                    whole.parts.truncate(before.0);
-                    whole.unmeasured.truncate(before.1);
+                    whole.truncate(before);
                 }
             }
         }
         whole
     }
 
+    /// Adds a node, of whose part the place is known.
+    fn push(
+        &mut self,
+        numbers: &ByTables,
+        plan: PlanRef<'q>,
+        state: Option<PlanStateRef<'q>>,
+        place: PlanPart,
+    ) {
+        let part = numbers.part(plan, self.estate, state);
+        let append = match place.parent.filter(|_| !place.by_expression) {
+            Some(above) if self.parts[above].is_append => Some(self.plan(above)),
+            Some(above) => self.appends[above],
+            None => None,
+        };
+        let may_be = part.is_partition || part.is_append;
+        let is_appended = may_be && append.is_some_and(|append| numbers.roots.is_appended(plan, append));
+        self.appends.push(append);
+        self.parts.push(PlanPart {
+            parent: place.parent,
+            by_expression: place.by_expression,
+            is_pruned: place.is_pruned,
+            is_appended,
+            ..part
+        });
+    }
+
+    /// Forgets all parts behind the first ones, of which those of `shown` are some.
+    fn truncate(&mut self, parts: usize) {
+        self.parts.truncate(parts);
+        self.appends.truncate(parts);
+        self.unmeasured.truncate(parts - self.shown.len());
+    }
+
     /// Adds nodes with states, whose parents count from `hidden`.
-    fn add_states(&mut self, numbers: &ByTables, places: &[Found<'q>], hidden: usize) {
+    fn add_states(&mut self, numbers: &ByTables, places: &[Found<'q>], hidden: usize, is_pruned: bool) {
         let first = self.parts.len();
         let mut roots: FxHashMap<*mut pg_sys::PlanState, usize> = FxHashMap::default();
         for (at, place) in (first..).zip(places) {
             let state = place.plan_state;
             let parent = usize::try_from(place.parent - hidden as i32).ok();
-            self.parts.push(PlanPart {
+            let part = PlanPart {
                 parent: parent.map(|parent| first + parent),
                 by_expression: place.by_expression,
-                ..numbers.part(state.plan(), self.estate, Some(state))
-            });
+                is_pruned,
+                ..PlanPart::default()
+            };
+            if is_pruned {
+                self.unmeasured.push(Unmeasured::State(state));
+            }
+            self.push(numbers, state.plan(), Some(state), part);
             if place.by_expression {
                 roots.insert(state.as_ptr(), at);
             }
@@ -108,17 +147,17 @@ impl<'a, 'q> Whole<'a, 'q> {
                 return None;
             }
             let at = self.parts.len();
-            let part = numbers.part(plan, self.estate, None);
-            hash = mixed(
-                mixed(hash, part.number as i64),
-                parent.saturating_sub(first) as i64,
-            );
-            self.parts.push(PlanPart {
+            let part = PlanPart {
                 parent: Some(parent),
                 is_pruned: true,
-                ..part
-            });
+                ..PlanPart::default()
+            };
             self.unmeasured.push(Unmeasured::Plan(plan));
+            self.push(numbers, plan, None, part);
+            hash = mixed(
+                mixed(hash, self.parts[at].number as i64),
+                parent.saturating_sub(first) as i64,
+            );
             let inputs = pruned::inputs(plan).into_iter().rev();
             steps.extend(inputs.map(|input| (input, at)));
         }
@@ -150,11 +189,7 @@ impl<'a, 'q> Whole<'a, 'q> {
         let mut places = tree::Nodes::new();
         tree::walk(root, &mut places);
         let first = self.parts.len();
-        self.add_states(numbers, &places, 0);
-        for (part, place) in self.parts[first..].iter_mut().zip(&places) {
-            part.is_pruned = true;
-            self.unmeasured.push(Unmeasured::State(place.plan_state));
-        }
+        self.add_states(numbers, &places, 0, true);
         if let Some(root) = self.parts.get_mut(first) {
             (root.subplan, root.by_expression) = (number as u32, true);
         }

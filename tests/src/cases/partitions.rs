@@ -35,6 +35,12 @@ pub const CASES: &[Case] = &[
         &["Seq Scan"],
     ),
     Case::new("parts-lone-row", "SELECT pad FROM p WHERE id = 4711", &[]).settings(BY_INDEX),
+    Case::new(
+        "parts-union-queries",
+        "SELECT count(*) FROM p WHERE id < 2000 UNION ALL SELECT count(*) FROM ways WHERE id < 0 UNION ALL
+         (SELECT id FROM p ORDER BY pad LIMIT 5) UNION ALL SELECT count(*) FROM pg_class WHERE relname = 'p'",
+        &["Append", "Aggregate", "Limit"],
+    ),
     Case::new("parts-none", "SELECT * FROM p WHERE id > 20000", &["Result"]),
     Case::new(
         "parts-index",

@@ -9,6 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 struct Made {
     part: PlanPart,
     below: Vec<Made>,
+    /// It is an Append of whole queries.
+    appends_queries: bool,
 }
 
 const APPEND: u64 = 1_000;
@@ -18,7 +20,11 @@ fn node(number: u64, below: Vec<Made>) -> Made {
         number,
         ..PlanPart::default()
     };
-    Made { part, below }
+    Made {
+        part,
+        below,
+        appends_queries: false,
+    }
 }
 
 fn partition(number: u64) -> Made {
@@ -40,13 +46,21 @@ fn subplan(mut made: Made) -> Made {
 
 /// Returns the nodes in pre-order.
 fn plan(made: &Made) -> Vec<PlanPart> {
-    fn add(made: &Made, parent: Option<usize>, plan: &mut Vec<PlanPart>) {
-        let at = plan.len();
-        plan.push(PlanPart { parent, ..made.part });
-        made.below.iter().for_each(|below| add(below, Some(at), plan));
+    fn add(made: &Made, parent: Option<usize>, is_below_append: bool, plan: &mut Vec<PlanPart>) {
+        let (at, part) = (plan.len(), made.part);
+        let is_below_append = is_below_append && !part.by_expression;
+        plan.push(PlanPart {
+            parent,
+            is_appended: is_below_append && (part.is_partition || part.is_append),
+            ..part
+        });
+        let is_below_append = (is_below_append || part.is_append) && !made.appends_queries;
+        for below in &made.below {
+            add(below, Some(at), is_below_append, plan);
+        }
     }
     let mut plan = Vec::new();
-    add(made, None, &mut plan);
+    add(made, None, false, &mut plan);
     plan
 }
 
@@ -136,6 +150,31 @@ fn a_lone_partition_has_an_append() {
 }
 
 #[test]
+fn what_an_append_of_queries_reads_is_none_of_its_partitions() {
+    // SELECT count(*) FROM a table with partitions UNION ALL SELECT count(*) FROM another table.
+    let query = |below| Made {
+        appends_queries: true,
+        ..append(vec![node(3, vec![below]), node(4, Vec::new())])
+    };
+    let alone = query(partition(5));
+    let two = query(append(vec![partition(5); 2]));
+    assert_eq!(
+        shown(&alone),
+        ["1000 x1", " 3 x1", "  1000 x0", "   5 x1", " 4 x1"]
+    );
+    assert_eq!(fold(&alone).1, fold(&two).1);
+    for (made, ran) in [(alone, vec![true; 4]), (two, vec![true; 6])] {
+        let mut counts = Vec::new();
+        let (fold, _) = fold(&made);
+        fold.count_partitions(ran.into_iter(), |append, planned, ran| {
+            counts.push((append, planned, ran));
+        });
+        assert_eq!(counts.len(), 1, "{counts:?}");
+        assert_ne!(counts[0].0, 0, "{counts:?}");
+    }
+}
+
+#[test]
 fn a_shared_subplan_does_not_tell_partitions_apart() {
     let mut first = partition(5);
     first.below.push(subplan(node(9, vec![partition(6)])));
@@ -155,11 +194,17 @@ fn some_pruned(inputs: &[Made], is_pruned: impl Fn(usize) -> bool) -> Vec<PlanPa
     let (pruned, left): (Vec<_>, Vec<_>) = inputs.iter().enumerate().partition(|(at, _)| is_pruned(*at));
     let mut parts = plan(&append(left.into_iter().map(|(_, made)| made.clone()).collect()));
     for (_, made) in pruned {
-        let first = parts.len();
-        parts.extend(plan(made).into_iter().map(|part| PlanPart {
-            parent: Some(part.parent.map_or(0, |parent| first + parent)),
-            is_pruned: true,
-            ..part
+        // The Append is there already.
+        let behind = parts.len() - 1;
+        let alone = plan(&append(vec![made.clone()])).into_iter().skip(1);
+        parts.extend(alone.map(|part| {
+            PlanPart {
+                parent: part
+                    .parent
+                    .map(|parent| if parent == 0 { 0 } else { behind + parent }),
+                is_pruned: true,
+                ..part
+            }
         }));
     }
     parts
@@ -416,6 +461,8 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
             (found.facts.memory_kb, found.facts.methods)
         );
         // Folding again changes nothing.
+        let is_below_made =
+            |node: &FoldedNode| node.parent.is_some_and(|parent| fold.is_made(parent as usize));
         let again: Vec<PlanPart> = fold
             .nodes()
             .iter()
@@ -424,6 +471,7 @@ fn sums_agree_and_neither_order_nor_another_folding_changes_anything() {
                 number: number(&parts, node),
                 is_append: node.is_made() || parts[node.first as usize].is_append,
                 is_partition: !node.is_made() && parts[node.first as usize].is_partition,
+                is_appended: !node.is_made() && parts[node.first as usize].is_appended || is_below_made(node),
                 by_expression: node.by_expression,
                 ..PlanPart::default()
             })

@@ -424,6 +424,7 @@ fn folded(parts: [(Option<usize>, u64, bool); 3], count: usize) -> Fold {
             number: *number,
             is_append: *number == 0,
             is_partition: *is_partition,
+            is_appended: parent.is_some(),
             ..PlanPart::default()
         });
     Fold::new(&parts.collect::<Vec<_>>(), &Calls::default()).expect("a partition")

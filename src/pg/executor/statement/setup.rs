@@ -9,6 +9,7 @@ use super::state::{
 };
 use super::text::{known_text, text};
 use super::{facts, sampling};
+use crate::guc;
 use crate::instrumentation::{InstrumentationLevel, InstrumentationPlan};
 use crate::pg::executor::response::{self, Begun};
 use crate::pg::executor::{explain, own, unmeasured, unnamed};
@@ -26,7 +27,7 @@ use crate::pg::server::contained::Unlocked;
 use crate::pg::server::{self, memory, switch};
 use crate::pg::sql_trace::level;
 use crate::pg::{compat, store};
-use crate::session::{self, KnownPlan};
+use crate::session;
 use pgrx::pg_sys::{self, NodeTag};
 use rowsource_core::model::{Estimate, LazyDescription, Outcome, PlanKey, PlanOrigin};
 use rowsource_core::phase::Event;
@@ -371,15 +372,17 @@ unsafe fn target<'q>(
     })
 }
 
-/// Returns whether nodes must be described that have no states, because their partitions were pruned, and
-/// whether the session has the time to do so now.
+/// Returns whether nodes must be described that have no states, because their partitions were pruned: the plan
+/// must be described in any case, or it should be and the session has the time to do so now.
 fn must_describe_pruned(known: &LazyDescription, found_as: &PlanKey) -> bool {
     let unfolding = known.unfolding().filter(|unfolding| unfolding.fold.has_pruned());
     unfolding.is_some_and(|unfolding| {
         let plan = session::known(&found_as.with_plan(unfolding.number));
-        let has_names = |plan: Rc<KnownPlan>| plan.compared_at.get() == server::catalog_changes();
-        let is_wanted = !describe::is_of_all(known) || !plan.is_some_and(has_names);
-        is_wanted && describe::may_describe_again()
+        let Some(plan) = plan.filter(|_| known.is_normalised() || guc::keep_constants()) else {
+            return true;
+        };
+        let has_names = plan.compared_at.get() == server::catalog_changes();
+        (!describe::is_of_all(known) || !has_names) && describe::may_describe_again()
     })
 }
 

@@ -7,8 +7,9 @@
 
 use super::named::operation;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, StartedQuery};
+use crate::pg::plan::by_tables::{Ranks, Roots};
 use crate::pg::plan::definition;
-use crate::pg::plan::fold::{Roots, Shown, made_append};
+use crate::pg::plan::fold::{Shown, made_append};
 use crate::pg::plan::identity::custom_name;
 use crate::pg::plan::pruned;
 use crate::pg::server;
@@ -26,7 +27,7 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     let _unquoted = server::Unquoted::set();
     let mut number = Number {
         hash: StableHasher::new(),
-        roots: roots(query),
+        ranks: Ranks::of(query.plan(), shown.roots()),
         estate: query.estate(),
         schema: None,
         tables: shown.roots(),
@@ -55,29 +56,10 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     number.hash.finish()
 }
 
-/// Returns for each entry of the range table the number of the one that the statement names: of a partition,
-/// that of its table.
-fn roots(query: StartedQuery) -> Vec<u32> {
-    let plan = query.plan();
-    let entries = plan
-        .follow(|plan| &plan.rtable)
-        .map_or(0, |table| table.length as u32);
-    let mut roots: Vec<u32> = (0..=entries).collect();
-    // A table comes before its partitions.
-    let children = plan.list::<pg_sys::AppendRelInfo>(|plan| &plan.appendRelations);
-    for child in children.iter() {
-        let root = roots.get(child.parent_relid as usize).copied();
-        if let (Some(root), Some(place)) = (root, roots.get_mut(child.child_relid as usize)) {
-            *place = root;
-        }
-    }
-    roots
-}
-
 /// A planid in the making.
 struct Number<'q> {
     hash: StableHasher,
-    roots: Vec<u32>,
+    ranks: Ranks,
     estate: Handle<'q, EState>,
     /// The name of the schema that was needed last.
     schema: Option<(Oid, String)>,
@@ -93,9 +75,9 @@ impl<'q> Number<'q> {
         self.hash.byte(flags);
     }
 
-    /// Returns the number of the entry of the range table that the statement names; 0 if there is none.
-    fn root(&self, number: u32) -> u32 {
-        self.roots.get(number as usize).copied().unwrap_or_default()
+    /// Adds the place of an entry of the range table, or of its table, among what the statement scans.
+    fn rank(&mut self, number: u32) {
+        self.hash.number(self.ranks.rank(self.tables, number));
     }
 
     /// Adds the name of an object, if there is one with this OID.
@@ -255,7 +237,7 @@ impl<'q> Number<'q> {
 
     /// Adds a column of an entry of the range table.
     fn named_column(&mut self, number: u32, column: pg_sys::AttrNumber) {
-        self.hash.number(self.root(number));
+        self.rank(number);
         let Some(entry) = self.estate.entry(number) else {
             return;
         };
@@ -272,7 +254,7 @@ impl<'q> Number<'q> {
     fn scanned(&mut self, plan: PlanRef<'q>) {
         let number = plan.cast::<pg_sys::Scan>().scanrelid;
         // If a table is joined with itself, this tells the two scans apart.
-        self.hash.number(self.root(number));
+        self.rank(number);
         let table = self.tables.map(|tables| tables.root(number));
         self.entry(table.unwrap_or(number));
     }
