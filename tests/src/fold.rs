@@ -1,7 +1,7 @@
 //! Folds the nodes of core's EXPLAIN by the rule of the book's page on partitions: what does the same below
-//! an Append to partitions of one table is one node. EXPLAIN does not say what an Append appends: whole queries,
-//! if one of them reads no partition, and others do more than to read one. It is written without the library's code, so that both
-//! can be compared.
+//! an Append to partitions of one table is one node. EXPLAIN does not say what an Append appends: whole
+//! queries, if one of them reads no partition, and others do more than to read one. It is written without the
+//! library's code, so that both can be compared.
 
 use crate::explain::NodeCounts;
 use crate::facts;

@@ -521,8 +521,8 @@ fn parallel_scans_are_compared_with_the_estimate_of_all_processes() {
 fn partitions_that_are_one_node_are_compared_by_their_sums() {
     let server = server("estimates-partitions");
     let mut client = server.connect();
-    // The planner takes the columns for independent. In the first partition they are equal: 100 rows, where it
-    // expects 10. In the second one they exclude each other: no row, where it expects 90.
+    // The planner takes the columns for independent. In the first partition they are equal: 100 rows, where
+    // it expects 10. In the second one they exclude each other: no row, where it expects 90.
     run_each(
         &mut client,
         "CREATE TABLE parts (part int, k bool, j bool) PARTITION BY LIST (part);

@@ -132,8 +132,8 @@ fn conditions_have_the_aliases_of_explain() {
     );
 }
 
-/// A description may have been printed with another `quote_all_identifiers`: by another session, or by this one
-/// before.
+/// A description may have been printed with another `quote_all_identifiers`: by another session, or by this
+/// one before.
 #[test]
 fn aliases_are_found_however_names_were_printed() {
     const STATEMENT: &str =

@@ -480,7 +480,8 @@ struct Tree<'a> {
     subplans: FxHashMap<u32, usize>,
     /// A number for what each node and its inputs do.
     numbers: Vec<u64>,
-    /// The node or one of its inputs is a partition of what the Append appends that is nearest above the node.
+    /// The node or one of its inputs is a partition of what the Append appends that is nearest above the
+    /// node.
     has_appended: Vec<bool>,
 }
 

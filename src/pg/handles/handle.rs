@@ -150,18 +150,26 @@ impl<'q, T: PgNode> Handle<'q, T> {
 
     /// Returns the members of the set that a field points to; none if it is null.
     pub fn set(self, select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset) -> impl Iterator<Item = u32> {
-        let (set, mut last) = (self.field(select), -1);
+        self.set_from(select, 0)
+    }
+
+    /// Returns whether a number is in the set that a field points to.
+    pub fn has_member(self, select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset, member: u32) -> bool {
+        self.set_from(select, member).next() == Some(member)
+    }
+
+    /// Returns the members of the set from `first` on.
+    fn set_from(
+        self,
+        select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset,
+        first: u32,
+    ) -> impl Iterator<Item = u32> {
+        let (set, mut last) = (self.field(select), first as i32 - 1);
         std::iter::from_fn(move || {
             // SAFETY: the pointer is null, or leads to a set that lives as long as the node.
             last = unsafe { pg_sys::bms_next_member(set, last) };
             u32::try_from(last).ok()
         })
-    }
-
-    /// Returns whether a number is in the set that a field points to.
-    pub fn has_member(self, select: impl FnOnce(&T) -> &*mut pg_sys::Bitmapset, member: u32) -> bool {
-        // SAFETY: as above. The number is not negative.
-        i32::try_from(member).is_ok_and(|member| unsafe { pg_sys::bms_is_member(member, self.field(select)) })
     }
 
     /// Returns the string that a field points to, unless it is null.

@@ -93,9 +93,9 @@ impl Roots {
     }
 }
 
-/// The order of what a statement scans: for each entry of the range table, how many up to it can be scanned, but
-/// for partitions. So it depends neither on partitions before it nor on the major: they add different entries for
-/// views and groups.
+/// The order of what a statement scans: for each entry of the range table, how many up to it can be scanned,
+/// but for partitions. So it depends neither on partitions before it nor on the major: they add different
+/// entries for views and groups.
 pub(super) struct Ranks(Vec<u32>);
 
 impl Ranks {
@@ -190,8 +190,8 @@ impl ByTables {
         }
     }
 
-    /// Returns a number for the table that a node scans or changes: its OID, or of a temporary one its name and
-    /// columns; 0 if there is none. May raise.
+    /// Returns a number for the table that a node scans or changes: its OID, or of a temporary one its name
+    /// and columns; 0 if there is none. May raise.
     pub(super) fn table(&self, plan: PlanRef, estate: Handle<EState>) -> i64 {
         let entry = match plan.downcast::<pg_sys::ModifyTable>() {
             Some(modify) => Some(modify.nominalRelation),
@@ -200,8 +200,8 @@ impl ByTables {
         entry.map_or(0, |entry| lasting(relation(self.roots.root(entry), estate)))
     }
 
-    /// Returns such a number for the index that a node scans; 0 if there is none, or if it is a partition's. May
-    /// raise.
+    /// Returns such a number for the index that a node scans; 0 if there is none, or if it is a partition's.
+    /// May raise.
     pub(super) fn index_of_table(&self, plan: PlanRef) -> i64 {
         let entry = scanned_entry(plan);
         let is_of_table = entry.is_some_and(|entry| !self.roots.is_partition(entry));

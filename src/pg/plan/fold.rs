@@ -295,8 +295,8 @@ impl<'a, 'q> Shown<'a, 'q> {
         }
     }
 
-    /// Returns whether there is something to describe for all of them, also for those whose partitions were all
-    /// pruned.
+    /// Returns whether there is something to describe for all of them, also for those whose partitions were
+    /// all pruned.
     pub fn is_whole(&self) -> bool {
         let pruned = |fold: &Fold| fold.nodes().iter().filter(|node| node.is_pruned).count();
         self.fold.is_none_or(|fold| pruned(fold) == self.pruned.len())

@@ -372,8 +372,8 @@ unsafe fn target<'q>(
     })
 }
 
-/// Returns whether nodes must be described that have no states, because their partitions were pruned: the plan
-/// must be described in any case, or it should be and the session has the time to do so now.
+/// Returns whether nodes must be described that have no states, because their partitions were pruned: the
+/// plan must be described in any case, or it should be and the session has the time to do so now.
 fn must_describe_pruned(known: &LazyDescription, found_as: &PlanKey) -> bool {
     let unfolding = known.unfolding().filter(|unfolding| unfolding.fold.has_pruned());
     unfolding.is_some_and(|unfolding| {
