@@ -5,7 +5,7 @@ const A: i64 = 1;
 const B: i64 = 2;
 const C: i64 = 3;
 
-fn key(query: i64, plan: i64) -> PlanKey {
+pub(super) fn key(query: i64, plan: i64) -> PlanKey {
     PlanKey::new(10, 5, query, plan, true)
 }
 
@@ -14,7 +14,6 @@ fn flips() -> Box<Flips> {
         last_serial: 0,
         events: [Event::default(); EVENTS],
         queries: [Query::default(); QUERIES],
-        first_plans: [[FirstPlan::default(); WAYS]; SETS],
     })
 }
 
@@ -163,7 +162,7 @@ fn a_change_that_is_undone_at_once_is_two_events() {
 }
 
 /// A number generator that gives the same numbers each time.
-fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+pub(super) fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
         state = state
@@ -320,26 +319,25 @@ fn without_a_reader_a_plan_takes_over_when_the_other_was_quiet() {
 }
 
 #[test]
-fn the_second_plan_of_a_query_is_noticed() {
+fn the_last_plan_of_a_query_is_the_current_one_or_the_newest_that_is_stored() {
+    let stored: Vec<KnownPlan> = (0..64).map(|_| KnownPlan::default()).collect();
+    let known = KnownPlans(&stored);
     let mut flips = flips();
-    assert_eq!(flips.note_new(&key(7, A)), Known::First);
-    assert_eq!(flips.note_new(&key(8, B)), Known::First);
-    assert_eq!(flips.note_new(&key(7, A)), Known::First);
-    assert_eq!(flips.note_new(&key(7, B)), Known::Other(key(7, A)));
-    flips.replace_first(&key(7, B));
-    assert_eq!(flips.note_new(&key(7, C)), Known::Other(key(7, B)));
-    flips.observe_query(&key(7, B), &batch(1, 1.0, 1, 1));
-    assert_eq!(flips.note_new(&key(7, C)), Known::Observed);
+    assert_eq!(flips.last_plan(known, &key(7, C)), None);
+    [A, B].into_iter().for_each(|plan| known.note(&key(7, plan)));
+    assert_eq!(flips.last_plan(known, &key(7, C)), Some(key(7, B)));
+    flips.observe_query(&key(7, A), &batch(1, 1.0, 1, 1));
+    assert!(flips.observes(&key(7, C)) && !flips.observes(&key(8, C)));
+    assert_eq!(flips.last_plan(known, &key(7, C)), Some(key(7, A)));
     // Statements without a queryid are not the same query.
-    assert_eq!(flips.note_new(&key(0, A)), Known::First);
-    assert_eq!(flips.note_new(&key(0, B)), Known::First);
+    known.note(&key(0, A));
+    assert_eq!(flips.last_plan(known, &key(0, B)), None);
 }
 
 #[test]
 fn many_queries_and_events_are_bounded() {
     let mut flips = flips();
     for query in 1..=10_000 {
-        flips.note_new(&key(query, A));
         flips.observe_query(&key(query, A), &batch(5, 1.0, query * 10, query * 10 + 1));
         flips.add(&key(query, B), &batch(5, 1.0, query * 10 + 2, query * 10 + 3));
     }
@@ -418,26 +416,6 @@ fn a_role_pushes_out_its_own_changes() {
     };
     assert_eq!(observed(&flips, 10) + observed(&flips, OTHER), QUERIES);
     assert!(observed(&flips, 10) >= QUERIES / 2 && observed(&flips, OTHER) >= QUERIES / 2 - 1);
-}
-
-/// What is known of a query by its first plan stays, too.
-#[test]
-fn a_role_pushes_out_its_own_first_plans() {
-    const OTHER: u32 = 77;
-    let mut flips = flips();
-    for query in 1..=40 {
-        assert_eq!(flips.note_new(&key_of(10, query, A)), Known::First);
-    }
-    for query in 1..=20_000 {
-        assert_eq!(flips.note_new(&key_of(OTHER, query, A)), Known::First);
-    }
-    for query in 1..=40 {
-        let known = flips.note_new(&key_of(10, query, B));
-        assert_eq!(known, Known::Other(key_of(10, query, A)), "{query}");
-    }
-    // The newest of its own stay.
-    let known = |flips: &mut Flips, query| flips.note_new(&key_of(OTHER, query, B)) != Known::First;
-    assert!(!known(&mut flips, 1) && known(&mut flips, 20_000));
 }
 
 #[test]

@@ -14,13 +14,15 @@ use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
 use rowsource_core::blocks::Room;
 use rowsource_core::eviction::Limits;
+use rowsource_core::flips::{KnownPlan, KnownPlans};
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use rowsource_core::planids;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The control block. It is made as zero bytes. Behind it, the table of planids begins ([`planids`]).
+/// The control block. It is made as zero bytes. Behind it are the table of planids ([`planids`]) and that of
+/// the plans of each query ([`known_plans`]).
 #[repr(C, align(64))]
 pub(super) struct Control {
     pub lock: UnsafeCell<pg_sys::LWLock>,
@@ -168,9 +170,11 @@ pub(super) fn find_or_make_preloaded(shared: &SettingUp) {
         .for_each(|control| lasting::share(&control.event_names));
 }
 
-/// Returns the size of a control block, with the table of planids behind it.
+/// Returns the size of a control block, with the tables behind it.
 pub(super) fn size() -> usize {
-    size_of::<Control>() + planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>()
+    let planids = planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>();
+    let known = KnownPlans::places(guc::max_plans()) * size_of::<KnownPlan>();
+    size_of::<Control>() + planids + known
 }
 
 /// Returns the table of planids. It is empty if this process knows no control block.
@@ -182,6 +186,22 @@ pub(super) fn planids() -> &'static [planids::Bucket] {
     // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which
     // were zeroed. It stays mapped until the process ends. The setting does not change while the server runs.
     unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
+}
+
+/// Returns the table of the plans of each query, which the lock of the changes of plans guards. It is empty if
+/// this process knows no control block.
+pub(super) fn known_plans() -> KnownPlans<'static> {
+    let control = CONTROL.get().cast_const();
+    if control.is_null() {
+        return KnownPlans(&[]);
+    }
+    // SAFETY: behind the table of planids there is room for so many, as for that table. A bucket has a multiple
+    // of their alignment.
+    KnownPlans(unsafe {
+        let planids: *const planids::Bucket = control.add(1).cast();
+        let known = planids.add(planids::buckets(guc::max_plans()));
+        std::slice::from_raw_parts(known.cast(), KnownPlans::places(guc::max_plans()))
+    })
 }
 
 /// Initializes a control block.

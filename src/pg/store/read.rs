@@ -105,7 +105,13 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
 pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let Reading { store, mut unlocked } = reading()?;
-        let last_plan = |_: &mut _| store.control().flips.with_table(|table| table.last_plan(key));
+        let known = control::known_plans();
+        let last_plan = |_: &mut _| {
+            store
+                .control()
+                .flips
+                .with_table(|table| table.last_plan(known, key))
+        };
         description(&contained(&mut unlocked, last_plan).ok()??)
     })
 }
