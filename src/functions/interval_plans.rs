@@ -105,6 +105,25 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
     (key, side)
 }
 
+/// What ends an interval.
+pub enum IntervalEnd {
+    /// A snapshot of this moment.
+    Snapshot(i64),
+    /// Now; with the moment at which it begins, as a text.
+    Now(String),
+}
+
+/// Returns what ends an interval, as the snapshots have it; `None` if they have nothing of it.
+pub fn end(interval: (i64, i64)) -> Option<IntervalEnd> {
+    let ends = intervals::ends(interval, None);
+    let (_, end) = ends.moments()?;
+    Some(match ends.to_snap {
+        Some(0) => IntervalEnd::Now(ends.from_at),
+        // It also begins the next interval.
+        _ => IntervalEnd::Snapshot(end + 1),
+    })
+}
+
 /// Returns what a plan did in an interval, likewise; `None` if it did not run then.
 pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
     let ends = intervals::ends(interval, None);

@@ -192,6 +192,15 @@ fn two_intervals_are_compared() {
         &format!("{queryid}, 'baseline a good time', '{end}..', 'rows'"),
     );
     assert_eq!((&named[..2], &named[3..]), (&found[..2], &found[3..]));
+    // With one interval, the other side is what ran since.
+    for sides in ["'baseline a good time'".to_owned(), format!("'{begin}..{end}'")] {
+        let since = lines(&mut client, &format!("{queryid}, {sides}, metric => 'rows'"));
+        assert_eq!((&since[..2], &since[3..]), (&found[..2], &found[3..]));
+        assert!(
+            since[2].starts_with(&format!("B: planid {now}, mean of 5 executions from {end} to 20")),
+            "{since:#?}"
+        );
+    }
     // The rows of an execution and their times are those of the interval alone.
     let mean: f64 = value(
         &mut client,
@@ -215,6 +224,14 @@ fn two_intervals_are_compared() {
         (
             format!("7, '{begin}..{end}', '{end}..'"),
             format!("queryid 7 did not run from {begin} to {end}"),
+        ),
+        (
+            format!("7, '{begin}..{end}'"),
+            format!("queryid 7 did not run from {begin} to {end}"),
+        ),
+        (
+            format!("{queryid}, '{end}..'"),
+            format!("no snapshot ends the interval, so it lasts until now, from {end} on"),
         ),
         (
             format!("{queryid}, '{begin}..', '{begin}..'"),
