@@ -29,7 +29,6 @@ pub use pace::Pace;
 pub use sample::{Executions, Sample, Verdict, extra_ms, verdicts};
 
 use crate::model::PlanKey;
-use crate::regressions::Sums;
 use crate::room::crowded;
 use query::{Place, Query, RUNS, Run};
 use serde::{Deserialize, Serialize};
@@ -72,11 +71,11 @@ impl Event {
 
     /// Returns the change from an earlier plan to the same plan: `from`, with these executions until `at`.
     /// Nothing if that is this event, or if the query went back to that plan.
-    pub fn from_before(&self, from: &PlanKey, before: &Sums, at: i64) -> Option<Event> {
+    pub fn from_before(&self, from: &PlanKey, before: Sample, at: i64) -> Option<Event> {
         let is_other = self.from != *from && self.to() != *from;
         is_other.then(|| Event {
             from: *from,
-            before: Sample::of(*before),
+            before,
             at,
             ..*self
         })

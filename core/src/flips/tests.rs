@@ -1,5 +1,6 @@
 use super::query::FORGET_US;
 use super::*;
+use crate::regressions::Sums;
 
 const A: i64 = 1;
 const B: i64 = 2;
@@ -75,6 +76,40 @@ fn a_plan_that_takes_over_is_an_event_and_so_is_the_way_back() {
     flips.add(&key(7, A), &batch(6, 1.0, 610, 700));
     flips.add(&key(7, C), &batch(6, 1.0, 800, 900));
     assert_eq!(found(&mut flips), [(A, B, 10, 25), (B, A, 25, 10), (A, C, 10, 6)]);
+}
+
+/// All plans took four times as long while the plan before both ran, and still do.
+#[test]
+fn a_plan_from_before_is_compared_on_the_same_machine() {
+    let slow = |ms, first_at, last_at| {
+        let done = batch(20, ms, first_at, last_at);
+        let sample = done.sample.among(2.0);
+        Executions { sample, ..done }
+    };
+    let mut flips = flips();
+    flips.observe_query(&key(7, A), &slow(4.0, 1, 100));
+    flips.add(&key(7, B), &slow(40.0, 200, 300));
+    flips.add(&key(7, C), &slow(5.0, 400, 500));
+    flips.settle();
+    let event = |to| *flips.events().find(|event| event.to == to).expect("an event");
+    let (first, latest) = (event(B), event(C));
+    // What a regression keeps of the executions before: their sums, and the pace.
+    let kept = Sample::of(first.before.sums).among(first.before.pace().log2() as f32);
+    let compared = latest
+        .from_before(&key(7, A), kept, first.at)
+        .expect("another plan");
+    assert_eq!(
+        (compared.from, compared.to(), compared.at),
+        (key(7, A), key(7, C), 200)
+    );
+    let found =
+        |event: &Event| verdicts(&[(event.before, event.after, 0.0)], || {}).expect("memory")[0].name();
+    assert_eq!(found(&compared), "no difference that can be told");
+    // A regression that was on a machine as slow is none because of it, and is not hidden by it.
+    let mut slower = compared;
+    slower.after = slow(12.0, 400, 500).sample;
+    assert_eq!(found(&slower), "slower");
+    assert_eq!(latest.from_before(&key(7, B), kept, 0), None);
 }
 
 #[test]

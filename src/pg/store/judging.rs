@@ -148,7 +148,7 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
                 .filter(|event| event.from.is_same_query(&known.from));
             let latest = of_query.reduce(|one, other| if other.is_after(one) { other } else { one });
             events.extend(
-                latest.and_then(|latest| latest.from_before(&known.from, &known.before, known.since)),
+                latest.and_then(|latest| latest.from_before(&known.from, Sample::before(known), known.since)),
             );
         }
         let since = |event: &Event| all.database.since(event.at);
@@ -197,7 +197,7 @@ fn look(judged: &Judged, now: i64) -> Look {
         period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
         reference: Reference::Plan,
         interval: [0; 2],
-        machine: 1.0,
+        machine: event.before.pace(),
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
             Verdict::Faster | Verdict::Unknown => Found::Nothing,
