@@ -149,6 +149,9 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     control.flips.with_all(|all| {
         all.flips.clear(userid, datid, queryid);
         all.regressions.clear(userid, datid, queryid);
+        if (userid, datid, queryid) == (0, 0, 0) {
+            all.database.clear();
+        }
     });
     if (userid, queryid) == (0, 0) {
         locked_by_control(&store, &mut unlocked, |lock| control.evicted.clear(lock, datid));
