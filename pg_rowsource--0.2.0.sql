@@ -1079,7 +1079,7 @@ CREATE FUNCTION rowsource_judge(
 ) RETURNS void
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_judge_0_2';
-COMMENT ON FUNCTION rowsource_judge(timestamptz) IS 'Internal: lets the background worker look for regressions now, as if it were this moment, and from then on only when this is called';
+COMMENT ON FUNCTION rowsource_judge(timestamptz) IS 'Internal: lets the background worker look for regressions now. With a moment, as if it were that one, and from then on only when this is called';
 REVOKE ALL ON FUNCTION rowsource_judge(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_info(

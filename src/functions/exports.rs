@@ -274,8 +274,8 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void(regressions::dismiss(id, until));
 
-    /// Internal: lets the background worker look for regressions now, as if it were this moment, and from
-    /// then on only when this is called
+    /// Internal: lets the background worker look for regressions now. With a moment, as if it were that one,
+    /// and from then on only when this is called
     rowsource_judge(at: timestamptz = "NULL") TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void(regressions::judge(at));
 

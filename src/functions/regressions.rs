@@ -246,9 +246,9 @@ pub fn note_reference(key: &PlanKey, at: i64, earlier: &Earlier<'_>) {
     store::note_reference(key, at, earlier.against());
 }
 
-/// Looks for regressions now, as if it were a moment.
+/// Looks for regressions now, or as if it were a moment.
 pub fn judge(at: Option<i64>) {
-    if !judge_now(at.unwrap_or_else(server::now)) {
+    if !judge_now(at) {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "the background worker of pg_rowsource does not run",
