@@ -8,7 +8,9 @@ use crate::model::table::Table;
 use postgres::Client;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rowsource_core::regressions::{Candidate, Sums, judge, median_ratio};
+use rowsource_core::flips::{Pace, Sample, Verdict, verdicts};
+use rowsource_core::model::Times;
+use rowsource_core::regressions::Sums;
 use rowsource_tests::causes::{self, Judged, Planted};
 use rowsource_tests::session::run_each;
 use rowsource_tests::{SHIPPED, Server};
@@ -160,8 +162,8 @@ fn run_pairs(context: &mut ExperimentContext, server: &Server, rows: usize) {
 
 /// How often recorded executions are split.
 const SPLITS: usize = 1_000;
-/// How many other plans say how fast the machine is.
-const OTHERS: usize = 9;
+/// An execution: when it ended, in microseconds, and its milliseconds.
+type Execution = (i64, f64);
 
 /// Records executions of unchanged plans on a server that others use, and splits them at random moments.
 pub fn run_splits(context: &mut ExperimentContext) {
@@ -174,6 +176,7 @@ pub fn run_splits(context: &mut ExperimentContext) {
     );
     context.server(&server);
     let recorded = record(context, &server, rounds);
+    let samples: Vec<Vec<Sample>> = (0..recorded.len()).map(|of| samples(&recorded, of)).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(4_711);
     let mut wrong = [0; 2];
     for _ in 0..SPLITS {
@@ -182,21 +185,12 @@ pub fn run_splits(context: &mut ExperimentContext) {
         let length = (2.0 + random.random_range(0.0f64..8.0).exp2()).min(rounds as f64) as usize;
         let begin = random.random_range(0..=rounds - length);
         let middle = begin + random.random_range(1..length);
-        let parts = |times: &Vec<f64>| [sums(&times[begin..middle]), sums(&times[middle..begin + length])];
-        let [before, after] = parts(&recorded[of]);
-        let others = (1..=OTHERS).map(|i| parts(&recorded[(of + i) % recorded.len()]));
-        let others: Vec<[Sums; 2]> = others.collect();
-        for (wrong, with_control) in wrong.iter_mut().zip([true, false]) {
-            let pairs = others.iter().filter(|_| with_control);
-            let control = median_ratio(pairs.map(|[before, after]| (before, after)), || ());
-            let candidate = Candidate {
-                before,
-                after,
-                control: control.expect("memory"),
-                database_ms: 0.0,
-                intervals: None,
-            };
-            *wrong += usize::from(judge(&[candidate], || ()).expect("memory")[0].is_some());
+        let parts = |all: &[Sample]| [sum(&all[begin..middle]), sum(&all[middle..begin + length])];
+        let alone: Vec<Sample> = recorded[of].iter().map(|one| sample(one, 0.0)).collect();
+        for (wrong, all) in wrong.iter_mut().zip([&samples[of], &alone]) {
+            let [before, after] = parts(all);
+            let found = verdicts(&[(before, after, 0.0)], || ()).expect("memory");
+            *wrong += usize::from(matches!(found[0], Verdict::Slower(_)));
         }
     }
     context.goal(
@@ -205,21 +199,51 @@ pub fn run_splits(context: &mut ExperimentContext) {
         &spread(&[wrong[0] as f64]),
     );
     context.finding(format!(
-        "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without the control by other plans. \
-         Any cost counts as enough here, so that it excludes none.",
+        "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without looking at how fast other plans \
+         are. Any cost counts as enough here, so that it excludes none.",
         wrong[0], wrong[1]
     ));
 }
 
-fn sums(times: &[f64]) -> Sums {
+/// Returns an execution, while plans of other queries took this much longer.
+fn sample((_, ms): &Execution, others: f32) -> Sample {
     let mut sums = Sums::default();
-    times.iter().for_each(|ms| sums.add(*ms, *ms, false));
-    sums
+    sums.add(*ms, *ms, false);
+    Sample::of(sums).among(others)
+}
+
+fn sum(samples: &[Sample]) -> Sample {
+    let mut sum = Sample::default();
+    samples.iter().for_each(|one| sum.merge(one));
+    sum
+}
+
+/// Returns the executions of a statement, each with how fast all others were then: as the library sees it when
+/// the plan of that statement changes.
+fn samples(recorded: &[Vec<Execution>], of: usize) -> Vec<Sample> {
+    let pace = Pace::default();
+    let mut plans = vec![(Times::default(), 0); recorded.len()];
+    let mut samples = Vec::new();
+    for round in 0..recorded[of].len() {
+        for (plan, executions) in recorded.iter().enumerate() {
+            let (at, ms) = executions[round];
+            if plan == of {
+                samples.push(sample(&executions[round], pace.level(at)));
+                continue;
+            }
+            let (times, last_at) = plans[plan];
+            let mut after = times;
+            after.add(ms);
+            pace.add((&times, last_at), &after, at);
+            plans[plan] = (after, at);
+        }
+    }
+    samples
 }
 
 /// Runs lookups, joins and aggregates one after the other, and notes how long each execution took. Between
 /// rounds, something disturbs them now and then.
-fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Vec<Vec<f64>> {
+fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Vec<Vec<Execution>> {
     let mut client = server.session();
     run_each(
         &mut client,
@@ -229,6 +253,7 @@ fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Ve
     );
     let mut random = Xoshiro256PlusPlus::seed_from_u64(815);
     let mut recorded = vec![Vec::new(); STATEMENTS.len()];
+    let start = Instant::now();
     let mut disturber: Option<std::thread::JoinHandle<Client>> = None;
     let mut idle = Some(server.session());
     for round in 0..rounds {
@@ -250,7 +275,8 @@ fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Ve
             let sql = sql.replace('$', &parameter);
             let begun = Instant::now();
             run_each(&mut client, &sql);
-            times.push(begun.elapsed().as_secs_f64() * 1e3);
+            let ms = begun.elapsed().as_secs_f64() * 1e3;
+            times.push((start.elapsed().as_micros() as i64, ms));
         }
     }
     drop(disturber.map(|handle| handle.join()));
