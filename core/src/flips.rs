@@ -73,7 +73,7 @@ impl Event {
     /// Nothing if that is this event, or if the query went back to that plan.
     pub fn from_before(&self, from: &PlanKey, before: Sample, at: i64) -> Option<Event> {
         let is_other = self.from != *from && self.to() != *from;
-        is_other.then(|| Event {
+        is_other.then_some(Event {
             from: *from,
             before,
             at,

@@ -309,7 +309,8 @@ pub fn columns() -> Columns<Seen> {
         /// tested against ...: chance does not explain the difference from the executions of the plan before;
         /// if the plan did not change, from those of the newest baseline, which it names, of the same hour a
         /// week ago, of the same hour yesterday, or of the quarter of an hour before it became slower. few
-        /// executions: nothing is tested; the longest one takes four times as long as all before, and a second more
+        /// executions: nothing is tested; the longest one takes four times as long as all before, and a
+        /// second more
         basis: text = seen.basis();
         /// The probability that the difference is chance; NULL if nothing is tested
         chance: float8 = seen.known.chance();

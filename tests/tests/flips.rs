@@ -500,7 +500,7 @@ fn the_plan_of_the_oldest_of_thousands_of_statements_is_known() {
     let statement = STATEMENT.replace(" t ", " u ");
     let mut run = |settings: &str| {
         run_each(&mut client, settings);
-        measured(&mut client, &vec![statement.as_str(); 10].join(";"));
+        measured(&mut client, &[statement.as_str(); 10].join(";"));
     };
     run(FIRST_PLAN);
     let mut other = measuring(&server);

@@ -1,4 +1,5 @@
-//! The plans of each query that the store has: so a change of plan is noticed, however many queries ran since.
+//! The plans of each query that the store has: so a change of plan is noticed, however many queries ran
+//! since.
 //!
 //! A hash table with open addressing, of a fixed size. A plan is noted when it comes into the store, and
 //! forgotten when it leaves it. So what it costs to look for a query does not depend on the number of plans.
@@ -36,8 +37,8 @@ impl KnownPlan {
 pub struct KnownPlans<'a>(pub &'a [KnownPlan]);
 
 impl KnownPlans<'_> {
-    /// Returns the number of places for a number of plans. A third of them is free, so that one is found soon.
-    /// Sessions that store plans at the same time may store some more.
+    /// Returns the number of places for a number of plans. A third of them is free, so that one is found
+    /// soon. Sessions that store plans at the same time may store some more.
     pub const fn places(plans: usize) -> usize {
         plans + plans / 2 + 64
     }
@@ -73,8 +74,8 @@ impl KnownPlans<'_> {
         }
     }
 
-    /// Removes the plan at a place. Those behind it move forward, so that no free place lies between the first
-    /// place of a query and its plans.
+    /// Removes the plan at a place. Those behind it move forward, so that no free place lies between the
+    /// first place of a query and its plans.
     fn remove(self, removed: usize) {
         let mut free = removed;
         for at in self.from(removed).skip(1) {

@@ -84,8 +84,8 @@ impl Sums {
     }
 
     /// Returns the executions since an earlier moment, at which the counters were `earlier`. If they have
-    /// been reset since, these are all. A maximum cannot be subtracted: if the longest execution is not of this
-    /// time, the longest time is the most that it may be, that of all or their sum.
+    /// been reset since, these are all. A maximum cannot be subtracted: if the longest execution is not of
+    /// this time, the longest time is the most that it may be, that of all or their sum.
     pub fn since(&self, earlier: &Sums) -> Sums {
         if earlier.executions > self.executions || earlier.failed > self.failed {
             return *self;

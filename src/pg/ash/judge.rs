@@ -82,8 +82,8 @@ fn line(known: &Regression) -> String {
 }
 
 /// Lets the worker look for regressions, and waits until it has. With a moment, it looks as if it were that
-/// one, and from then on only when it is asked to; without one, it goes on each minute. Returns false if there
-/// is no worker.
+/// one, and from then on only when it is asked to; without one, it goes on each minute. Returns false if
+/// there is no worker.
 pub fn judge_now(at: Option<i64>) -> bool {
     let Some(history) = store::shared_history() else {
         return false;

@@ -177,31 +177,35 @@ pub(super) fn size() -> usize {
     size_of::<Control>() + planids + known
 }
 
-/// Returns the table of planids. It is empty if this process knows no control block.
-pub(super) fn planids() -> &'static [planids::Bucket] {
+/// Returns the tables behind the control block. They are empty if this process knows none.
+fn tables() -> (&'static [planids::Bucket], &'static [KnownPlan]) {
     let control = CONTROL.get().cast_const();
     if control.is_null() {
-        return &[];
+        return (&[], &[]);
     }
-    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which
-    // were zeroed. It stays mapped until the process ends. The setting does not change while the server runs.
-    unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
+    let max_plans = guc::max_plans();
+    let (buckets, places) = (planids::buckets(max_plans), KnownPlans::places(max_plans));
+    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, and
+    // behind these for so many places, of which their size is a multiple of the alignment. All were zeroed.
+    // They stay mapped until the process ends. The setting does not change while the server runs.
+    unsafe {
+        let planids: *const planids::Bucket = control.add(1).cast();
+        let known: *const KnownPlan = planids.add(buckets).cast();
+        (
+            std::slice::from_raw_parts(planids, buckets),
+            std::slice::from_raw_parts(known, places),
+        )
+    }
 }
 
-/// Returns the table of the plans of each query, which the lock of the changes of plans guards. It is empty if
-/// this process knows no control block.
+/// Returns the table of planids.
+pub(super) fn planids() -> &'static [planids::Bucket] {
+    tables().0
+}
+
+/// Returns the table of the plans of each query. The lock of the changes of plans guards it.
 pub(super) fn known_plans() -> KnownPlans<'static> {
-    let control = CONTROL.get().cast_const();
-    if control.is_null() {
-        return KnownPlans(&[]);
-    }
-    // SAFETY: behind the table of planids there is room for so many, as for that table. A bucket has a multiple
-    // of their alignment.
-    KnownPlans(unsafe {
-        let planids: *const planids::Bucket = control.add(1).cast();
-        let known = planids.add(planids::buckets(guc::max_plans()));
-        std::slice::from_raw_parts(known.cast(), KnownPlans::places(guc::max_plans()))
-    })
+    KnownPlans(tables().1)
 }
 
 /// Initializes a control block.
