@@ -43,7 +43,7 @@ impl Rename {
 
     /// Returns what takes the place of a token, if that is the alias before this column.
     fn instead_of(&self, token: &Token, column: &str) -> Option<&str> {
-        if token.name() != self.from || token.is_quoted < self.is_quoted {
+        if token.name() != self.from || !token.is_quoted && self.is_quoted {
             return None;
         }
         // With quote_all_identifiers, all names are in quotes, also if they need none.
