@@ -118,7 +118,7 @@ CREATE FUNCTION rowsource_compare(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_compare_0_2';
-COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), intervals (''14:00..14:05''), ''baseline'' and its name, or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this session''s last statement. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
+COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), intervals (''14:00..14:05''), ''baseline'' and its name, or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this session''s last statement. With one interval or baseline, the other side is what ran since its end. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
 
 CREATE FUNCTION rowsource_plan(
     queryid bigint DEFAULT NULL,
@@ -1079,7 +1079,7 @@ CREATE FUNCTION rowsource_judge(
 ) RETURNS void
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_judge_0_2';
-COMMENT ON FUNCTION rowsource_judge(timestamptz) IS 'Internal: lets the background worker look for regressions now, as if it were this moment, and from then on only when this is called';
+COMMENT ON FUNCTION rowsource_judge(timestamptz) IS 'Internal: lets the background worker look for regressions now. With a moment, as if it were that one, and from then on only when this is called';
 REVOKE ALL ON FUNCTION rowsource_judge(timestamptz) FROM PUBLIC;
 
 CREATE FUNCTION rowsource_info(
@@ -2919,13 +2919,14 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
      WHERE a.snap_id = t.snap_id AND a.moments < 1000
            AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
-    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
-    -- counters and plans that it does not have itself: those that were reset. The rest of them goes with them. A few at a time, so
-    -- that no call takes long.
+    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC), but not while the hour of a week ago begins
+    -- in that day: the snapshots around it may be of an hour before, and a week may have an hour more. The one that stays gets the
+    -- samples of the others, and the counters and plans that it does not have itself: those that were reset. The rest of them goes with
+    -- them. A few at a time, so that no call takes long.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), old AS (
-        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
+        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
          WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')

@@ -16,30 +16,27 @@
 //!
 //! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its
 //! queries the least recently used one is forgotten, and of the older half of its events the one that changed
-//! the least. So it is with first plans, in each set.
+//! the least. A query is observed from its second plan on: which plans a query has is in another table, with
+//! room for all plans of the store ([`KnownPlans`]).
 
+mod known;
 mod pace;
 mod query;
 mod sample;
 
+pub use known::{KnownPlan, KnownPlans};
 pub use pace::Pace;
 pub use sample::{Executions, Sample, Verdict, extra_ms, verdicts};
 
 use crate::model::PlanKey;
-use crate::regressions::Sums;
 use crate::room::crowded;
 use query::{Place, Query, RUNS, Run};
-use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
-use std::hash::BuildHasher;
 
 /// How many events are kept.
 const EVENTS: usize = 256;
 /// How many queries with several plans are observed.
 const QUERIES: usize = 48;
-/// How many queries are known by their first plan, in sets of [`WAYS`].
-const SETS: usize = 264;
-const WAYS: usize = 4;
 /// Sessions keep executions for a second. After this time, in microseconds, none are missing.
 const QUIET_US: i64 = 3_000_000;
 
@@ -74,11 +71,11 @@ impl Event {
 
     /// Returns the change from an earlier plan to the same plan: `from`, with these executions until `at`.
     /// Nothing if that is this event, or if the query went back to that plan.
-    pub fn from_before(&self, from: &PlanKey, before: &Sums, at: i64) -> Option<Event> {
+    pub fn from_before(&self, from: &PlanKey, before: Sample, at: i64) -> Option<Event> {
         let is_other = self.from != *from && self.to() != *from;
-        is_other.then(|| Event {
+        is_other.then_some(Event {
             from: *from,
-            before: Sample::of(*before),
+            before,
             at,
             ..*self
         })
@@ -95,35 +92,12 @@ impl Event {
     }
 }
 
-/// The first plan of a query. Zero bytes are a free place.
-#[derive(Clone, Copy, Default)]
-#[repr(C, packed(4))]
-struct FirstPlan {
-    planid: i64,
-    /// A hash of the query; 0 if the place is free.
-    query: u32,
-    /// The role that runs it.
-    userid: u32,
-}
-
-/// What is known of the query of a new plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// It has no other plan.
-    First,
-    /// It has run with this plan before.
-    Other(PlanKey),
-    /// It is observed already.
-    Observed,
-}
-
 /// The events and the observed queries. Zero bytes are an empty table.
 #[repr(C)]
 pub struct Flips {
     last_serial: u64,
     events: [Event; EVENTS],
     queries: [Query; QUERIES],
-    first_plans: [[FirstPlan; WAYS]; SETS],
 }
 
 const _: () = assert!(size_of::<Flips>() <= 96 << 10);
@@ -137,67 +111,21 @@ pub struct SavedFlips {
 }
 
 impl Flips {
-    /// Notes a new plan, and returns what is known of its query.
-    pub fn note_new(&mut self, key: &PlanKey) -> Known {
-        if key.queryid == 0 {
-            return Known::First;
-        }
-        if self.find(key).is_some() {
-            return Known::Observed;
-        }
-        let hash = hash_of_query(key);
-        let set = self.set(hash);
-        let first = set.iter_mut().find(|first| first.query == hash);
-        match first {
-            Some(first) if first.planid != key.planid => Known::Other(key.with_plan(first.planid)),
-            Some(_) => Known::First,
-            None => {
-                // The newest comes first. Who makes room forgets the oldest.
-                let room = set.iter().position(|first| first.query == 0).or_else(|| {
-                    let owner = crowded::<WAYS>(set.iter().map(|first| first.userid), key.userid);
-                    set.iter().rposition(|first| first.userid == owner)
-                });
-                if let Some(set) = set.get_mut(..=room.unwrap_or(WAYS - 1)) {
-                    set.rotate_right(1);
-                    set[0] = FirstPlan {
-                        planid: key.planid,
-                        query: hash,
-                        userid: key.userid,
-                    };
-                }
-                Known::First
-            }
-        }
+    /// Returns whether the query of a plan is observed already.
+    pub fn observes(&self, key: &PlanKey) -> bool {
+        self.find(key).is_some()
     }
 
     /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan
     /// itself.
-    pub fn last_plan(&self, key: &PlanKey) -> Option<PlanKey> {
-        let planid = match self.find(key) {
+    pub fn last_plan(&self, known: KnownPlans<'_>, key: &PlanKey) -> Option<PlanKey> {
+        match self.find(key) {
             Some(at) => {
                 let mut runs = self.queries[at].runs.iter().rev();
-                runs.find(|run| run.exists())?.plan
+                Some(key.with_plan(runs.find(|run| run.exists())?.plan))
             }
-            None => {
-                let hash = hash_of_query(key);
-                let mut set = self.first_plans[hash as usize % SETS].iter();
-                let first = set.find(|first| key.queryid != 0 && first.query == hash)?;
-                first.planid
-            }
-        };
-        Some(key.with_plan(planid))
-    }
-
-    /// Makes a plan the first one of its query: the store has not the earlier one any more.
-    pub fn replace_first(&mut self, key: &PlanKey) {
-        let hash = hash_of_query(key);
-        if let Some(first) = self.set(hash).iter_mut().find(|first| first.query == hash) {
-            first.planid = key.planid;
+            None => known.of_query(key).next_back(),
         }
-    }
-
-    fn set(&mut self, hash: u32) -> &mut [FirstPlan; WAYS] {
-        &mut self.first_plans[hash as usize % SETS]
     }
 
     fn find(&self, key: &PlanKey) -> Option<usize> {
@@ -380,9 +308,6 @@ impl Flips {
                 *query = Query::default();
             }
         }
-        if (userid, datid, queryid) == (0, 0, 0) {
-            self.first_plans = [[FirstPlan::default(); WAYS]; SETS];
-        }
     }
 
     /// Returns what a file keeps. Returns `None` if there is no memory.
@@ -413,12 +338,6 @@ impl Flips {
             *place = *query;
         }
     }
-}
-
-/// Returns a hash of a query that is not 0.
-fn hash_of_query(key: &PlanKey) -> u32 {
-    let hash = FxBuildHasher.hash_one((key.queryid, key.userid, key.datid, key.toplevel()));
-    (((hash >> 32) ^ hash) as u32).max(1)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! another server can compare it.
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
+use super::interval_plans::IntervalEnd;
 use super::words::choose;
 use super::{ash, blockers, display, interval_plans, wait_names};
 use crate::pg::executor::statement;
@@ -113,7 +114,8 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
     }
 }
 
-/// Returns both sides. If one is not given, it is the mean of the plan of today. If both are not, the other
+/// Returns both sides. If one is not given, it is the mean of the plan of today, or what ran since the
+/// interval of the other one. If both are not, the other
 /// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
 fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
     // By default that of the session's last statement. Plans of other servers need none.
@@ -124,7 +126,11 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
             (now, Some(before)) => [mean(before), mean(now)],
             (now, None) => [mean(now), Wanted::Here(Some(now), Which::Kept(Exemplar::Slowest))],
         },
-        sides => sides.map(|side| side.map_or(Wanted::Here(None, Which::Mean), parsed)),
+        sides => {
+            let given = sides.map(|side| side.map(parsed));
+            let interval = given.iter().flatten().find_map(Wanted::interval);
+            given.map(|side| side.unwrap_or_else(|| other_side(interval)))
+        }
     };
     let wanted = wanted.map(|wanted| match wanted {
         Wanted::Here(None, which) => Wanted::Here(Some(plans(*queryid).0), which),
@@ -152,6 +158,39 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
         }
         Wanted::Written(side) => Found { side, ran: None },
     })
+}
+
+impl Wanted {
+    fn interval(&self) -> Option<(i64, i64)> {
+        match self {
+            Wanted::Then(from, to) => Some((*from, *to)),
+            Wanted::Here(..) | Wanted::Written(_) => None,
+        }
+    }
+}
+
+/// Returns the side that is not given, if the other one is of an interval: what ran since that. Else it is
+/// the mean of the plan of today.
+///
+/// # Errors
+/// Raises an error if no snapshot tells what ran since.
+fn other_side(interval: Option<(i64, i64)>) -> Wanted {
+    let Some((from, to)) = interval else {
+        return Wanted::Here(None, Which::Mean);
+    };
+    match interval_plans::end((from, to)) {
+        Some(IntervalEnd::Snapshot(end)) => {
+            let (from, to) = ash::interval(Some(end), None);
+            Wanted::Then(from, to)
+        }
+        Some(IntervalEnd::Now(since)) => fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            &format!("no snapshot ends the interval, so it lasts until now, from {since} on"),
+            "To compare with what runs from now on, take one with SELECT rowsource_snapshot(). Or give the other side: 'mean' is of all executions of the plan of today.",
+        ),
+        // The given side says that no snapshot is as old.
+        None => Wanted::Then(from, to),
+    }
 }
 
 /// Returns what an argument says.

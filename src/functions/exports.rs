@@ -74,7 +74,8 @@ functions! {
     /// with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like '42
     /// slowest'), intervals ('14:00..14:05'), 'baseline' and its name, or plans of other servers that
     /// rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this
-    /// session's last statement. metric: self_time, total_time, starts, rows, blks_hit, blks_read,
+    /// session's last statement. With one interval or baseline, the other side is what ran since its end.
+    /// metric: self_time, total_time, starts, rows, blks_hit, blks_read,
     /// blk_read_time, temp_blks or wait_time. format: text or json
     rowsource_compare(
         queryid: bigint = "NULL", a: text(MAX_REPORT_BYTES) = "NULL", b: text(MAX_REPORT_BYTES) = "NULL",
@@ -273,8 +274,8 @@ functions! {
     ) TO PUBLIC "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void(regressions::dismiss(id, until));
 
-    /// Internal: lets the background worker look for regressions now, as if it were this moment, and from
-    /// then on only when this is called
+    /// Internal: lets the background worker look for regressions now. With a moment, as if it were that one,
+    /// and from then on only when this is called
     rowsource_judge(at: timestamptz = "NULL") TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void(regressions::judge(at));
 

@@ -47,7 +47,7 @@ impl Flip {
 pub fn rows(rows: &mut Rows) {
     let columns = columns();
     let events = store::flips().unwrap_or_default();
-    for Judged { event, verdict } in events.iter().copied() {
+    for Judged { event, verdict, .. } in events.iter().copied() {
         server::check_for_interrupts();
         let returns = |earlier: &Judged| earlier.event.at < event.at && earlier.event.from == event.to();
         let is_recovery = extra_ms(&event.before, &event.after) < Some(0.0) && events.iter().any(returns);

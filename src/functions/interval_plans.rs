@@ -60,6 +60,40 @@ pub fn baseline(name: &str) -> (i64, i64) {
     })
 }
 
+/// A baseline of this database.
+pub struct Baseline {
+    /// Its name.
+    pub name: String,
+    /// When it begins and ends: at a snapshot.
+    interval: (i64, i64),
+}
+
+impl Baseline {
+    /// Returns whether it is of the interval between two snapshots. The history rounds microseconds.
+    pub fn is_of(&self, (from, to): (i64, i64)) -> bool {
+        self.interval.0.abs_diff(from) <= 1 && self.interval.1.abs_diff(to) <= 1
+    }
+}
+
+/// Returns the baselines of this database; none if the user may not read them.
+pub fn baselines() -> Vec<Baseline> {
+    let sql = format!("{BASELINES} WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')");
+    let mut baselines = Vec::new();
+    if origin::other().is_none() {
+        query::each(&sql, (0, 0), |row| {
+            server::check_for_interrupts();
+            memory::ensure();
+            if baselines.try_reserve(1).is_ok() {
+                baselines.push(Baseline {
+                    name: row[0].as_str().unwrap_or_default().to_owned(),
+                    interval: (query::time(&row[1]), query::time(&row[2])),
+                });
+            }
+        });
+    }
+    baselines
+}
+
 /// How late the first snapshot may be taken after a statement became slower, in microseconds, so that the
 /// time before is told apart.
 const FIRST_US: i64 = 900_000_000;
@@ -69,6 +103,25 @@ const FIRST_US: i64 = 900_000_000;
 struct Stored {
     end: Option<Plan>,
     begin: Option<Plan>,
+}
+
+/// What ends an interval.
+pub enum IntervalEnd {
+    /// A snapshot of this moment.
+    Snapshot(i64),
+    /// Now; with the moment at which it begins, as a text.
+    Now(String),
+}
+
+/// Returns what ends an interval, as the snapshots have it; `None` if they have nothing of it.
+pub fn end(interval: (i64, i64)) -> Option<IntervalEnd> {
+    let ends = intervals::ends(interval, None);
+    let (_, end) = ends.moments()?;
+    Some(match ends.to_snap {
+        Some(0) => IntervalEnd::Now(ends.from_at),
+        // It also begins the next interval.
+        _ => IntervalEnd::Snapshot(end + 1),
+    })
 }
 
 /// Returns the plan of a query that took the most time in an interval, and what it did then. Counters are

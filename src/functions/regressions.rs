@@ -1,6 +1,7 @@
 //! `rowsource_regressions()`: the statements that became slower. The background worker looks for them.
 
 use super::commands::prefix;
+use super::interval_plans::Baseline;
 use super::words::MASKED;
 use super::{compare, interval_plans};
 use crate::pg::ash::judge::judge_now;
@@ -29,6 +30,8 @@ pub struct Seen {
     is_costly: bool,
     /// When the snapshots of the history were taken, of all regressions.
     snapshots: Rc<OnceCell<Vec<i64>>>,
+    /// The baselines of the history, likewise.
+    baselines: Rc<OnceCell<Vec<Baseline>>>,
 }
 
 impl Seen {
@@ -47,10 +50,23 @@ impl Seen {
     }
 
     fn basis(&self) -> String {
-        match self.known.chance() {
-            Some(_) => format!("tested against {}", self.known.reference.name()),
-            None => "few executions".to_owned(),
+        let reference = self.known.reference.name();
+        match (self.known.chance(), self.baseline()) {
+            (Some(_), Some(name)) => format!("tested against {reference} \"{name}\""),
+            (Some(_), None) => format!("tested against {reference}"),
+            (None, _) => "few executions".to_owned(),
         }
+    }
+
+    /// Returns the name of the baseline that it is compared with, if it is still there.
+    fn baseline(&self) -> Option<&str> {
+        if self.known.reference != Reference::Baseline {
+            return None;
+        }
+        let interval = self.known.interval.into();
+        let all = self.baselines.get_or_init(interval_plans::baselines);
+        let found = all.iter().find(|baseline| baseline.is_of(interval))?;
+        Some(&found.name)
     }
 
     fn query(&self) -> Option<&str> {
@@ -152,7 +168,7 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
     costs.extend(all.iter().filter(is_steady).map(|known| known.extra_ms));
     costs.sort_unstable_by(|one, other| other.total_cmp(one));
     let least = costs.get(HISTORY_CAUSES - 1).copied().unwrap_or(f64::MIN);
-    let snapshots = Rc::default();
+    let (snapshots, baselines) = (Rc::default(), Rc::default());
     let seen = |known: Regression| {
         server::check_for_interrupts();
         let is_visible = server::may_see(known.from.userid);
@@ -164,6 +180,7 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
             plan: is_visible.then(stored).flatten(),
             is_costly: known.state != State::Over && known.extra_ms >= least,
             snapshots: Rc::clone(&snapshots),
+            baselines: Rc::clone(&baselines),
         }
     };
     all.into_iter().map(seen).collect()
@@ -229,9 +246,9 @@ pub fn note_reference(key: &PlanKey, at: i64, earlier: &Earlier<'_>) {
     store::note_reference(key, at, earlier.against());
 }
 
-/// Looks for regressions now, as if it were a moment.
+/// Looks for regressions now, or as if it were a moment.
 pub fn judge(at: Option<i64>) {
-    if !judge_now(at.unwrap_or_else(server::now)) {
+    if !judge_now(at) {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "the background worker of pg_rowsource does not run",
@@ -290,9 +307,10 @@ pub fn columns() -> Columns<Seen> {
         /// Milliseconds of these executions on average, without these waits
         mean_busy_time_after: float8 = seen.known.after_ms[0];
         /// tested against ...: chance does not explain the difference from the executions of the plan before;
-        /// if the plan did not change, from those of the newest baseline, of the same hour a week ago, of the
-        /// same hour yesterday, or of the quarter of an hour before it became slower. few executions: nothing
-        /// is tested; the longest one takes four times as long as all before, and a second more
+        /// if the plan did not change, from those of the newest baseline, which it names, of the same hour a
+        /// week ago, of the same hour yesterday, or of the quarter of an hour before it became slower. few
+        /// executions: nothing is tested; the longest one takes four times as long as all before, and a
+        /// second more
         basis: text = seen.basis();
         /// The probability that the difference is chance; NULL if nothing is tested
         chance: float8 = seen.known.chance();

@@ -27,6 +27,11 @@ pub enum Planted {
 
 /// How often each statement runs before and after.
 const EXECUTIONS: usize = 12;
+/// The quarters of an hour in which those after are, as the library sees it: so many it looks at.
+const QUARTERS: usize = 4;
+/// Statements that stay as they are, and how often they run in a quarter of an hour: they say how fast the
+/// machine is.
+const CONTROLS: [usize; 2] = [6, 6];
 /// The microseconds of a read, before and after it is made slower.
 const READ_US: [&str; 2] = ["100", "1000"];
 
@@ -37,8 +42,8 @@ pub struct Judged {
     pub cause: Option<String>,
     /// How many times as long the mean execution takes.
     pub ratio: f64,
-    /// Whether rowsource_regressions() has the statement.
-    pub is_regression: bool,
+    /// What rowsource_regressions() says is the cause, if it has the statement: nothing if it knows none.
+    pub regression: Option<String>,
     /// The parts of the difference, and the comparison of each node.
     pub shown: String,
 }
@@ -68,6 +73,21 @@ impl Planted {
             Planted::WorkMemLowered => "spilling",
             Planted::SlowerStorage => "slower storage",
             Planted::FewerWorkers => "less parallelism",
+        }
+    }
+
+    /// Returns what a sentence has that names it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Planted::IndexDropped => "is gone",
+            Planted::StatisticsStale => "were expected",
+            Planted::GenericPlan => "the plan is generic",
+            Planted::TableGrown => "it handles more data",
+            Planted::ColdCache => "more blocks are read",
+            Planted::LockHeld => "it waits for locks",
+            Planted::WorkMemLowered => "it writes temporary files",
+            Planted::SlowerStorage => "a read takes longer",
+            Planted::FewerWorkers => "fewer processes share the work",
         }
     }
 
@@ -208,6 +228,8 @@ struct Stage<'a> {
     other: Client,
     lock: Arc<Lock>,
     is_planted: bool,
+    /// When the first quarter of an hour begins: in the past, so that all have ended.
+    start: String,
 }
 
 /// What another session does with a row: whether it locks it for a while again and again, whether it does
@@ -253,13 +275,37 @@ impl Stage<'_> {
         run_each(&mut self.other, "SELECT count(pad) FROM other WHERE id > 0");
     }
 
-    /// Stores a snapshot, and returns when it was taken.
-    fn snapshot(&mut self) -> String {
+    /// Stores a snapshot of the end of a quarter of an hour, and returns when that is.
+    fn snapshot(&mut self, quarter: usize) -> String {
         run_each(&mut self.client, "SELECT rowsource_snapshot()");
+        let moved = format!(
+            "UPDATE rowsource_snapshots SET taken_at = {} WHERE snap_id = (SELECT max(snap_id) FROM rowsource_snapshots)",
+            self.moment(quarter)
+        );
+        run_each(&mut self.client, &moved);
         value(
             &mut self.client,
             "SELECT max(taken_at)::text FROM rowsource_snapshots",
         )
+    }
+
+    /// Returns the end of a quarter of an hour.
+    fn moment(&self, quarter: usize) -> String {
+        format!("('{}'::timestamptz + {quarter} * interval '15 min')", self.start)
+    }
+
+    /// Ends a quarter of an hour: the library looks for regressions.
+    fn end_quarter(&mut self, quarter: usize) {
+        let [statements, executions] = CONTROLS;
+        for i in 0..statements * executions {
+            let columns = "1, ".repeat(i % statements);
+            run_each(
+                &mut self.client,
+                &format!("SELECT {columns}count(*) FROM generate_series(1, 2000)"),
+            );
+        }
+        let look = format!("SELECT rowsource_judge({})", self.moment(quarter));
+        run_each(&mut self.client, &look);
     }
 
     /// Runs each statement a few times. Returns their queryids.
@@ -299,8 +345,14 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
         other: server.session(),
         lock: Arc::default(),
         is_planted: false,
+        start: String::new(),
     };
     prepare(server, &mut stage.client, rows);
+    let minutes = 15 * (QUARTERS + 2);
+    stage.start = value(
+        &mut stage.client,
+        &format!("SELECT (now() - {minutes} * interval '1 min')::text"),
+    );
     run_each(
         &mut stage.other,
         "SET enable_seqscan = off; SET pg_rowsource.statistics_level = basic",
@@ -308,9 +360,11 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
     // The first executions read what the others find.
     stage.evict();
     stage.run(statements, 2);
-    let begin = stage.snapshot();
+    let begin = stage.snapshot(0);
+    stage.end_quarter(0);
     let queryids = stage.run(statements, EXECUTIONS);
-    let middle = stage.snapshot();
+    let middle = stage.snapshot(1);
+    stage.end_quarter(1);
     stage.is_planted = is_planted;
     for sql in statements
         .iter()
@@ -324,10 +378,16 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
     let lock = Arc::clone(&stage.lock);
     std::thread::scope(|scope| {
         scope.spawn(|| lock.run(server));
-        stage.run(statements, EXECUTIONS);
+        for quarter in 0..QUARTERS {
+            stage.run(statements, EXECUTIONS / QUARTERS);
+            if quarter < QUARTERS - 1 {
+                stage.end_quarter(2 + quarter);
+            }
+        }
         lock.is_done.store(true, Relaxed);
     });
-    let end = stage.snapshot();
+    let end = stage.snapshot(1 + QUARTERS);
+    stage.end_quarter(1 + QUARTERS);
     let moments = [begin, middle, end];
     let says = |queryid| says(&mut stage.client, queryid, &moments);
     queryids.into_iter().map(says).collect()
@@ -347,17 +407,16 @@ fn says(client: &mut Client, queryid: i64, [begin, middle, end]: &[String; 3]) -
             &[],
         )
         .expect("a comparison");
-    run_each(client, "SELECT rowsource_judge()");
-    let is_regression = value(
+    let regression = value(
         client,
         &format!(
-            "SELECT EXISTS (SELECT FROM rowsource_regressions() WHERE queryid = {queryid} AND state <> 'over')"
+            "SELECT max(coalesce(cause, '')) FROM rowsource_regressions() WHERE queryid = {queryid} AND state <> 'over'"
         ),
     );
     Judged {
         cause: row.get(0),
         ratio: row.get(2),
-        is_regression,
+        regression,
         shown: row.get(1),
     }
 }

@@ -228,7 +228,11 @@ const CORE: &[Layer] = &[
         &["model", "processor_time", "room"],
         "what has become slower, and is no chance",
     ),
-    layer("flips", &["model", "regressions", "room"], "changes of plans"),
+    layer(
+        "flips",
+        &["model", "regressions", "room", "stable_hash"],
+        "changes of plans",
+    ),
     layer(
         "results",
         &["float", "histogram", "model", "reconcile", "sampler", "waits"],

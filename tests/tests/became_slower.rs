@@ -560,10 +560,10 @@ fn what_was_slow_before_a_restart_is_found_by_the_history() {
             "the same hour yesterday",
             "interval '1 day 1 hour'",
         ),
-        ("slower-baseline", "the baseline", "interval '40 days'"),
+        ("slower-baseline", "the baseline \"good\"", "interval '40 days'"),
     ] {
         let mut past = Past::new(name, moved);
-        if reference == "the baseline" {
+        if reference.starts_with("the baseline") {
             past.name();
         }
         past.slow_down();

@@ -150,6 +150,36 @@ fn the_slowest_execution_is_compared_with_the_mean() {
     assert!(last[2].contains(", mean of 9 executions, "), "{last:#?}");
 }
 
+/// Sides that are no interval, or of which nothing is known.
+fn wrong_intervals(client: &mut Client, queryid: i64, begin: &str, end: &str) {
+    for (arguments, says) in [
+        (
+            format!("{queryid}, 'baseline bad'"),
+            "there is no baseline \"bad\"".to_owned(),
+        ),
+        (format!("{queryid}, 'soon..'"), "\"soon\" is no moment".to_owned()),
+        (
+            format!("7, '{begin}..{end}', '{end}..'"),
+            format!("queryid 7 did not run from {begin} to {end}"),
+        ),
+        (
+            format!("7, '{begin}..{end}'"),
+            format!("queryid 7 did not run from {begin} to {end}"),
+        ),
+        (
+            format!("{queryid}, '{end}..'"),
+            format!("no snapshot ends the interval, so it lasts until now, from {end} on"),
+        ),
+        (
+            format!("{queryid}, '{begin}..', '{begin}..'"),
+            "both sides are the same executions".to_owned(),
+        ),
+    ] {
+        let (_, message) = must_fail(client, &format!("SELECT rowsource_compare({arguments})"));
+        assert!(message.contains(&says), "{arguments}: {message}");
+    }
+}
+
 #[test]
 fn two_intervals_are_compared() {
     let server = server("compare-intervals");
@@ -192,6 +222,15 @@ fn two_intervals_are_compared() {
         &format!("{queryid}, 'baseline a good time', '{end}..', 'rows'"),
     );
     assert_eq!((&named[..2], &named[3..]), (&found[..2], &found[3..]));
+    // With one interval, the other side is what ran since.
+    for sides in ["'baseline a good time'".to_owned(), format!("'{begin}..{end}'")] {
+        let since = lines(&mut client, &format!("{queryid}, {sides}, metric => 'rows'"));
+        assert_eq!((&since[..2], &since[3..]), (&found[..2], &found[3..]));
+        assert!(
+            since[2].starts_with(&format!("B: planid {now}, mean of 5 executions from {end} to 20")),
+            "{since:#?}"
+        );
+    }
     // The rows of an execution and their times are those of the interval alone.
     let mean: f64 = value(
         &mut client,
@@ -206,24 +245,7 @@ fn two_intervals_are_compared() {
         ),
     );
     assert!((mean - of_view).abs() < 1e-9 * mean, "{mean} {of_view}");
-    for (arguments, says) in [
-        (
-            format!("{queryid}, 'baseline bad'"),
-            "there is no baseline \"bad\"".to_owned(),
-        ),
-        (format!("{queryid}, 'soon..'"), "\"soon\" is no moment".to_owned()),
-        (
-            format!("7, '{begin}..{end}', '{end}..'"),
-            format!("queryid 7 did not run from {begin} to {end}"),
-        ),
-        (
-            format!("{queryid}, '{begin}..', '{begin}..'"),
-            "both sides are the same executions".to_owned(),
-        ),
-    ] {
-        let (_, message) = must_fail(&mut client, &format!("SELECT rowsource_compare({arguments})"));
-        assert!(message.contains(&says), "{arguments}: {message}");
-    }
+    wrong_intervals(&mut client, queryid, &begin, &end);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::session::{run_each, texts, value};
-use rowsource_tests::store::{basic_server, measure_all, measured};
+use rowsource_tests::store::{basic_server, keeping, make_plans, measure_all, measured, measuring};
 use rowsource_tests::waiting::{pid, until_waiting};
 use std::time::Duration;
 
@@ -485,4 +485,30 @@ fn a_change_names_the_index_that_is_gone() {
         let gone = texts(&mut client, &format!("SELECT gone_indexes::text FROM {rows}"));
         assert_eq!(gone, [[Some("{public.t_n}".to_owned())]], "{rows}");
     }
+}
+
+/// Thousands of statements came since. The plan of the oldest is still known.
+#[test]
+fn the_plan_of_the_oldest_of_thousands_of_statements_is_known() {
+    const OTHERS: usize = 3_000;
+    let server = keeping("thousands", &["pg_rowsource.max_plans = 4000"]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        TABLE.replace(" t ", " u ").replace("t_n", "u_n").as_str(),
+    );
+    let statement = STATEMENT.replace(" t ", " u ");
+    let mut run = |settings: &str| {
+        run_each(&mut client, settings);
+        measured(&mut client, &[statement.as_str(); 10].join(";"));
+    };
+    run(FIRST_PLAN);
+    let mut other = measuring(&server);
+    make_plans(&mut other, OTHERS, 1);
+    let stored: i64 = value(&mut other, "SELECT plans FROM rowsource_info()");
+    assert!(stored > OTHERS as i64, "{stored}");
+    run(OTHER_PLAN);
+    let found = flips(&mut other);
+    assert_eq!(calls(&found), [(10, 10)], "{found:#?}");
+    server.assert_no_crash();
 }

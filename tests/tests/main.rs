@@ -67,6 +67,7 @@ mod identity_pruned;
 mod identity_servers;
 mod incidents;
 mod interrupted;
+mod judged;
 mod large_pages;
 mod lasting_events;
 mod lists;

@@ -8,7 +8,9 @@ use crate::model::table::Table;
 use postgres::Client;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rowsource_core::regressions::{Candidate, Sums, judge, median_ratio};
+use rowsource_core::flips::{Pace, Sample, Verdict, verdicts};
+use rowsource_core::model::Times;
+use rowsource_core::regressions::Sums;
 use rowsource_tests::causes::{self, Judged, Planted};
 use rowsource_tests::session::run_each;
 use rowsource_tests::{SHIPPED, Server};
@@ -27,7 +29,8 @@ pub fn run_causes(context: &mut ExperimentContext) {
     context.server(&server);
     let what = "12 executions before and 12 after. Named: rowsource_compare() says this cause first. Nothing planted: the same \
          statement, while nothing changes; named is any of these causes. Regressions: how often rowsource_regressions() has the \
-         statement, a minute later.";
+         statement, and with this cause. Those before are in a quarter of an hour, as the library sees it, those after in four. Without \
+         another plan, a regression needs three times the busy time, and waits for locks are none.";
     plant_each(context, &server, (rows, rounds), ("Planted causes", what));
     let what = "The same with fewer rows.";
     plant_each(
@@ -37,6 +40,102 @@ pub fn run_causes(context: &mut ExperimentContext) {
         ("Planted causes, another size", what),
     );
     run_pairs(context, &server, rows);
+}
+
+/// What came of the runs with a cause, and of as many without.
+struct Outcome {
+    of: Planted,
+    with: Vec<Judged>,
+    without: Vec<Judged>,
+}
+
+impl Outcome {
+    fn is_named(&self, judged: &Judged) -> bool {
+        judged.cause.as_deref() == Some(self.of.expected())
+    }
+
+    fn named(&self) -> usize {
+        self.with.iter().filter(|judged| self.is_named(judged)).count()
+    }
+
+    /// Returns what was named instead.
+    fn others(&self) -> String {
+        let others = self.with.iter().filter(|judged| !self.is_named(judged));
+        let cause = |judged: &Judged| judged.cause.clone().unwrap_or_else(|| "not known".to_owned());
+        let mut others: Vec<String> = others.map(cause).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.join(", ")
+    }
+
+    /// Returns how often any of the causes was named where none was planted.
+    fn invented(&self) -> usize {
+        let is_planted = |judged: &&Judged| {
+            let cause = judged.cause.as_deref();
+            Planted::ALL
+                .iter()
+                .any(|planted| cause == Some(planted.expected()))
+        };
+        self.without.iter().filter(is_planted).count()
+    }
+
+    /// Returns how often a regression was found, and how often with the cause.
+    fn regressions(&self) -> [usize; 2] {
+        let found = || self.with.iter().filter_map(|judged| judged.regression.as_deref());
+        let right = found().filter(|cause| cause.contains(self.of.words()));
+        [found().count(), right.count()]
+    }
+
+    /// Returns how often one was found where nothing was planted.
+    fn wrong(&self) -> usize {
+        let is_found = |judged: &&Judged| judged.regression.is_some();
+        self.without.iter().filter(is_found).count()
+    }
+
+    fn ratios(&self) -> Vec<f64> {
+        self.with.iter().map(|judged| judged.ratio).collect()
+    }
+
+    fn row(&self) -> [String; 10] {
+        let rounds = self.with.len();
+        let [found, right] = self.regressions();
+        [
+            format!("{:?}", self.of),
+            self.of.expected().to_owned(),
+            rounds.to_string(),
+            self.named().to_string(),
+            self.others(),
+            format!("{:.1}", spread(&self.ratios()).median),
+            format!("{found} of {rounds}"),
+            format!("{right} of {found}"),
+            format!("{} of {rounds}", self.invented()),
+            format!("{} of {rounds}", self.wrong()),
+        ]
+    }
+
+    /// Adds the goals.
+    fn judge(&self, context: &mut ExperimentContext, name: &str) {
+        let [found, right] = self.regressions();
+        let mut goal = |what: &str, count: usize, all: usize| {
+            context.goal(
+                format!("{name}: {what}"),
+                &Goal::at_least(0.95),
+                &spread(&[count as f64 / all as f64]),
+            );
+        };
+        let all = self.with.len();
+        goal("named first", self.named(), all);
+        goal("not planted, no regression", all - self.wrong(), all);
+        // Without another plan, there may be none. An index that is gone must be found.
+        let needed = if self.of == Planted::IndexDropped {
+            all
+        } else {
+            found
+        };
+        if needed > 0 {
+            goal("regressions with the cause", right, needed);
+        }
+    }
 }
 
 /// Plants each cause so many times in tables with so many rows.
@@ -56,8 +155,10 @@ fn plant_each(
             "named",
             "others",
             "ratio",
-            "nothing planted: named",
             "regressions",
+            "with the cause",
+            "nothing planted: named",
+            "regressions then",
         ],
     );
     let (mut missed, mut wrong) = (0, 0);
@@ -72,44 +173,13 @@ fn plant_each(
             (0..rounds).map(one).collect()
         };
         let [with, without] = [run(true, 0.0), run(false, 1.0)];
-        let is_named = |judged: &&Judged| judged.cause.as_deref() == Some(of.expected());
-        let named = with.iter().filter(is_named).count();
-        let mut others: Vec<&str> = with
-            .iter()
-            .filter(|judged| !is_named(judged))
-            .map(|judged| judged.cause.as_deref().unwrap_or("not known"))
-            .collect();
-        others.sort_unstable();
-        others.dedup();
-        let is_planted = |judged: &&Judged| {
-            let cause = judged.cause.as_deref();
-            Planted::ALL
-                .iter()
-                .any(|planted| cause == Some(planted.expected()))
-        };
-        let invented = without.iter().filter(is_planted).count();
-        let regressions = without.iter().filter(|judged| judged.is_regression).count();
-        missed += rounds - named;
-        wrong += regressions;
-        let ratios: Vec<f64> = with.iter().map(|judged| judged.ratio).collect();
+        let outcome = Outcome { of, with, without };
+        missed += rounds - outcome.named();
+        wrong += outcome.wrong();
         let name = format!("{of:?}, {rows} rows");
-        context.measured(name.clone(), "planted", "times as long", &ratios);
-        table.row([
-            format!("{of:?}"),
-            of.expected().to_owned(),
-            rounds.to_string(),
-            named.to_string(),
-            others.join(", "),
-            format!("{:.1}", spread(&ratios).median),
-            format!("{invented} of {rounds}"),
-            format!("{regressions} of {rounds}"),
-        ]);
-        let part = named as f64 / rounds as f64;
-        context.goal(
-            format!("{name}: named first"),
-            &Goal::at_least(0.95),
-            &spread(&[part]),
-        );
+        context.measured(name.clone(), "planted", "times as long", &outcome.ratios());
+        table.row(outcome.row());
+        outcome.judge(context, &name);
     }
     context.table(table);
     context.finding(format!(
@@ -160,8 +230,8 @@ fn run_pairs(context: &mut ExperimentContext, server: &Server, rows: usize) {
 
 /// How often recorded executions are split.
 const SPLITS: usize = 1_000;
-/// How many other plans say how fast the machine is.
-const OTHERS: usize = 9;
+/// An execution: when it ended, in microseconds, and its milliseconds.
+type Execution = (i64, f64);
 
 /// Records executions of unchanged plans on a server that others use, and splits them at random moments.
 pub fn run_splits(context: &mut ExperimentContext) {
@@ -174,6 +244,7 @@ pub fn run_splits(context: &mut ExperimentContext) {
     );
     context.server(&server);
     let recorded = record(context, &server, rounds);
+    let samples: Vec<Vec<Sample>> = (0..recorded.len()).map(|of| samples(&recorded, of)).collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(4_711);
     let mut wrong = [0; 2];
     for _ in 0..SPLITS {
@@ -182,21 +253,12 @@ pub fn run_splits(context: &mut ExperimentContext) {
         let length = (2.0 + random.random_range(0.0f64..8.0).exp2()).min(rounds as f64) as usize;
         let begin = random.random_range(0..=rounds - length);
         let middle = begin + random.random_range(1..length);
-        let parts = |times: &Vec<f64>| [sums(&times[begin..middle]), sums(&times[middle..begin + length])];
-        let [before, after] = parts(&recorded[of]);
-        let others = (1..=OTHERS).map(|i| parts(&recorded[(of + i) % recorded.len()]));
-        let others: Vec<[Sums; 2]> = others.collect();
-        for (wrong, with_control) in wrong.iter_mut().zip([true, false]) {
-            let pairs = others.iter().filter(|_| with_control);
-            let control = median_ratio(pairs.map(|[before, after]| (before, after)), || ());
-            let candidate = Candidate {
-                before,
-                after,
-                control: control.expect("memory"),
-                database_ms: 0.0,
-                intervals: None,
-            };
-            *wrong += usize::from(judge(&[candidate], || ()).expect("memory")[0].is_some());
+        let parts = |all: &[Sample]| [sum(&all[begin..middle]), sum(&all[middle..begin + length])];
+        let alone: Vec<Sample> = recorded[of].iter().map(|one| sample(one, 0.0)).collect();
+        for (wrong, all) in wrong.iter_mut().zip([&samples[of], &alone]) {
+            let [before, after] = parts(all);
+            let found = verdicts(&[(before, after, 0.0)], || ()).expect("memory");
+            *wrong += usize::from(matches!(found[0], Verdict::Slower(_)));
         }
     }
     context.goal(
@@ -205,21 +267,51 @@ pub fn run_splits(context: &mut ExperimentContext) {
         &spread(&[wrong[0] as f64]),
     );
     context.finding(format!(
-        "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without the control by other plans. \
-         Any cost counts as enough here, so that it excludes none.",
+        "Of {SPLITS} splits of recorded executions at a random moment, {} are called a regression; {} without looking at how fast other plans \
+         are. Any cost counts as enough here, so that it excludes none.",
         wrong[0], wrong[1]
     ));
 }
 
-fn sums(times: &[f64]) -> Sums {
+/// Returns an execution, while plans of other queries took this much longer.
+fn sample((_, ms): &Execution, others: f32) -> Sample {
     let mut sums = Sums::default();
-    times.iter().for_each(|ms| sums.add(*ms, *ms, false));
-    sums
+    sums.add(*ms, *ms, false);
+    Sample::of(sums).among(others)
+}
+
+fn sum(samples: &[Sample]) -> Sample {
+    let mut sum = Sample::default();
+    samples.iter().for_each(|one| sum.merge(one));
+    sum
+}
+
+/// Returns the executions of a statement, each with how fast all others were then: as the library sees it
+/// when the plan of that statement changes.
+fn samples(recorded: &[Vec<Execution>], of: usize) -> Vec<Sample> {
+    let pace = Pace::default();
+    let mut plans = vec![(Times::default(), 0); recorded.len()];
+    let mut samples = Vec::new();
+    for round in 0..recorded[of].len() {
+        for (plan, executions) in recorded.iter().enumerate() {
+            let (at, ms) = executions[round];
+            if plan == of {
+                samples.push(sample(&executions[round], pace.level(at)));
+                continue;
+            }
+            let (times, last_at) = plans[plan];
+            let mut after = times;
+            after.add(ms);
+            pace.add((&times, last_at), &after, at);
+            plans[plan] = (after, at);
+        }
+    }
+    samples
 }
 
 /// Runs lookups, joins and aggregates one after the other, and notes how long each execution took. Between
 /// rounds, something disturbs them now and then.
-fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Vec<Vec<f64>> {
+fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Vec<Vec<Execution>> {
     let mut client = server.session();
     run_each(
         &mut client,
@@ -229,6 +321,7 @@ fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Ve
     );
     let mut random = Xoshiro256PlusPlus::seed_from_u64(815);
     let mut recorded = vec![Vec::new(); STATEMENTS.len()];
+    let start = Instant::now();
     let mut disturber: Option<std::thread::JoinHandle<Client>> = None;
     let mut idle = Some(server.session());
     for round in 0..rounds {
@@ -250,7 +343,8 @@ fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Ve
             let sql = sql.replace('$', &parameter);
             let begun = Instant::now();
             run_each(&mut client, &sql);
-            times.push(begun.elapsed().as_secs_f64() * 1e3);
+            let ms = begun.elapsed().as_secs_f64() * 1e3;
+            times.push((start.elapsed().as_micros() as i64, ms));
         }
     }
     drop(disturber.map(|handle| handle.join()));

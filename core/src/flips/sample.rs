@@ -1,7 +1,7 @@
 //! The executions of two plans, and whether one is slower: the predicate is that of regressions.
 
 use crate::model::{Batch, PlanStats};
-use crate::regressions::{Candidate, Finding, Sums, judge};
+use crate::regressions::{Candidate, Finding, Regression, Sums, judge};
 use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;
 
@@ -21,6 +21,16 @@ impl Sample {
     /// Returns executions of these sums.
     pub fn of(sums: Sums) -> Self {
         Sample { sums, others: 0.0 }
+    }
+
+    /// Returns the executions before a change of plan that is a regression.
+    pub fn before(known: &Regression) -> Self {
+        let pace = known.active().machine;
+        let others = if pace > 0.0 { pace.log2() } else { 0.0 };
+        Sample {
+            sums: known.before,
+            others,
+        }
     }
 
     /// Returns the same executions, while plans of other queries took this much longer than before.
@@ -43,6 +53,11 @@ impl Sample {
             self.others += (other.others - self.others) * (other.calls() as f64 / calls as f64);
         }
         self.sums.merge(&other.sums);
+    }
+
+    /// Returns how many times as long plans of other queries took meanwhile as before.
+    pub fn pace(&self) -> f64 {
+        self.others.exp2()
     }
 
     /// Returns how many times as long plans of other queries took as while `before` ran.

@@ -29,8 +29,8 @@
 //!
 //! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds
 //! that no threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by
-//! its spend. A thousand splits can thus have two and more. Recorded executions of a real server are
-//! unmeasured.
+//! its spend. A thousand splits can thus have two and more. The experiment `regressions` of the bench splits
+//! recorded executions of a real server.
 //!
 //! A plan without a change that is a regression keeps its reference, which the history may not have any
 //! more. Then the control is what it was when it was found, times what all plans took longer in each interval
@@ -52,7 +52,7 @@ mod steady;
 mod sums;
 mod table;
 
-pub use database::DatabaseTime;
+pub use database::{DatabaseTime, SavedDatabaseTime};
 pub use judge::{
     Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval,
     LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY,

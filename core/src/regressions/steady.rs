@@ -90,6 +90,11 @@ impl Marked {
         self.sums[to].since(&self.sums[from])
     }
 
+    /// Returns these, with the least that the longest may have taken.
+    fn surely_between(&self, [from, to]: [usize; 2]) -> Sums {
+        self.sums[to].surely_since(&self.sums[from])
+    }
+
     /// Returns the sums of all of its executions.
     fn now(&self) -> Sums {
         self.sums[MARKS - 1]
@@ -254,7 +259,7 @@ impl Steady {
             });
             candidates.push(Candidate {
                 before: against.sums,
-                after: marked.between(all),
+                after: marked.surely_between(all),
                 control: controls[LATEST],
                 database_ms,
                 intervals: Some(std::array::from_fn(|i| Interval {

@@ -84,21 +84,39 @@ impl Sums {
     }
 
     /// Returns the executions since an earlier moment, at which the counters were `earlier`. If they have
-    /// been reset since, these are all. The longest time is that of all: a maximum cannot be subtracted.
+    /// been reset since, these are all. A maximum cannot be subtracted: if the longest execution is not of
+    /// this time, the longest time is the most that it may be, that of all or their sum.
     pub fn since(&self, earlier: &Sums) -> Sums {
         if earlier.executions > self.executions || earlier.failed > self.failed {
             return *self;
         }
+        let busy_ms = (self.busy_ms - earlier.busy_ms).max(0.0);
         Sums {
             executions: self.executions - earlier.executions,
             failed: self.failed - earlier.failed,
             failed_ms: (self.failed_ms - earlier.failed_ms).max(0.0),
-            busy_ms: (self.busy_ms - earlier.busy_ms).max(0.0),
+            busy_ms,
             wall_ms: (self.wall_ms - earlier.wall_ms).max(0.0),
             wall_squares: (self.wall_squares - earlier.wall_squares).max(0.0),
             logs: self.logs - earlier.logs,
             log_squares: (self.log_squares - earlier.log_squares).max(0.0),
-            max_ms: self.max_ms,
+            max_ms: match self.max_ms > earlier.max_ms {
+                true => self.max_ms,
+                false => self.max_ms.min(busy_ms),
+            },
+        }
+    }
+
+    /// Returns the same with the least that the longest time may be: who calls it too long must be right.
+    pub fn surely_since(&self, earlier: &Sums) -> Sums {
+        let since = self.since(earlier);
+        // After a reset, or if it is the longest of all, it is known.
+        if since.executions == self.executions || self.max_ms > earlier.max_ms {
+            return since;
+        }
+        Sums {
+            max_ms: since.mean_busy_ms(),
+            ..since
         }
     }
 
@@ -170,6 +188,25 @@ mod tests {
         let mut sums = Sums::default();
         times.iter().for_each(|ms| sums.add(*ms, 2.0 * ms, false));
         sums
+    }
+
+    /// One of a thousand executions took long before the interval.
+    #[test]
+    fn the_longest_time_of_an_interval_is_not_that_of_all() {
+        let mut early = sums(&[1.0; 1_000]);
+        early.merge(&sums(&[500.0]));
+        let mut late = early;
+        late.merge(&sums(&[2.0, 4.0]));
+        assert_eq!(
+            (late.since(&early).max_ms, late.surely_since(&early).max_ms),
+            (6.0, 3.0)
+        );
+        late.merge(&sums(&[600.0]));
+        assert_eq!(
+            (late.since(&early).max_ms, late.surely_since(&early).max_ms),
+            (600.0, 600.0)
+        );
+        assert_eq!(early.surely_since(&late), early);
     }
 
     #[test]

@@ -103,7 +103,9 @@ pub struct Regression {
     /// How many there were when it was last seen to be slow, and their busy time in milliseconds.
     slow_executions: u64,
     slow_busy_ms: f64,
-    /// How many times as long all plans take as they did in the interval that it is compared with.
+    /// How many times as long all plans take as they did in the interval that it is compared with. Of a
+    /// change of plan, how many times as long the plans of other queries took while the plan before ran as
+    /// before that.
     machine: f64,
     /// How many times as long the mean execution takes.
     pub ratio: f64,
@@ -161,7 +163,8 @@ pub struct Look {
     pub reference: Reference,
     /// When the interval of that began and ended.
     pub interval: [i64; 2],
-    /// How many times as long all plans take as they did then.
+    /// How many times as long all plans take as they did then. Of a change of plan, how many times as long
+    /// the plans of other queries took while the plan before ran as before that.
     pub machine: f64,
     /// What was found.
     pub found: Found,

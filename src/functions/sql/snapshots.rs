@@ -358,13 +358,14 @@ BEGIN ATOMIC
     UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
      WHERE a.snap_id = t.snap_id AND a.moments < 1000
            AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
-    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC). It gets the samples of the others, and the
-    -- counters and plans that it does not have itself: those that were reset. The rest of them goes with them. A few at a time, so
-    -- that no call takes long.
+    -- After two days the last snapshot of an hour stays, after a week that of a day (UTC), but not while the hour of a week ago begins
+    -- in that day: the snapshots around it may be of an hour before, and a week may have an hour more. The one that stays gets the
+    -- samples of the others, and the counters and plans that it does not have itself: those that were reset. The rest of them goes with
+    -- them. A few at a time, so that no call takes long.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
     ), old AS (
-        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days'::interval, 'UTC') THEN 'day'::text
+        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
                                ELSE 'hour'::text END AS unit, s.taken_at
           FROM rowsource_snapshots s, newest n
          WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')

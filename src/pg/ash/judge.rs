@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How often it looks, in microseconds.
 const EACH_US: i64 = 60_000_000;
+/// Who asks it to look means now, and not a moment of a test.
+const NOW: i64 = i64::MIN;
 
 /// When it looks next, and what it knows of plans that do not change.
 pub struct Judge {
@@ -31,9 +33,12 @@ impl Judge {
     /// Looks if it is time. Returns when it is. Times are microseconds of a clock that never steps back.
     pub fn tick(&mut self, now: i64) -> i64 {
         let asked = self.history.judge_at.swap(0, Acquire);
-        self.is_moved |= asked != 0;
         let is_due = now >= self.next && !self.is_moved && switch::is_on();
-        if asked != 0 {
+        if asked == NOW {
+            self.is_moved = false;
+            self.look(server::now());
+        } else if asked != 0 {
+            self.is_moved = true;
             self.look(asked);
         } else if is_due {
             self.look(server::now());
@@ -76,9 +81,10 @@ fn line(known: &Regression) -> String {
     )
 }
 
-/// Lets the worker look for regressions as if it were a moment, and waits until it has. Returns false if
+/// Lets the worker look for regressions, and waits until it has. With a moment, it looks as if it were that
+/// one, and from then on only when it is asked to; without one, it goes on each minute. Returns false if
 /// there is no worker.
-pub fn judge_now(at: i64) -> bool {
+pub fn judge_now(at: Option<i64>) -> bool {
     let Some(history) = store::shared_history() else {
         return false;
     };
@@ -87,7 +93,7 @@ pub fn judge_now(at: i64) -> bool {
         return false;
     }
     let before = history.judged.load(Relaxed);
-    history.judge_at.store(at, Release);
+    history.judge_at.store(at.unwrap_or(NOW), Release);
     while history.judged.load(Acquire) == before || history.judge_at.load(Relaxed) != 0 {
         server::check_for_interrupts();
         if !runs() {

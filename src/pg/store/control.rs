@@ -14,13 +14,15 @@ use pgrx::{pg_guard, pg_sys};
 use rowsource_core::beat::Sleep;
 use rowsource_core::blocks::Room;
 use rowsource_core::eviction::Limits;
+use rowsource_core::flips::{KnownPlan, KnownPlans};
 use rowsource_core::pending::{List, Owner, OwnerGuard};
 use rowsource_core::planids;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The control block. It is made as zero bytes. Behind it, the table of planids begins ([`planids`]).
+/// The control block. It is made as zero bytes. Behind it are the table of planids ([`planids`]) and that of
+/// the plans of each query ([`known_plans`]).
 #[repr(C, align(64))]
 pub(super) struct Control {
     pub lock: UnsafeCell<pg_sys::LWLock>,
@@ -168,20 +170,42 @@ pub(super) fn find_or_make_preloaded(shared: &SettingUp) {
         .for_each(|control| lasting::share(&control.event_names));
 }
 
-/// Returns the size of a control block, with the table of planids behind it.
+/// Returns the size of a control block, with the tables behind it.
 pub(super) fn size() -> usize {
-    size_of::<Control>() + planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>()
+    let planids = planids::buckets(guc::max_plans()) * size_of::<planids::Bucket>();
+    let known = KnownPlans::places(guc::max_plans()) * size_of::<KnownPlan>();
+    size_of::<Control>() + planids + known
 }
 
-/// Returns the table of planids. It is empty if this process knows no control block.
-pub(super) fn planids() -> &'static [planids::Bucket] {
+/// Returns the tables behind the control block. They are empty if this process knows none.
+fn tables() -> (&'static [planids::Bucket], &'static [KnownPlan]) {
     let control = CONTROL.get().cast_const();
     if control.is_null() {
-        return &[];
+        return (&[], &[]);
     }
-    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, which
-    // were zeroed. It stays mapped until the process ends. The setting does not change while the server runs.
-    unsafe { std::slice::from_raw_parts(control.add(1).cast(), planids::buckets(guc::max_plans())) }
+    let max_plans = guc::max_plans();
+    let (buckets, places) = (planids::buckets(max_plans), KnownPlans::places(max_plans));
+    // SAFETY: behind the control block, which is aligned as the buckets are, there is room for so many, and
+    // behind these for so many places, of which their size is a multiple of the alignment. All were zeroed.
+    // They stay mapped until the process ends. The setting does not change while the server runs.
+    unsafe {
+        let planids: *const planids::Bucket = control.add(1).cast();
+        let known: *const KnownPlan = planids.add(buckets).cast();
+        (
+            std::slice::from_raw_parts(planids, buckets),
+            std::slice::from_raw_parts(known, places),
+        )
+    }
+}
+
+/// Returns the table of planids.
+pub(super) fn planids() -> &'static [planids::Bucket] {
+    tables().0
+}
+
+/// Returns the table of the plans of each query. The lock of the changes of plans guards it.
+pub(super) fn known_plans() -> KnownPlans<'static> {
+    KnownPlans(tables().1)
 }
 
 /// Initializes a control block.

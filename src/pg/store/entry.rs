@@ -7,6 +7,7 @@ pub(super) mod exemplars;
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
+use super::control;
 use super::evicted::Controlled;
 use crate::pg::border::unguarded;
 use crate::pg::compat;
@@ -335,6 +336,8 @@ unsafe fn insert(store: &Store, _: &Controlled, key: &PlanKey, stats: &PlanStats
             (*entry).kept = Kept::default();
             (*entry).memory = memory;
             store.control().count(memory.bytes(), memory.truncated, true);
+            let flips = &store.control().flips;
+            flips.with_table(|_| control::known_plans().note(&*key));
         }
         pg_sys::dshash_release_lock(store.table(), entry.cast());
         !found
@@ -460,6 +463,8 @@ unsafe fn free_memory(store: &Store, entry: *mut Entry) {
         blocks::free_raising(store.plans(), memory.description);
         blocks::free_raising(store.plans(), memory.exemplars);
         blocks::free_raising(store.plans(), memory.partitions);
+        let (flips, key) = (&store.control().flips, &(*entry).key);
+        flips.with_table(|_| control::known_plans().forget(key));
     }
 }
 

@@ -16,7 +16,7 @@ use rowsource_core::flips::SavedFlips;
 use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{Batch, Exemplars, LazyDescription, NodeTotals, Plan, PlanKey, PlanStats};
 use rowsource_core::planids;
-use rowsource_core::regressions::SavedRegressions;
+use rowsource_core::regressions::{SavedDatabaseTime, SavedRegressions};
 use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
@@ -34,6 +34,7 @@ pub(super) struct Head {
     pub evicted: Saved,
     pub flips: Option<SavedFlips>,
     pub regressions: Option<SavedRegressions>,
+    pub database: Option<SavedDatabaseTime>,
     /// The names of events of extensions.
     pub events: Vec<(Event, String)>,
     /// The OID of the database that has registered for snapshots; 0 if none has.
@@ -48,6 +49,7 @@ impl Head {
         self.regressions
             .iter()
             .for_each(|saved| regressions.restore(saved));
+        self.database.iter().for_each(|saved| all.database.restore(saved));
     }
 }
 

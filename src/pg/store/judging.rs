@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Judged {
     pub event: Event,
     pub verdict: Verdict,
+    /// The query changed its plan so. Else the plan is compared with one before that.
+    is_change: bool,
 }
 
 /// Judges all at a moment, and keeps what was found. `steady` is what the worker knows of plans without a
@@ -126,7 +128,11 @@ fn known(store: &Store, is_wanted: impl Fn(&Regression) -> bool) -> Vec<Regressi
 pub fn flips() -> Option<Vec<Judged>> {
     let Reading { store, mut unlocked } = loaded()?;
     pending::flush_all(&store, &mut unlocked);
-    Some(judged(&store, &[]))
+    // The comparisons with a plan before both are candidates for the worker, too. They are no changes.
+    let active = known(&store, |known| known.state != State::Over);
+    let mut judged = judged(&store, &active);
+    judged.retain(|one| one.is_change);
+    Some(judged)
 }
 
 /// Returns all changes of plans with their verdicts. A plan that took over from one that is a regression
@@ -138,9 +144,11 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
     let most = Flips::MAX_EVENTS + active.len();
     let mut events: Vec<Event> = memory::with_room(most);
     let mut changes: Vec<(Sample, Sample, f64)> = memory::with_room(most);
+    let mut count = 0;
     store.control().flips.with_all(|all| {
         all.flips.settle();
         events.extend(all.flips.events());
+        count = events.len();
         for known in active.iter().filter(|known| known.to != known.from.planid) {
             let of_query = all
                 .flips
@@ -148,7 +156,7 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
                 .filter(|event| event.from.is_same_query(&known.from));
             let latest = of_query.reduce(|one, other| if other.is_after(one) { other } else { one });
             events.extend(
-                latest.and_then(|latest| latest.from_before(&known.from, &known.before, known.since)),
+                latest.and_then(|latest| latest.from_before(&known.from, Sample::before(known), known.since)),
             );
         }
         let since = |event: &Event| all.database.since(event.at);
@@ -162,8 +170,12 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
         memory::out_of_memory()
     };
     let mut judged = memory::with_room(events.len());
-    let pairs = events.into_iter().zip(verdicts);
-    judged.extend(pairs.map(|(event, verdict)| Judged { event, verdict }));
+    let pairs = events.into_iter().zip(verdicts).enumerate();
+    judged.extend(pairs.map(|(i, (event, verdict))| Judged {
+        event,
+        verdict,
+        is_change: i < count,
+    }));
     judged
 }
 
@@ -197,7 +209,7 @@ fn look(judged: &Judged, now: i64) -> Look {
         period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
         reference: Reference::Plan,
         interval: [0; 2],
-        machine: 1.0,
+        machine: event.before.pace(),
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
             Verdict::Faster | Verdict::Unknown => Found::Nothing,

@@ -1,9 +1,9 @@
 //! Observes queries with several plans from the moment on when the second one is stored.
 
 use super::access::Store;
-use super::entry;
+use super::{control, entry};
 use crate::pg::server::contained::{self, Unlocked};
-use rowsource_core::flips::Known;
+use rowsource_core::flips::Executions;
 use rowsource_core::model::{Batch, PlanKey};
 
 /// Notes a plan that has just been stored. If its query has another plan, both are observed from now on.
@@ -12,15 +12,11 @@ pub(super) fn new_plan(store: &Store, unlocked: &mut Unlocked, key: &PlanKey, ba
     contained::attempt(unlocked, "observe a plan", |_| {
         let flips = &store.control().flips;
         let done = flips.executions(batch);
-        match flips.with_table(|table| table.note_new(key)) {
-            Known::First => return,
-            Known::Observed => (),
-            Known::Other(first) => match entry::observe(store, &first) {
-                Some(executions) => {
-                    flips.with_table(|table| table.observe_query(&first, &executions));
-                }
-                None => return flips.with_table(|table| table.replace_first(key)),
-            },
+        if !observes(store, key) {
+            let Some((last, executions)) = last_of_others(store, key) else {
+                return;
+            };
+            flips.with_table(|table| table.observe_query(&last, &executions));
         }
         entry::observe(store, key);
         flips.with_table(|table| table.add(key, &done));
@@ -32,21 +28,35 @@ pub(super) fn new_plan(store: &Store, unlocked: &mut Unlocked, key: &PlanKey, ba
 /// Raises nothing.
 pub(super) fn loaded_plan(store: &Store, unlocked: &mut Unlocked, key: &PlanKey) {
     contained::attempt(unlocked, "observe a plan", |_| {
-        let flips = &store.control().flips;
-        let known = flips.with_table(|table| table.note_new(key));
-        if known == Known::First {
+        if observes(store, key) {
+            entry::observe(store, key);
             return;
         }
-        let Some(done) = entry::observe(store, key) else {
+        let Some(other) = last_of_others(store, key) else {
             return;
         };
-        if let Known::Other(first) = known {
-            let earlier = entry::observe(store, &first);
-            let (current, executions) = match earlier {
-                Some(earlier) if earlier.last_at > done.last_at => (&first, earlier),
-                _ => (key, done),
-            };
-            flips.with_table(|table| table.observe_query(current, &executions));
-        }
+        let own = entry::observe(store, key).map(|executions| (*key, executions));
+        let (last, executions) = match own {
+            Some(own) if own.1.last_at >= other.1.last_at => own,
+            _ => other,
+        };
+        let flips = &store.control().flips;
+        flips.with_table(|table| table.observe_query(&last, &executions));
     });
+}
+
+fn observes(store: &Store, key: &PlanKey) -> bool {
+    store.control().flips.with_table(|table| table.observes(key))
+}
+
+/// Observes the other plans of a query, and returns the one that ran last. `None` if there are none.
+fn last_of_others(store: &Store, key: &PlanKey) -> Option<(PlanKey, Executions)> {
+    let known = store
+        .control()
+        .flips
+        .with_table(|_| control::known_plans().of_query(key));
+    known
+        .filter(|other| other.planid != key.planid)
+        .filter_map(|other| Some((other, entry::observe(store, &other)?)))
+        .max_by_key(|(_, executions)| executions.last_at)
 }

@@ -105,7 +105,13 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
 pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let Reading { store, mut unlocked } = reading()?;
-        let last_plan = |_: &mut _| store.control().flips.with_table(|table| table.last_plan(key));
+        let known = control::known_plans();
+        let last_plan = |_: &mut _| {
+            store
+                .control()
+                .flips
+                .with_table(|table| table.last_plan(known, key))
+        };
         description(&contained(&mut unlocked, last_plan).ok()??)
     })
 }
@@ -143,6 +149,9 @@ pub fn reset(userid: u32, datid: u32, queryid: i64) -> bool {
     control.flips.with_all(|all| {
         all.flips.clear(userid, datid, queryid);
         all.regressions.clear(userid, datid, queryid);
+        if (userid, datid, queryid) == (0, 0, 0) {
+            all.database.clear();
+        }
     });
     if (userid, queryid) == (0, 0) {
         locked_by_control(&store, &mut unlocked, |lock| control.evicted.clear(lock, datid));

@@ -176,6 +176,7 @@ fn write(control: &Control, unlocked: &mut Unlocked) -> io::Result<()> {
         evicted: control.evicted.saved(listing::others(&store, unlocked)),
         flips: control.flips.with_table(|table| table.saved()),
         regressions: control.flips.with_all(|all| all.regressions.saved()),
+        database: control.flips.with_all(|all| all.database.saved()),
         events: control.event_names.all(),
         snapshot_database: control.snapshots.database.load(Relaxed),
     };

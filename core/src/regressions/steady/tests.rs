@@ -263,3 +263,26 @@ fn a_regression_begins_with_the_first_slow_interval() {
     assert_eq!(found.since, begin);
     assert_eq!(found.interval, [begin - 2 * INTERVAL_US, begin - INTERVAL_US]);
 }
+
+/// One execution took five seconds before the hour that it is compared with. What comes since is a little
+/// slower, and rare.
+#[test]
+fn a_long_execution_of_before_is_none_of_now() {
+    let mut server = Server::new();
+    server.run(|query| if query == 7 { 5_000.0 } else { 1.0 });
+    for _ in 0..6 {
+        server.run(|query| if query == 7 { 0.0 } else { 1.0 });
+    }
+    keep(&mut server, Reference::Week, 1.0);
+    for quarter in 0..4 {
+        let executions = |query| if query == 7 { 1 } else { 20 };
+        let found = server.run_each(executions, |query| if query == 7 { 4.0 } else { 1.0 });
+        assert_eq!(found, [] as [i64; 0], "{quarter}");
+    }
+    // One of now is.
+    let found = server.run_each(
+        |query| if query == 7 { 1 } else { 20 },
+        |query| if query == 7 { 6_000.0 } else { 1.0 },
+    );
+    assert_eq!(found, [7]);
+}
