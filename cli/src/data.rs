@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
-    Text, Wait,
+    Text, Wait, Working,
 };
 use crate::own::OwnShapes;
 use crate::queries::{PlanKey, Want};
@@ -184,6 +184,8 @@ pub struct Data {
     pub is_replay: bool,
     /// What of a recording is kept although something else was open later.
     pub recorded: Recorded,
+    /// What processes do now, and when that was, by the server's clock.
+    working: (f64, Vec<Working>),
     pub sessions: Vec<Session>,
     /// When these came, by the server's clock.
     sessions_at: Option<f64>,
@@ -342,6 +344,7 @@ impl Data {
             Part::Lines(answer) => self.recorded.keep_lines(answer),
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
+            Part::Working(rows) => self.working = (self.at, rows),
             Part::Activity(rows) => self.activity = rows,
             Part::Findings(rows) => self.findings = rows,
             Part::Waits(rows) => self.waits.update(self.at, rows),
@@ -510,6 +513,11 @@ impl Data {
     /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
     pub fn lacks(&self, part: &str) -> bool {
         self.missing.iter().any(|missing| is_about(missing, part))
+    }
+
+    /// Returns what processes do now, if that is known.
+    pub fn working(&self) -> Option<&[Working]> {
+        (self.working.0 == self.at).then_some(&self.working.1[..])
     }
 
     /// Returns whether it is known which sessions there are now.

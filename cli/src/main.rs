@@ -45,6 +45,7 @@ mod terminal;
 mod tests;
 mod top;
 mod worker;
+mod working;
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_arguments(&error));

@@ -99,6 +99,8 @@ pub enum Part {
     Live(Vec<Running>),
     /// The nodes of the statement that a process runs.
     LivePlan(Vec<LiveNode>),
+    /// What processes do now, by what they wait for.
+    Working(Vec<Working>),
     /// What active sessions did in the last minute.
     Activity(Vec<Activity>),
     /// Statements that became slower.
@@ -129,6 +131,7 @@ impl Part {
             Self::Plan(_) => "Plan",
             Self::Live(_) => "Live",
             Self::LivePlan(_) => "LivePlan",
+            Self::Working(_) => "Working",
             Self::Activity(_) => "Activity",
             Self::Findings(_) => "Findings",
             Self::Waits(_) => "Waits",
@@ -252,6 +255,19 @@ pub struct LiveNode {
     pub temp: f64,
     pub running: bool,
     pub wait: Option<String>,
+}
+
+/// Processes that work now, and wait for the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Working {
+    pub class: Option<String>,
+    pub event: Option<String>,
+    pub processes: f64,
+    /// How many statements of clients run for a second and longer.
+    pub statements: f64,
+    /// How long the longest statement of a client runs.
+    pub longest: Option<f64>,
 }
 
 /// What sessions did, by statement, node and event.

@@ -32,6 +32,7 @@ impl OwnShapes {
             Want::Live(Some(1)),
             Want::LiveOf(1),
             Want::LivePlan(1),
+            Want::Working,
             Want::Activity,
             Want::Findings,
             Want::Waits,

@@ -40,6 +40,7 @@ pub enum Want {
     /// Only what this process runs.
     LiveOf(i64),
     LivePlan(i64),
+    Working,
     Activity,
     Findings,
     Waits,
@@ -114,6 +115,14 @@ const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nest
   self_time AS own_time, coalesce(shared_blks_read, 0) + coalesce(local_blks_read, 0) AS reads,
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
   wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
+
+/// Statements of this program are no work. Background processes that wait for work have the class Activity.
+const WORKING: &str = "SELECT class, event, count(*) AS processes, count(*) FILTER (WHERE elapsed >= 1000) AS statements,
+  max(elapsed) AS longest FROM (
+    SELECT wait_event_type AS class, wait_event AS event, CASE WHEN backend_type = 'client backend'
+      THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query NOT LIKE '%/* rowsource */%'
+      OR backend_type <> 'client backend' AND wait_event_type <> 'Activity')) w GROUP BY class, event";
 
 const ACTIVITY: &str =
     "SELECT CASE WHEN wait_event_type IS NULL THEN 'CPU' ELSE wait_event_type END AS class,
@@ -242,6 +251,7 @@ impl Want {
                 format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
             ),
+            Self::Working => (WORKING.to_owned(), "Working"),
             Self::Activity => (format!("{ACTIVITY} LIMIT {MOST}"), "Activity"),
             Self::Findings => (format!("{FINDINGS} LIMIT {MOST}"), "Findings"),
             Self::Waits => (WAITS.to_owned(), "Waits"),

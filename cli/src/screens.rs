@@ -105,6 +105,9 @@ impl Screen {
             Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
+        // The first frame is not to wait for more than what was before it.
+        let is_of_interval = matches!(self, Self::List(View::Statements | View::Nodes | View::Waits));
+        wants.extend((is_of_interval && data.at > 0.0).then_some(Want::Working));
         if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }
@@ -186,6 +189,10 @@ impl Screen {
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
             Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
+        table.notes.extend(match self {
+            Self::List(View::Statements | View::Nodes) => crate::working::statements(data),
+            _ => None,
+        });
         table.notes.extend(self.cut(data));
         if matches!(self, Self::List(_)) {
             table.notes.extend(missing_privilege(data));

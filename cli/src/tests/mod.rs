@@ -21,6 +21,7 @@ mod replays;
 mod rows;
 mod safety;
 mod signals;
+mod working;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")

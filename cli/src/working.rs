@@ -1,0 +1,40 @@
+//! What works now, said on the lists of what has ended: a statement that runs or waits for long is on none of them
+//! before it ends.
+
+use crate::data::Data;
+use crate::screens::View;
+use crate::table::time;
+
+/// Returns the key of a view, with its name.
+fn key_of(view: View) -> String {
+    let number = View::ALL.iter().position(|it| *it == view).unwrap_or(0);
+    format!("{} {}", number + 1, view.name())
+}
+
+/// Says how many statements still run that have run for a second, and where they are shown.
+pub fn statements(data: &Data) -> Option<String> {
+    let working = data.working()?;
+    let count = |is_it: fn(&str) -> bool| -> f64 {
+        let rows = working.iter();
+        let rows = rows.filter(|row| is_it(row.class.as_deref().unwrap_or_default()));
+        rows.map(|row| row.statements).sum()
+    };
+    let (all, blocked) = (count(|_| true), count(|class| class == "Lock"));
+    let longest = working.iter().filter_map(|row| row.longest).fold(0.0, f64::max);
+    let still = match all {
+        0.0 => return None,
+        1.0 => format!("1 statement still runs, for {}", time(longest)),
+        _ => format!("{all:.0} statements still run, the longest for {}", time(longest)),
+    };
+    let keys = [View::Live, View::Sessions].map(key_of).join(", ");
+    let wait = if blocked == 1.0 { "waits" } else { "wait" };
+    let blocked = (blocked > 0.0).then(|| {
+        let whom = if blocked == all {
+            "".to_owned()
+        } else {
+            format!("{blocked:.0} ")
+        };
+        format!("; {whom}{wait} for a lock: {}", key_of(View::Locks))
+    });
+    Some(format!("{still}: {keys}{}", blocked.unwrap_or_default()))
+}
