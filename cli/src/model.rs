@@ -232,7 +232,21 @@ pub struct Running {
     pub object: Option<String>,
     pub wait_type: Option<String>,
     pub wait: Option<String>,
+    /// Whom it waits for, if it waits for a lock and that was looked up; 0 is a prepared transaction.
+    pub blocker: Option<i64>,
     pub query: Option<String>,
+}
+
+impl Running {
+    /// Says that it waits for a lock: how far it was says nothing of when it ends.
+    pub fn blocked(&self) -> Option<String> {
+        match (self.wait_type.as_deref(), self.blocker) {
+            (Some("Lock"), Some(0)) => Some("prepared xact".to_owned()),
+            (Some("Lock"), Some(pid)) => Some(format!("blocked by {pid}")),
+            (Some("Lock"), None) => Some("waits for lock".to_owned()),
+            _ => None,
+        }
+    }
 }
 
 /// A node of a running statement, in one process.

@@ -102,11 +102,13 @@ const NODE_COLUMNS: &str =
   coalesce(self_blks_read, 0) AS reads, coalesce(self_temp_blks_read + self_temp_blks_written, 0) AS temp,
   coalesce(rows_removed, 0) AS removed";
 
+/// Who blocks a session is looked up for those that run longest: that stops all others at the table of locks.
 const LIVE: &str =
     "SELECT p.pid, p.usename, p.datname, p.queryid, p.planid, p.nesting_level AS nesting, p.state,
   p.elapsed_time AS elapsed, p.percent_done AS percent, p.percent_low AS low, p.percent_high AS high,
   p.time_left AS left, p.node_id, p.operation, p.object_name AS object, a.wait_event_type AS wait_type,
-  a.wait_event AS wait, left(a.query, 400) AS query,
+  a.wait_event AS wait, CASE WHEN a.wait_event_type = 'Lock' AND row_number() OVER (PARTITION BY a.wait_event_type
+    ORDER BY p.elapsed_time DESC NULLS LAST) <= 20 THEN (pg_blocking_pids(p.pid))[1] END AS blocker, left(a.query, 400) AS query,
   count(*) OVER () AS total FROM @.rowsource_progress p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
   WHERE p.pid <> pg_backend_pid()";
 

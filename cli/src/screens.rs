@@ -106,8 +106,11 @@ impl Screen {
             Self::Text { .. } => Vec::new(),
         };
         // The first frame is not to wait for more than what was before it.
-        let is_of_interval = matches!(self, Self::List(View::Statements | View::Nodes | View::Waits));
-        wants.extend((is_of_interval && data.at > 0.0).then_some(Want::Working));
+        let needs_more = matches!(
+            self,
+            Self::List(View::Statements | View::Nodes | View::Live | View::Waits)
+        );
+        wants.extend((needs_more && data.at > 0.0).then_some(Want::Working));
         if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }
@@ -191,6 +194,7 @@ impl Screen {
         };
         table.notes.extend(match self {
             Self::List(View::Statements | View::Nodes) => crate::working::statements(data),
+            Self::List(View::Live) => crate::working::without_plans(data),
             _ => None,
         });
         table.notes.extend(self.cut(data));

@@ -14,7 +14,7 @@ pub fn live(data: &Data) -> Table {
         &[
             ("pid", 7, 0),
             ("elapsed", 9, 0),
-            ("done", 15, 0),
+            ("done", 18, 0),
             ("left", 9, 0),
             ("node", 22, 0),
             ("wait", 14, 0),
@@ -30,11 +30,16 @@ pub fn live(data: &Data) -> Table {
             .operation
             .as_deref()
             .map(|operation| node_name(0, operation, row.object.as_deref()));
+        let blocked = row.blocked();
+        let left = row.left.filter(|_| blocked.is_none());
         let cells = vec![
             Cell::Id(row.pid),
             Cell::some(row.elapsed, Cell::Time),
-            Cell::some(row.percent, Cell::Bar),
-            Cell::some(row.left, Cell::Time),
+            blocked.map_or_else(
+                || Cell::some(row.percent, Cell::Bar),
+                |blocked| Cell::Instead(blocked, row.percent),
+            ),
+            Cell::some(left, Cell::Time),
             Cell::text(node.as_deref().or(row.state.as_deref())),
             Cell::text(row.wait.as_deref()),
             Cell::text(row.usename.as_deref()),
@@ -165,6 +170,9 @@ fn live_title(row: &Running) -> String {
     title += &row
         .elapsed
         .map_or_else(String::new, |elapsed| format!(" for {}", time(elapsed)));
+    if let Some(blocked) = row.blocked() {
+        return format!("{title}, {blocked}: b shows more");
+    }
     if let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) {
         title += &format!("  {}  ({low:.0} to {high:.0} % done", Cell::Bar(percent).show());
         title += &row

@@ -25,6 +25,8 @@ pub enum Cell {
     Decimal(f64),
     /// How much is done in percent, drawn as a bar.
     Bar(f64),
+    /// A text in the place of a figure, which JSON and the order of rows have.
+    Instead(String, Option<f64>),
 }
 
 impl Cell {
@@ -56,6 +58,7 @@ impl Cell {
             Self::Bytes(value) => bytes(*value),
             Self::Decimal(value) => format!("{value:.2}"),
             Self::Bar(percent) => bar(*percent),
+            Self::Instead(text, _) => text.clone(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Cell {
         match self {
             Self::None => Value::Null,
             Self::Text(text) => json!(without_controls(text)),
+            Self::Instead(_, value) => json!(value),
             Self::Id(id) | Self::Indented(_, id) => json!(id),
             Self::Count(value)
             | Self::Time(value)
@@ -76,6 +80,7 @@ impl Cell {
     fn number(&self) -> Option<f64> {
         match self {
             Self::None | Self::Text(_) | Self::Id(_) | Self::Indented(..) => None,
+            Self::Instead(_, value) => *value,
             Self::Count(value)
             | Self::Time(value)
             | Self::Percent(value)

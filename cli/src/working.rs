@@ -1,6 +1,8 @@
 //! What works now, said on the lists of what has ended: a statement that runs or waits for long is on none of them
 //! before it ends.
 
+use std::collections::BTreeSet;
+
 use crate::data::Data;
 use crate::screens::View;
 use crate::table::time;
@@ -37,4 +39,25 @@ pub fn statements(data: &Data) -> Option<String> {
         format!("; {whom}{wait} for a lock: {}", key_of(View::Locks))
     });
     Some(format!("{still}: {keys}{}", blocked.unwrap_or_default()))
+}
+
+/// Says how many statements have run for a second and are not among those with a plan.
+pub fn without_plans(data: &Data) -> Option<String> {
+    let working = data.working()?;
+    let all: f64 = working.iter().map(|row| row.statements).sum();
+    // A little less than a second: these came a moment before.
+    let live = data
+        .live
+        .iter()
+        .filter(|row| row.elapsed.is_some_and(|elapsed| elapsed > 900.0));
+    let live: BTreeSet<i64> = live.map(|row| row.pid).collect();
+    let more = all - live.len() as f64;
+    let keys = [View::Locks, View::Sessions].map(key_of).join(", ");
+    let runs = if more == 1.0 {
+        "statement runs"
+    } else {
+        "statements run"
+    };
+    let why = "not measured, or waiting for a lock before the start";
+    (more > 0.0).then(|| format!("{more:.0} more {runs} without a plan ({why}): {keys}"))
 }

@@ -58,3 +58,52 @@ fn statements_that_still_run_are_said() {
     );
     assert!(!app.wants().contains(&Want::Working));
 }
+
+/// How far a statement was says nothing of when it ends if it waits for a lock.
+#[test]
+fn a_statement_that_waits_for_a_lock_has_no_time_left() {
+    let mut app = app(View::Live);
+    let row = &mut app.data.live[0];
+    let pid = row.pid;
+    (row.percent, row.low, row.high, row.left) = (Some(100.0), Some(99.0), Some(100.0), Some(1.6));
+    for (blocker, says) in [
+        (Some(4_711), "blocked by 4711"),
+        (Some(0), "prepared xact"),
+        (None, "waits for lock"),
+    ] {
+        let row = &mut app.data.live[0];
+        (row.wait_type, row.blocker) = (Some("Lock".to_owned()), blocker);
+        let shown = text(&mut app);
+        let line = shown.lines().find(|line| line.contains(&pid.to_string()));
+        let line = line.expect("its row");
+        assert!(line.contains(&format!("{says} ")), "{line}");
+        assert!(!line.contains("1.6") && !line.contains('#'), "{line}");
+        let json = crate::json::of(&app);
+        assert_eq!(json["rows"][0]["done"].as_f64(), Some(100.0));
+    }
+    press(&mut app, KeyCode::Enter);
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("waits for lock") && !shown.contains(" left"),
+        "{shown}"
+    );
+}
+
+/// A statement that waits for a lock before it begins has no plan, and is not among those that have one.
+#[test]
+fn statements_without_a_plan_are_counted() {
+    let mut app = app(View::Live);
+    assert!(app.wants().contains(&Want::Working));
+    let live = app.data.live.len() as f64;
+    app.apply(working(
+        &app,
+        vec![waiting(Some("Lock"), Some("relation"), live + 2.0, 9_000.0)],
+    ));
+    let shown = text(&mut app);
+    assert!(
+        shown.contains("2 more statements run ") && shown.contains("8 locks, 9 sessions"),
+        "{shown}"
+    );
+    app.apply(working(&app, vec![waiting(None, None, live, 9_000.0)]));
+    assert!(!text(&mut app).contains("more statement"));
+}
