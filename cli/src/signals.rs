@@ -22,6 +22,7 @@ pub struct Addressee {
     pub query_start: Option<i64>,
     pub state: Option<String>,
     pub usename: Option<String>,
+    pub application: Option<String>,
     pub query: Option<String>,
 }
 
@@ -33,7 +34,7 @@ fn micros(time: &str) -> String {
 /// Returns the query for a session.
 pub fn query(pid: i64) -> String {
     format!(
-        "SELECT pid, {} AS server_start, {} AS backend_start, {} AS query_start, state, usename, left(query, 400) AS query
+        "SELECT pid, {} AS server_start, {} AS backend_start, {} AS query_start, state, usename, application_name AS application, left(query, 400) AS query
          FROM pg_stat_activity WHERE pid = {pid}",
         micros("pg_postmaster_start_time()"),
         micros("backend_start"),
@@ -105,6 +106,8 @@ impl Addressee {
         let user = self.usename.as_deref().unwrap_or("no user");
         let query = self.query.as_deref().map(one_line).unwrap_or_default();
         let state = self.state.as_deref().unwrap_or("unknown state");
-        format!("{user}, {state}: {query}")
+        let application = self.application.as_deref().filter(|name| !name.is_empty());
+        let application = application.map_or_else(String::new, |name| format!(" ({})", one_line(name)));
+        format!("{user}{application}, {state}: {query}")
     }
 }

@@ -206,6 +206,7 @@ fn addressee(pid: i64) -> Addressee {
         query_start: Some(1_795_924_600_000_002),
         state: Some("active".to_owned()),
         usename: Some("postgres".to_owned()),
+        application: Some("psql".to_owned()),
         query: Some("LOCK TABLE\nheld \u{9b}2J".to_owned()),
     }
 }
