@@ -101,7 +101,7 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
         && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {
-            "nothing to show".to_owned()
+            app.screen().empty(&app.data)
         } else {
             "no row fits the filter".to_owned()
         }

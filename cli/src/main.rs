@@ -26,6 +26,7 @@ mod connect;
 mod data;
 mod delta;
 mod draw;
+mod empty;
 mod flame;
 mod json;
 mod keys;

@@ -35,6 +35,12 @@ impl View {
         Self::Sessions,
     ];
 
+    /// Returns its key, with its name.
+    pub fn key(self) -> String {
+        let number = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        format!("{} {}", number + 1, self.name())
+    }
+
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,12 +7,6 @@ use crate::data::Data;
 use crate::screens::View;
 use crate::table::time;
 
-/// Returns the key of a view, with its name.
-fn key_of(view: View) -> String {
-    let number = View::ALL.iter().position(|it| *it == view).unwrap_or(0);
-    format!("{} {}", number + 1, view.name())
-}
-
 /// Says how many statements still run that have run for a second, and where they are shown.
 pub fn statements(data: &Data) -> Option<String> {
     let working = data.working()?;
@@ -28,7 +22,7 @@ pub fn statements(data: &Data) -> Option<String> {
         1.0 => format!("1 statement still runs, for {}", time(longest)),
         _ => format!("{all:.0} statements still run, the longest for {}", time(longest)),
     };
-    let keys = [View::Live, View::Sessions].map(key_of).join(", ");
+    let keys = [View::Live, View::Sessions].map(View::key).join(", ");
     let wait = if blocked == 1.0 { "waits" } else { "wait" };
     let blocked = (blocked > 0.0).then(|| {
         let whom = if blocked == all {
@@ -36,7 +30,7 @@ pub fn statements(data: &Data) -> Option<String> {
         } else {
             format!("{blocked:.0} ")
         };
-        format!("; {whom}{wait} for a lock: {}", key_of(View::Locks))
+        format!("; {whom}{wait} for a lock: {}", View::Locks.key())
     });
     Some(format!("{still}: {keys}{}", blocked.unwrap_or_default()))
 }
@@ -52,7 +46,7 @@ pub fn without_plans(data: &Data) -> Option<String> {
         .filter(|row| row.elapsed.is_some_and(|elapsed| elapsed > 900.0));
     let live: BTreeSet<i64> = live.map(|row| row.pid).collect();
     let more = all - live.len() as f64;
-    let keys = [View::Locks, View::Sessions].map(key_of).join(", ");
+    let keys = [View::Locks, View::Sessions].map(View::key).join(", ");
     let runs = if more == 1.0 {
         "statement runs"
     } else {

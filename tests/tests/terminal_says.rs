@@ -247,7 +247,7 @@ fn temporary_files_have_the_texts_of_their_statements_needs_terminal() {
     let (server, _client) = server("terminal-temp-texts", &[]);
     let mut sorting = server.connect();
     let terminal = Terminal::of(&server, &["top", "--view", "temp", "--interval", "0.5"]);
-    terminal.until("nothing to show");
+    terminal.until("no temporary file is there now");
     run_each(
         &mut sorting,
         "SET work_mem = '64kB'; BEGIN;

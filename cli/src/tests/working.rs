@@ -107,3 +107,32 @@ fn statements_without_a_plan_are_counted() {
     app.apply(working(&app, vec![waiting(None, None, live, 9_000.0)]));
     assert!(!text(&mut app).contains("more statement"));
 }
+
+/// An empty list says what that means, and not only that it is empty.
+#[test]
+fn an_empty_list_says_what_that_means() {
+    let mut said = std::collections::BTreeSet::new();
+    for view in View::ALL {
+        let mut app = app(view);
+        let server = app.data.server.clone();
+        let at = app.data.at;
+        app.data = crate::data::Data::default();
+        (app.data.server, app.data.at, app.data.findings_at) = (server, at, Some(at));
+        let shown = text(&mut app);
+        let note = app.screen().empty(&app.data);
+        assert!(
+            note.starts_with("no ") && shown.contains(&note),
+            "{view:?}: {shown}"
+        );
+        assert!(said.insert(note), "{view:?}");
+        type_text(&mut app, "/x");
+        assert!(text(&mut app).contains("no row fits the filter"));
+    }
+    let mut app = app(View::Findings);
+    app.data.server.reset = Some(app.data.at - 12_000.0);
+    let note = app.screen().empty(&app.data);
+    assert!(
+        note.contains("3:20 h since the statistics began; the server looks each minute"),
+        "{note}"
+    );
+}
