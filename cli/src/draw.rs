@@ -193,7 +193,10 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             None if !app.filter().is_empty() => {
                 (format!("filter: {}   Esc removes it", app.filter()), Style::new())
             }
-            None => (hint(app.screen(), app.read_only), theme.colour(Color::Gray)),
+            None => (
+                crate::hints::hint(app, area.width as usize),
+                theme.colour(Color::Gray),
+            ),
         },
     };
     buffer.set_stringn(
@@ -203,47 +206,6 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         area.width as usize,
         style,
     );
-}
-
-/// Returns the keys that lead on from a screen. Those that send signals are absent if none are sent.
-fn hint(screen: &Screen, read_only: bool) -> String {
-    let hint = all_hints(screen);
-    if read_only {
-        let offered = hint.split("  ").filter(|key| !SIGNALS.contains(key));
-        return offered.collect::<Vec<_>>().join("  ");
-    }
-    hint.to_owned()
-}
-
-/// What the hints say of keys that send signals.
-const SIGNALS: [&str; 4] = [
-    "C cancel",
-    "T terminate",
-    "C cancel the blocker",
-    "T terminate it",
-];
-
-fn all_hints(screen: &Screen) -> &'static str {
-    match screen {
-        Screen::List(View::Statements | View::Nodes) | Screen::Plans(_) => {
-            "Enter its plan  e EXPLAIN  / filter  < > sort  Space pause  ? help  q leave"
-        }
-        Screen::List(View::Live) => "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave",
-        Screen::List(View::Locks) => "Enter what blocks it  C cancel  T terminate  / filter  ? help  q leave",
-        Screen::List(View::Sessions) => {
-            "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave"
-        }
-        Screen::List(View::Findings) => "Enter before and after  / filter  ? help  q leave",
-        Screen::List(View::Activity) => "Enter its plan  / filter  < > sort  w report  ? help  q leave",
-        Screen::List(View::Waits | View::Temp) => {
-            "/ filter  < > sort  Space pause  w report  ? help  q leave"
-        }
-        Screen::Plan(_) => "Enter node  e EXPLAIN  f where time goes  c compare  w HTML  Esc back  ? help",
-        Screen::Flame(_) | Screen::Node(..) => "e EXPLAIN  c compare  w HTML  Esc back  ? help  q leave",
-        Screen::LivePlan(_) => "e as a table  b who blocks it  C cancel  T terminate  Esc back  ? help",
-        Screen::Blocker(_) => "C cancel the blocker  T terminate it  y copy  Esc back  ? help  q leave",
-        Screen::Text { .. } => "arrows PgUp PgDn  / filter  y copy  Esc back  ? help  q leave",
-    }
 }
 
 fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {

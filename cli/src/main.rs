@@ -28,6 +28,7 @@ mod delta;
 mod draw;
 mod empty;
 mod flame;
+mod hints;
 mod json;
 mod keys;
 mod man;

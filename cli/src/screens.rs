@@ -5,7 +5,7 @@ use crate::delta::{Counted, by_statement};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens_plan::key_of;
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, of_interval};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -457,6 +457,8 @@ fn sessions(data: &Data) -> Table {
         ];
         let target = Target {
             pid: Some(row.pid),
+            waits: row.class.as_deref() == Some("Lock"),
+            is_idle: is_idle(row.state.as_deref()),
             ..Target::default()
         };
         table.add(Row {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::data::Data;
 use crate::delta::Counted;
 use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval, time, wrap};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, of_interval, time, wrap};
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -50,6 +50,7 @@ pub fn live(data: &Data) -> Table {
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: row.blocked().is_some(),
             ..Target::default()
         };
         table.add(Row {
@@ -395,6 +396,8 @@ pub fn locks(data: &Data) -> Table {
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: row.depth > 0,
+            is_idle: is_idle(row.state.as_deref()),
             ..Target::default()
         };
         table.add(Row {
@@ -416,9 +419,12 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
     for row in data.blockers_of(pid) {
         let is_root = row.depth == 0;
         let key = row.pid.to_string();
+        let is_over = is_idle(row.state.as_deref());
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: !is_root,
+            is_idle: is_over,
             ..Target::default()
         };
         let mut add = |name: &str, cell: Cell| {
@@ -455,10 +461,6 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
             .as_deref()
             .map(crate::table::one_line)
             .unwrap_or_default();
-        let is_over = row
-            .state
-            .as_deref()
-            .is_some_and(|state| state.starts_with("idle"));
         let mut name = if is_over {
             "its last statement"
         } else {

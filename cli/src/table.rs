@@ -264,6 +264,15 @@ pub struct Target {
     pub queryid: Option<i64>,
     /// The function of the server that says more, with its arguments.
     pub call: Option<String>,
+    /// Whether its session waits for another one.
+    pub waits: bool,
+    /// Whether its session runs no statement now, so that there is none to cancel.
+    pub is_idle: bool,
+}
+
+/// Returns whether a session in this state runs no statement.
+pub fn is_idle(state: Option<&str>) -> bool {
+    state.is_some_and(|state| state.starts_with("idle"))
 }
 
 /// A row.

@@ -15,6 +15,7 @@ use crate::record::Recording;
 use crate::screens::{Screen, View};
 use crate::signals::Addressee;
 
+mod hints;
 mod intervals;
 mod refreshes;
 mod replays;

@@ -1,0 +1,104 @@
+//! The keys that the last line offers do something for the selected row.
+
+use super::*;
+use crate::model::Lock;
+
+fn offered(app: &mut App) -> String {
+    app.status.clear();
+    text(app).lines().last().unwrap_or_default().to_owned()
+}
+
+/// A session that blocks another one and is idle has no statement to cancel, and nothing blocks it.
+#[test]
+fn keys_are_offered_that_do_something() {
+    let mut app = app(View::Locks);
+    let lock = |pid: i64, depth: i64, state: &str| Lock {
+        pid,
+        depth,
+        state: Some(state.to_owned()),
+        ..Lock::default()
+    };
+    app.data.locks = vec![
+        lock(7, 0, "idle in transaction"),
+        lock(8, 1, "active"),
+        lock(0, 0, ""),
+        lock(9, 1, "active"),
+    ];
+    let first = offered(&mut app);
+    assert!(
+        first.starts_with("Enter its last statement  T terminate  ") && first.ends_with("? help  q leave"),
+        "{first}"
+    );
+    press(&mut app, KeyCode::Down);
+    let second = offered(&mut app);
+    assert!(
+        second.starts_with("Enter what blocks it  b who blocks it  C cancel  T terminate"),
+        "{second}"
+    );
+    press(&mut app, KeyCode::Enter);
+    // Who blocks it runs nothing.
+    let blocker = offered(&mut app);
+    assert!(blocker.starts_with("T terminate  y copy  Esc back"), "{blocker}");
+    assert_eq!(press(&mut app, KeyCode::Enter), []);
+    assert!(app.status.contains("runs no statement now"), "{}", app.status);
+    press(&mut app, KeyCode::Esc);
+    press(&mut app, KeyCode::Down);
+    let prepared = offered(&mut app);
+    assert!(prepared.starts_with("/ filter"), "{prepared}");
+    assert_eq!(press(&mut app, KeyCode::Enter), []);
+    assert!(app.status.contains("ROLLBACK PREPARED"), "{}", app.status);
+}
+
+/// Who blocks and works leads on to what it runs.
+#[test]
+fn a_blocker_that_works_has_a_plan() {
+    let mut app = app(View::Locks);
+    press(&mut app, KeyCode::Down);
+    press(&mut app, KeyCode::Enter);
+    let offers = offered(&mut app);
+    assert!(
+        offers.starts_with("Enter its plan  C cancel  T terminate"),
+        "{offers}"
+    );
+    let pid = app.process().expect("a process");
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(*app.screen(), Screen::LivePlan(pid));
+}
+
+/// Where Enter leads nowhere, it is not offered, and says why not.
+#[test]
+fn enter_says_why_it_leads_nowhere() {
+    for (name, view, keys) in SCREENS {
+        let mut app = app(*view);
+        keys(&mut app);
+        if app.mode != Mode::Normal || app.trouble.is_some() || matches!(app.screen(), Screen::Text { .. }) {
+            continue;
+        }
+        let offers = offered(&mut app);
+        let before = app.screen().clone();
+        press(&mut app, KeyCode::Enter);
+        let leads = *app.screen() != before;
+        assert_eq!(offers.contains("Enter"), leads, "{name}: {offers}");
+        assert!(
+            leads || !app.status.is_empty() || app.table().0.rows.is_empty(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn hints_fit_the_smallest_terminal() {
+    for (name, view, keys) in SCREENS {
+        let mut app = app(*view);
+        keys(&mut app);
+        for width in [20, 80, 120] {
+            let hint = crate::hints::hint(&app, width);
+            assert!(hint.len() <= width && hint.contains("? help"), "{name}: {hint}");
+            let is_list = matches!(app.screen(), Screen::List(_));
+            assert!(
+                hint.contains(if is_list { "q leave" } else { "Esc back" }),
+                "{name}: {hint}"
+            );
+        }
+    }
+}
