@@ -72,6 +72,15 @@ pub fn plans(data: &Data, key: &PlanKey) -> Table {
     table
 }
 
+/// Says that processes that ran at once add up, if some did.
+pub fn of_processes(nodes: &[&Node]) -> Option<String> {
+    let whole = nodes.first().map_or(0.0, |root| root.time);
+    let has_more = nodes.iter().any(|node| node.time > whole * 1.001);
+    has_more.then(|| {
+        "below a Gather, times are sums of all processes; % is the share of what all nodes took".to_owned()
+    })
+}
+
 /// Shows the nodes of a plan.
 pub fn plan(data: &Data, key: &PlanKey) -> Table {
     let rows = data.nodes_of(key);
@@ -101,6 +110,7 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
     if rows.is_empty() && data.is_replay {
         table.notes.push(NOT_RECORDED.to_owned());
     }
+    table.notes.extend(of_processes(&rows));
     let whole: f64 = rows.iter().map(|node| node.own_time).sum();
     let most = rows.iter().map(|node| node.own_time).fold(0.0, f64::max);
     for node in rows {

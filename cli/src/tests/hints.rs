@@ -8,6 +8,25 @@ fn offered(app: &mut App) -> String {
     text(app).lines().last().unwrap_or_default().to_owned()
 }
 
+/// The nodes below a Gather ran in several processes at once: none of them is more than the whole.
+#[test]
+fn no_node_takes_more_than_the_whole() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    assert!(text(&mut app).contains("sums of all processes"));
+    press(&mut app, KeyCode::Char('f'));
+    let (table, ..) = app.table();
+    assert!(app.data.plan.iter().any(|node| node.time > app.data.plan[0].time));
+    let shares = table.rows.iter().map(|row| match row.cells[2] {
+        crate::table::Cell::Percent(share) => share,
+        _ => f64::NAN,
+    });
+    let shares: Vec<f64> = shares.collect();
+    assert!((shares[0] - 100.0).abs() < 1e-6, "{shares:?}");
+    assert!(shares.iter().all(|share| *share <= 100.0 + 1e-6), "{shares:?}");
+    assert!(text(&mut app).contains("sums of all processes"));
+}
+
 /// A session that blocks another one and is idle has no statement to cancel, and nothing blocks it.
 #[test]
 fn keys_are_offered_that_do_something() {
