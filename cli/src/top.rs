@@ -228,6 +228,16 @@ impl Top {
         }
     }
 
+    /// Asks for the texts of what has just come, so that the program's own statements are known before they are shown.
+    fn ask_texts(&mut self) {
+        let has_extension = self.app.data.server.has_extension();
+        let texts = self.app.data.wanted_texts().filter(|_| has_extension);
+        if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
+            worker.ask(Request::Snapshot(vec![texts]));
+            self.asked_at = Some(Instant::now());
+        }
+    }
+
     /// Takes out of what is wanted the list that may take seconds, and asks for it if it is time.
     fn ask_slow(&mut self, wants: &mut Vec<Want>) {
         let all = wants.len();
@@ -263,6 +273,7 @@ impl Top {
                     self.app.status.clear();
                 }
                 let is_first = self.app.data.at == 0.0;
+                let is_addition = snapshot.is_addition();
                 let rest = snapshot.took * PACE_SHARE;
                 self.asked_at = None;
                 if let Some(file) = &mut self.record {
@@ -274,14 +285,11 @@ impl Top {
                     self.slow_due = Instant::now();
                 }
                 if is_first {
-                    // Texts were not known yet, and there is no interval yet.
+                    // There is no interval yet.
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
-                    let has_extension = self.app.data.server.has_extension();
-                    let texts = self.app.data.wanted_texts().filter(|_| has_extension);
-                    if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
-                        worker.ask(Request::Snapshot(vec![texts]));
-                        self.asked_at = Some(Instant::now());
-                    }
+                }
+                if !is_addition {
+                    self.ask_texts();
                 }
                 // A server that takes long, or to its limit, is not asked at the pace. A key asks at once.
                 if !self.is_wanted {

@@ -451,3 +451,51 @@ fn what_is_not_stored_is_a_row() {
         "{shown:?}"
     );
 }
+
+/// Before its text is known, a statement of this user may be one of this program's: it is not shown and taken away.
+#[test]
+fn the_programs_own_statements_are_never_shown() {
+    let mut app = app(View::Statements);
+    let at = app.data.at;
+    let row = |user: &str, queryid: i64| Plan {
+        userid: queryid,
+        usename: Some(user.to_owned()),
+        queryid: Some(queryid),
+        planid: Some(1),
+        toplevel: true,
+        first_seen: at,
+        calls: 1.0,
+        ..Plan::default()
+    };
+    let mut next = recorded().remove(2);
+    next.at += 1.0;
+    next.parts = vec![Part::ChangedPlans(vec![
+        row("postgres", 1),
+        row("guest", 2),
+        row("postgres", 3),
+    ])];
+    app.apply(next.clone());
+    let shown = |app: &App| -> Vec<i64> {
+        let rows = app.table().0.rows;
+        rows.into_iter().filter_map(|row| row.target.queryid).collect()
+    };
+    assert!(wanted_texts(&mut app).ends_with(&[1, 2, 3]));
+    assert_eq!(shown(&app), [2]);
+    let text = |queryid: i64, query: String| Text {
+        queryid,
+        query: Some(query),
+    };
+    let own = crate::queries::rows_of(&Want::Waits.query(&app.data.server).0);
+    next.parts = vec![Part::Texts(vec![text(1, own), text(3, "SELECT 3".to_owned())])];
+    app.apply(next.clone());
+    assert_eq!(shown(&app).len(), 2);
+    assert!(shown(&app).contains(&3) && !shown(&app).contains(&1));
+    // A text that does not come takes nothing from the list for long.
+    (next.at, next.parts) = (next.at + 1.0, vec![Part::ChangedPlans(vec![row("postgres", 4)])]);
+    app.apply(next.clone());
+    assert!(wanted_texts(&mut app).contains(&4));
+    assert!(shown(&app).is_empty());
+    (next.parts, next.missing) = (Vec::new(), vec!["Texts: a timeout".to_owned()]);
+    app.apply(next);
+    assert_eq!(shown(&app), [4]);
+}
