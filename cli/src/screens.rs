@@ -200,6 +200,7 @@ impl Screen {
         };
         table.notes.extend(match self {
             Self::List(View::Statements | View::Nodes) => crate::working::statements(data),
+            Self::List(View::Waits) => crate::working::waits(data),
             Self::List(View::Live) => crate::working::without_plans(data),
             _ => None,
         });

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::data::Data;
+use crate::model::Working;
 use crate::screens::View;
 use crate::table::time;
 
@@ -33,6 +34,36 @@ pub fn statements(data: &Data) -> Option<String> {
         format!("; {whom}{wait} for a lock: {}", View::Locks.key())
     });
     Some(format!("{still}: {keys}{}", blocked.unwrap_or_default()))
+}
+
+/// Says what processes wait for now, first what the longest statement waits for.
+pub fn waits(data: &Data) -> Option<String> {
+    const MOST: usize = 6;
+    let mut rows: Vec<_> = { data.working()?.iter() }
+        .filter(|row| row.class.is_some())
+        .collect();
+    let longest = |row: &Working| row.longest.unwrap_or(0.0);
+    rows.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    let more = rows.len().saturating_sub(MOST);
+    let more = (more > 0).then(|| format!("{more} more events"));
+    let says = rows.iter().take(MOST).map(|row| {
+        let names = [row.class.as_deref(), row.event.as_deref()];
+        let name = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let runs = row.longest.map_or_else(String::new, |longest| {
+            format!(" (statement of {})", time(longest))
+        });
+        format!("{:.0} {name}{runs}", row.processes)
+    });
+    let says: Vec<_> = says.chain(more).collect();
+    Some(if says.is_empty() {
+        "no process waits now".to_owned()
+    } else {
+        format!(
+            "waiting now, in no figure above: {}; see {}",
+            says.join(", "),
+            View::Sessions.key()
+        )
+    })
 }
 
 /// Says how many statements have run for a second and are not among those with a plan.

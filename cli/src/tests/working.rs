@@ -136,3 +136,23 @@ fn an_empty_list_says_what_that_means() {
         "{note}"
     );
 }
+
+/// A wait that has not ended is in no figure of the waits.
+#[test]
+fn waits_that_last_are_said() {
+    let mut app = app(View::Waits);
+    assert!(app.wants().contains(&Want::Working));
+    let mut idle = waiting(Some("Timeout"), Some("VacuumDelay"), 0.0, 0.0);
+    (idle.processes, idle.longest) = (1.0, None);
+    let rows = vec![
+        idle,
+        waiting(None, None, 1.0, 90_000.0),
+        waiting(Some("Lock"), Some("relation"), 2.0, 62_000.0),
+    ];
+    app.apply(working(&app, rows));
+    let shown = text(&mut app);
+    let says = "2 Lock relation (statement of 1:02 m), 1 Timeout VacuumDelay; see 9 sessions";
+    assert!(shown.contains(says), "{shown}");
+    app.apply(working(&app, vec![waiting(None, None, 1.0, 90_000.0)]));
+    assert!(text(&mut app).contains("no process waits now"));
+}
