@@ -37,6 +37,8 @@ pub struct Series<T> {
     pub added: Difference<T>,
     /// The seconds in which it was; nothing before the second refresh.
     pub seconds: Option<f64>,
+    /// Whether it is the first interval, which is shorter than the others.
+    is_first: bool,
 }
 
 impl<T> Default for Series<T> {
@@ -50,6 +52,7 @@ impl<T> Default for Series<T> {
                 anew: 0,
             },
             seconds: None,
+            is_first: false,
         }
     }
 }
@@ -65,6 +68,7 @@ impl<T: Counted> Series<T> {
         match &self.before {
             Some((then, before)) => {
                 self.added = difference(before, &rows, *then);
+                self.is_first = self.seconds.is_none();
                 // Two refreshes of one moment: of no length, so that no rate is absurd.
                 self.seconds = Some((at - then).max(0.001));
             }
@@ -95,6 +99,17 @@ impl<T: Counted> Series<T> {
         let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
         all.extend(rows.into_iter().map(|row| (row.key(), row)));
         self.replace(at, all.into_values().collect());
+    }
+
+    /// Says of which interval figures are.
+    pub fn title(&self, name: &str) -> String {
+        match self.seconds {
+            Some(seconds) if self.is_first => {
+                format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
+            }
+            Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
+            None => format!("{name}: sums since they are stored; the interval begins with the next refresh"),
+        }
     }
 
     /// After a reset, the counters began at zero.

@@ -5,7 +5,7 @@ use crate::delta::{Counted, by_statement};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens_plan::key_of;
-use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -221,7 +221,7 @@ pub fn missing_privilege(data: &Data) -> Option<String> {
 
 fn statements(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval("Statements", data.plans.seconds),
+        data.plans.title("Statements"),
         &[
             ("time", 9, 0),
             ("%", 5, 0),
@@ -318,10 +318,8 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
 
 fn nodes(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval(
-            "Nodes of the statements that took the most time",
-            data.nodes.seconds,
-        ),
+        data.nodes
+            .title("Nodes of the statements that took the most time"),
         &[
             ("self", 9, 0),
             ("wait", 8, 0),

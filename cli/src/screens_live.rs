@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::data::Data;
 use crate::delta::Counted;
 use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, of_interval, time, wrap};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, time, wrap};
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -279,7 +279,7 @@ pub fn activity(data: &Data) -> Table {
 /// The waits of the server.
 pub fn waits(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval("Waits that ended, of all processes", data.waits.seconds),
+        data.waits.title("Waits that ended, of all processes"),
         &[
             ("time", 9, 0),
             ("waits", 7, 0),

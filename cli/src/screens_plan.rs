@@ -3,7 +3,7 @@
 use crate::data::Data;
 use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, node_name};
 
 /// What is said of a plan that a recording does not have.
 pub const NOT_RECORDED: &str = "the recording has no nodes of this plan until here: it has those of the statements that \
@@ -33,7 +33,7 @@ fn misestimate(node: &Node) -> Cell {
 /// Lists the plans of a statement.
 pub fn plans(data: &Data, key: &PlanKey) -> Table {
     let mut table = Table::new(
-        of_interval(&format!("Plans of {}", key.queryid), data.plans.seconds),
+        data.plans.title(&format!("Plans of {}", key.queryid)),
         &[
             ("planid", 20, 0),
             ("time", 9, 0),

@@ -227,14 +227,6 @@ fn bar(percent: f64) -> String {
     format!("{}{} {percent:>3.0}%", "#".repeat(full), ".".repeat(10 - full))
 }
 
-/// Says of which interval figures are.
-pub fn of_interval(name: &str, seconds: Option<f64>) -> String {
-    match seconds {
-        Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-        None => format!("{name}: sums since they are stored; the interval begins with the next refresh"),
-    }
-}
-
 /// Writes what a node does, indented by its depth.
 pub fn node_name(depth: i64, operation: &str, object: Option<&str>) -> String {
     let indent = " ".repeat(depth.clamp(0, 40) as usize);
