@@ -172,7 +172,14 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             format!("/{}_   Enter keeps it, Esc removes it", app.filter()),
             Style::new(),
         ),
-        Mode::Command(typed) => (format!(":{typed}_   the name of a view"), Style::new()),
+        Mode::Command(typed) => {
+            let names: Vec<_> = View::named(typed).map(View::name).collect();
+            let names = match &names[..] {
+                [] => "no view has this name".to_owned(),
+                names => names.join(" "),
+            };
+            (format!(":{typed}_  {names}"), Style::new())
+        }
         Mode::Asking(_, pid) => (format!("process {pid} is looked up"), alarm),
         Mode::Confirm(signal, session) => {
             // On a line of its own: the question has to be read as a whole.

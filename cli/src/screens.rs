@@ -35,6 +35,13 @@ impl View {
         Self::Sessions,
     ];
 
+    /// Returns the views whose names begin like this.
+    pub fn named(typed: &str) -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(move |view| view.name().starts_with(typed))
+    }
+
     /// Returns its key, with its name.
     pub fn key(self) -> String {
         let number = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);

@@ -27,6 +27,26 @@ fn no_node_takes_more_than_the_whole() {
     assert!(text(&mut app).contains("sums of all processes"));
 }
 
+/// Whoever types a colon sees which views there are, and Tab completes their names.
+#[test]
+fn the_views_are_listed_after_a_colon() {
+    let mut app = app(View::Waits);
+    press(&mut app, KeyCode::Char(':'));
+    for view in View::ALL {
+        assert!(lines_of(&screen(&mut app, 80, 24, false))[23].contains(view.name()));
+    }
+    type_text(&mut app, "s");
+    assert_eq!(offered(&mut app), ":s_  statements sessions");
+    type_text(&mut app, "e");
+    press(&mut app, KeyCode::Tab);
+    assert_eq!(offered(&mut app), ":sessions_  sessions");
+    press(&mut app, KeyCode::Enter);
+    assert_eq!(*app.screen(), Screen::List(View::Sessions));
+    type_text(&mut app, ":x");
+    press(&mut app, KeyCode::Tab);
+    assert_eq!(offered(&mut app), ":x_  no view has this name");
+}
+
 /// A session that blocks another one and is idle has no statement to cancel, and nothing blocks it.
 #[test]
 fn keys_are_offered_that_do_something() {
