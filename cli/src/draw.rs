@@ -43,6 +43,8 @@ impl Theme {
     }
 }
 
+/// What is said while a recording stands still at its end.
+const ENDED: &str = "the replay has ended";
 /// A note has at most this many lines.
 const NOTE_LINES: usize = 5;
 
@@ -194,7 +196,13 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         }
         Mode::Normal | Mode::Help => match &app.trouble {
             Some(trouble) => (format!("no connection: {trouble}"), alarm),
-            None if app.ended => ("the replay has ended".to_owned(), Style::new()),
+            None if app.ended => {
+                let said = match app.status.as_str() {
+                    "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),
+                    status => status.to_owned(),
+                };
+                (format!("{ENDED}   {said}"), theme.colour(Color::Yellow))
+            }
             None if !app.status.is_empty() => (app.status.clone(), theme.colour(Color::Yellow)),
             None if app.paused => ("PAUSED: Space goes on".to_owned(), alarm),
             None if !app.filter().is_empty() => {
