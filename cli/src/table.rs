@@ -206,7 +206,8 @@ pub fn time(ms: f64) -> String {
         ),
         size if size >= 1000.0 => format!("{:.2} s", ms / 1000.0),
         size if size >= 1.0 => format!("{ms:.1} ms"),
-        size if size > 0.0 => format!("{:.0} us", ms * 1000.0),
+        // As EXPLAIN writes it: a third unit would have to be read twice in a column.
+        size if size > 0.0 => format!("{ms:.3} ms"),
         _ => "0".to_owned(),
     }
 }
@@ -509,7 +510,7 @@ mod tests {
         let times = [9.0, 10.0, 0.5, 2_000.0].map(|ms| (None, Cell::Time(ms)));
         let mut times = table(Order::AsIs, [times.to_vec(), vec![(None, Cell::None)]].concat());
         times.sort_by(0);
-        assert_eq!(shown(&times), ["2.00 s", "10.0 ms", "9.0 ms", "500 us", "-"]);
+        assert_eq!(shown(&times), ["2.00 s", "10.0 ms", "9.0 ms", "0.500 ms", "-"]);
         let large = 5_764_592_189_921_473_833;
         let ids = [large + 1, large, -1].map(|id| (None, Cell::Id(id)));
         let mut ids = table(Order::AsIs, ids.to_vec());
