@@ -104,11 +104,11 @@ impl<T: Counted> Series<T> {
     /// Says of which interval figures are.
     pub fn title(&self, name: &str) -> String {
         match self.seconds {
-            Some(seconds) if self.is_first => {
+            Some(seconds) if self.is_first && seconds < 1.0 => {
                 format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
             }
             Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-            None => format!("{name}: sums since they are stored; the interval begins with the next refresh"),
+            None => format!("{name}: sums so far, an interval follows"),
         }
     }
 

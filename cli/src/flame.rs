@@ -14,7 +14,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
     let nodes = data.nodes_of(key);
     let mut table = Table::new(
         format!(
-            "Where the time of plan {} goes: # the node itself, - the nodes below",
+            "Time of plan {}: # the node itself, - the nodes below",
             key.planid
         ),
         &[

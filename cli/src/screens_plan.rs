@@ -87,8 +87,10 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
     let executions = rows.first().map_or(0.0, |node| node.executions);
     let mut table = Table::new(
         format!(
-            "Plan {} of {}: {executions:.0} executions since it is stored",
-            key.planid, key.queryid
+            "Plan {} of {}: {executions:.0} execution{} so far",
+            key.planid,
+            key.queryid,
+            if executions == 1.0 { "" } else { "s" }
         ),
         &[
             ("id", 3, 0),

@@ -24,16 +24,15 @@ pub fn statements(data: &Data) -> Option<String> {
         _ => format!("{all:.0} statements still run, the longest for {}", time(longest)),
     };
     let keys = [View::Live, View::Sessions].map(View::key).join(", ");
-    let wait = if blocked == 1.0 { "waits" } else { "wait" };
-    let blocked = (blocked > 0.0).then(|| {
-        let whom = if blocked == all {
-            "".to_owned()
-        } else {
-            format!("{blocked:.0} ")
-        };
-        format!("; {whom}{wait} for a lock: {}", View::Locks.key())
-    });
-    Some(format!("{still}: {keys}{}", blocked.unwrap_or_default()))
+    let locks = View::Locks.key();
+    let blocked = match blocked {
+        0.0 => String::new(),
+        1.0 if all == 1.0 => format!("; it waits for a lock: {locks}"),
+        1.0 => format!("; one waits for a lock: {locks}"),
+        _ if blocked == all => format!("; all wait for a lock: {locks}"),
+        _ => format!("; {blocked:.0} wait for a lock: {locks}"),
+    };
+    Some(format!("{still}: {keys}{blocked}"))
 }
 
 /// Says what processes wait for now, first what the longest statement waits for.

@@ -294,7 +294,7 @@ fn explain(stage: &mut Stage, key: &str) {
 fn flame(stage: &mut Stage, key: &str) {
     let terminal = stage.plan();
     terminal.keys(&[key]);
-    terminal.until("Where the time of plan");
+    terminal.until("# the node itself");
     terminal.until("###");
 }
 

@@ -367,7 +367,7 @@ fn plans_of_before_a_restart_are_no_interval_needs_terminal() {
     server.stop();
     server.launch();
     drop(server.connect());
-    let began = "the interval begins with the next refresh";
+    let began = "sums so far, an interval follows";
     terminal.until_it("all plans after the restart", |screen| {
         screen.contains(began) && screen.contains("FROM items")
     });

@@ -187,7 +187,7 @@ fn the_first_interval_is_said() {
         Duration::from_secs(2),
         false,
     );
-    for (number, says) in ["sums since", "in the first 0.5 s", "in the last 2.0 s"]
+    for (number, says) in ["sums so far", "in the first 0.5 s", "in the last 2.0 s"]
         .into_iter()
         .enumerate()
     {

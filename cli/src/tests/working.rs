@@ -43,7 +43,7 @@ fn statements_that_still_run_are_said() {
             &app,
             vec![waiting(Some("Lock"), Some("tuple"), 1.0, 2_000.0)],
         ));
-        let says = "1 statement still runs, for 2.00 s: 3 live, 9 sessions; waits for a lock: 8 locks";
+        let says = "1 statement still runs, for 2.00 s: 3 live, 9 sessions; it waits for a lock: 8 locks";
         assert!(text(&mut app).contains(says));
         // Those that have begun just now are on the next list.
         app.apply(working(&app, vec![waiting(None, None, 0.0, 20.0)]));
