@@ -295,9 +295,7 @@ impl App {
             Ok(Some(session))
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {
-                self.status = format!(
-                    "process {pid} runs no statement now: there is nothing to cancel, T ends its session"
-                );
+                self.status = format!("process {pid} runs no statement now: T ends its session");
             }
             Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
             Ok(None) => self.status = format!("process {pid} is gone"),

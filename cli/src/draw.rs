@@ -97,8 +97,11 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
     let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });
+    // A page that says something has more to say than that it is empty.
+    let is_silent = table.notes.is_empty() || matches!(app.screen(), Screen::List(_));
     let empty = app.data.at > 0.0
         && table.rows.is_empty()
+        && (is_silent || !app.filter().is_empty())
         && !is_awaited
         && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {

@@ -22,7 +22,9 @@ pub fn hint(app: &App, width: usize) -> String {
     if let Screen::LivePlan(pid) = app.screen() {
         let sessions = app.data.sessions.iter().filter(|_| app.data.knows_sessions());
         let mut idle = sessions.filter(|session| session.pid == *pid && is_idle(session.state.as_deref()));
-        keys.retain(|key| *key != CANCEL || idle.next().is_none());
+        if idle.next().is_some() {
+            keys.retain(|key| *key == TERMINATE);
+        }
     }
     if !app.data.server.has_extension() {
         keys.retain(|key| [CANCEL, TERMINATE].contains(key));
