@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::app::{App, Mode};
 use crate::data::{FINDINGS, is_about};
 use crate::screens::{Screen, View};
-use crate::table::{Row, Table, wrap};
+use crate::table::{Row, Table, one_line, wrap};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -60,8 +60,9 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     draw_head(buffer, area, app, theme);
     let width = area.width as usize;
     let notes = notes_of(app, &table);
-    let notes: Vec<String> = notes
+    let notes: Vec<String> = whole_text(app, &table, selected, width)
         .iter()
+        .chain(&notes)
         .flat_map(|note| wrap(note, width, NOTE_LINES))
         .collect();
     let notes_height = (notes.len() as u16).min(area.height.saturating_sub(8));
@@ -80,6 +81,30 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     draw_foot(buffer, area, app, theme);
     if app.mode == Mode::Help {
         draw_help(buffer, area, app.read_only, theme);
+    }
+}
+
+/// Returns what the columns of the selected row have no room for: a line of a text, and the cause of a finding.
+fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option<String> {
+    let row = table.rows.get(selected)?;
+    match app.screen() {
+        Screen::Text {
+            lines: Some(lines), ..
+        } => {
+            let line = lines.get(row.key.parse::<usize>().ok()?)?.trim();
+            let is_rule = line.chars().all(|letter| matches!(letter, '-' | '|' | '+' | ' '));
+            (line.width() > width && !is_rule).then(|| one_line(line))
+        }
+        Screen::List(View::Findings) => {
+            let finding = app.data.findings.iter().find(|it| it.id.to_string() == row.key)?;
+            let basis = finding.basis.as_deref().map(|basis| format!(" ({basis})"));
+            let cause = finding.cause.as_deref()?;
+            Some(one_line(&format!(
+                "slower because: {cause}{}",
+                basis.unwrap_or_default()
+            )))
+        }
+        _ => None,
     }
 }
 

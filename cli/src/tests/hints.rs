@@ -27,6 +27,25 @@ fn no_node_takes_more_than_the_whole() {
     assert!(text(&mut app).contains("sums of all processes"));
 }
 
+/// The cause of a finding, and the first line of a comparison, are longer than a small terminal is wide.
+#[test]
+fn what_is_cut_is_shown_whole_below() {
+    let shown = |app: &mut App| lines_of(&screen(app, 80, 24, false)).join(" ");
+    let mut app = app(View::Findings);
+    let cause = "the index orders_customer_and_day_of_delivery_idx of table orders is gone";
+    app.data.findings[0].cause = Some(cause.to_owned());
+    app.data.findings[0].basis = Some("tested against the plan before".to_owned());
+    let found = shown(&mut app);
+    assert!(found.contains(&format!("slower because: {cause}")), "{found}");
+    let call = calls(&mut app, KeyCode::Enter);
+    let line = format!("0.240 ms -> 8.4 ms: Seq Scan on orders +8.2 ms, because {cause}");
+    app.answer(&call, vec![line, "-".repeat(200)]);
+    let found = shown(&mut app);
+    assert!(found.contains("is gone"), "{found}");
+    press(&mut app, KeyCode::Down);
+    assert!(!shown(&mut app).contains("is gone"));
+}
+
 /// Whoever types a colon sees which views there are, and Tab completes their names.
 #[test]
 fn the_views_are_listed_after_a_colon() {
