@@ -331,6 +331,19 @@ pub struct Wait {
     pub max: Option<f64>,
 }
 
+impl Wait {
+    /// Returns whether a background process waits like this while it has nothing to do. Before 17, workers of
+    /// extensions have the class Extension then.
+    pub fn is_idle(&self) -> bool {
+        let is_worker = self.backend_type.as_deref() == Some("background worker");
+        match self.class.as_deref() {
+            Some("Activity") => true,
+            Some("Extension") => is_worker,
+            _ => false,
+        }
+    }
+}
+
 /// Requests to temporary files, or files that are there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -291,20 +291,15 @@ pub fn waits(data: &Data) -> Table {
         ],
         Order::By(0),
     );
-    let is_idle = |class: &Option<String>| class.as_deref() == Some("Activity");
-    let idle = data
-        .waits
-        .added
-        .rows
-        .iter()
-        .filter(|row| is_idle(&row.class))
-        .count();
-    if idle > 0 {
+    let rows = data.waits.added.rows.iter();
+    let (idle, rows): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_idle());
+    if !idle.is_empty() {
         table.notes.push(format!(
-            "{idle} events by which background processes are idle (class Activity) are left out"
+            "{} events by which background processes are idle are left out (class Activity; Extension of workers)",
+            idle.len()
         ));
     }
-    for row in data.waits.added.rows.iter().filter(|row| !is_idle(&row.class)) {
+    for row in rows {
         let cells = vec![
             Cell::Time(row.time),
             Cell::Count(row.waits),

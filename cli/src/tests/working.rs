@@ -1,7 +1,7 @@
 //! What is said of what works now, on lists of what has ended.
 
 use super::*;
-use crate::model::{Part, Working};
+use crate::model::{Part, Wait, Working};
 use crate::queries::Want;
 
 /// The next refresh, with processes that work.
@@ -155,4 +155,21 @@ fn waits_that_last_are_said() {
     assert!(shown.contains(says), "{shown}");
     app.apply(working(&app, vec![waiting(None, None, 1.0, 90_000.0)]));
     assert!(text(&mut app).contains("no process waits now"));
+}
+
+/// A worker of an extension that has nothing to do waits all the time, and would be first of all.
+#[test]
+fn idle_workers_are_no_waits() {
+    let mut app = app(View::Waits);
+    let wait = |backend_type: &str| Wait {
+        backend_type: Some(backend_type.to_owned()),
+        class: Some("Extension".to_owned()),
+        event: Some("Extension".to_owned()),
+        waits: 1.0,
+        time: 1.0,
+        max: None,
+    };
+    app.data.waits.added.rows = vec![wait("background worker"), wait("client backend")];
+    assert_eq!(app.table().0.rows.len(), 1);
+    assert!(text(&mut app).contains("1 events by which background processes are idle"));
 }
