@@ -570,7 +570,12 @@ impl Data {
     /// is just asked for.
     pub fn is_own(&self, userid: i64, queryid: Option<i64>) -> bool {
         let may_be = |queryid: &i64| self.awaited_texts.contains(queryid) && self.is_user(userid);
-        queryid.is_some_and(|queryid| self.own_texts.contains(&queryid) || may_be(&queryid))
+        self.is_known_own(queryid) || queryid.is_some_and(|queryid| may_be(&queryid))
+    }
+
+    /// Returns whether a statement is one of this program's.
+    pub fn is_known_own(&self, queryid: Option<i64>) -> bool {
+        queryid.is_some_and(|queryid| self.own_texts.contains(&queryid))
     }
 
     /// Returns whether this is the user of the connection.

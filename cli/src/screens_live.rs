@@ -218,7 +218,8 @@ fn add(sum: Option<f64>, value: Option<f64>) -> Option<f64> {
 
 /// What active sessions did.
 pub fn activity(data: &Data) -> Table {
-    let sessions: f64 = data.activity.iter().map(|row| row.sessions).sum();
+    let rows = || { data.activity.iter() }.filter(|row| !data.is_known_own(row.queryid));
+    let sessions: f64 = rows().map(|row| row.sessions).sum();
     let mut table = Table::new(
         format!("Activity of the last minute: {sessions:.2} active sessions on average"),
         &[
@@ -233,7 +234,7 @@ pub fn activity(data: &Data) -> Table {
         Order::By(0),
     );
     let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
-    for row in &data.activity {
+    for row in rows() {
         *classes.entry(&row.class).or_default() += row.sessions;
         let node = row
             .operation

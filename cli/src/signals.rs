@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::queries::OWN;
 use crate::table::one_line;
 
 /// What is sent.
@@ -86,7 +87,7 @@ impl Addressee {
         };
         format!(
             "SET LOCAL statement_timeout = 500; SET LOCAL search_path = pg_catalog, pg_temp;
-             SELECT {}(pid) {session}{and_statement}; SELECT count(*) > 0 {session}",
+             {OWN} {}(pid) {session}{and_statement}; {OWN} count(*) > 0 {session}",
             signal.function()
         )
     }
