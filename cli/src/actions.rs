@@ -123,8 +123,7 @@ impl App {
             ),
             _ => {
                 self.status =
-                    "marked: c on another plan of this statement, or again here for the slowest execution"
-                        .to_owned();
+                    "marked: c on another of its plans, or again here for its slowest execution".to_owned();
                 self.marked = Some(key);
                 Vec::new()
             }

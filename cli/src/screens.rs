@@ -443,7 +443,7 @@ fn sessions(data: &Data) -> Table {
             ("user", 10, 0),
             ("database", 10, 110),
             ("application", 12, 0),
-            ("state", 8, 0),
+            ("state", 10, 0),
             ("class", 7, 110),
             ("event", 12, 0),
             ("elapsed", 9, 0),
