@@ -566,8 +566,8 @@ impl Data {
         (read.count(), all.len())
     }
 
-    /// Returns whether a statement is one of this program's, or may be one of those: of this user, with a text that
-    /// is just asked for.
+    /// Returns whether a statement is one of this program's, or may be one: of this user, with a text that is just
+    /// asked for.
     pub fn is_own(&self, userid: i64, queryid: Option<i64>) -> bool {
         let may_be = |queryid: &i64| self.awaited_texts.contains(queryid) && self.is_user(userid);
         self.is_known_own(queryid) || queryid.is_some_and(|queryid| may_be(&queryid))

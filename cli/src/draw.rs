@@ -84,7 +84,7 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     }
 }
 
-/// Returns what the columns of the selected row have no room for: a line of a text, and the cause of a finding.
+/// Returns what the columns of the selected row have no room for: a line of a text, the cause of a finding.
 fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option<String> {
     let row = table.rows.get(selected)?;
     match app.screen() {

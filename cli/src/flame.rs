@@ -29,7 +29,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
     if nodes.is_empty() && data.is_replay {
         table.notes.push(crate::screens_plan::NOT_RECORDED.to_owned());
     }
-    // Of all processes, and each node's with all below it: a share of the first node's time may be more than all.
+    // Of all processes, and each node's with all below it: a share of the first node's time may exceed it.
     let sums = sums(&nodes);
     let whole = sums.first().copied().unwrap_or(0.0);
     // Where the nodes begin that may have children, and where the next child begins: by depth.

@@ -194,7 +194,8 @@ impl Connection {
     }
 }
 
-/// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has set.
+/// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has
+/// set.
 pub fn set_timeout(limit: Option<u32>) -> String {
     match limit {
         Some(limit) => format!("{OWN} pg_catalog.set_config('statement_timeout', '{limit}', true)"),

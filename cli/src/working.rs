@@ -1,5 +1,5 @@
-//! What works now, said on the lists of what has ended: a statement that runs or waits for long is on none of them
-//! before it ends.
+//! What works now, said on the lists of what has ended: a statement that runs or waits for long is on none of
+//! them before it ends.
 
 use std::collections::BTreeSet;
 

@@ -455,7 +455,8 @@ fn what_is_not_stored_is_a_row() {
     );
 }
 
-/// Before its text is known, a statement of this user may be one of this program's: it is not shown and taken away.
+/// Before its text is known, a statement of this user may be one of this program's: it is not shown and then
+/// taken away.
 #[test]
 fn the_programs_own_statements_are_never_shown() {
     let mut app = app(View::Statements);
