@@ -202,7 +202,10 @@ pub struct Data {
     /// What of a recording is kept although something else was open later.
     pub recorded: Recorded,
     /// What processes do now, and when that was, by the server's clock.
-    working: (f64, Vec<Working>),
+    pub working: (f64, Vec<Working>),
+    /// When the activity came, and how long before a refresh the last one was.
+    pub activity_at: f64,
+    pub step: f64,
     pub sessions: Vec<Session>,
     /// When these came, by the server's clock.
     sessions_at: Option<f64>,
@@ -262,6 +265,7 @@ impl Data {
         if snapshot.lists(TEXTS) {
             self.awaited_texts.clear();
         }
+        self.step = snapshot.at - self.at;
         self.at = snapshot.at;
         self.server = snapshot.server;
         self.missing
@@ -370,7 +374,7 @@ impl Data {
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
             Part::Working(rows) => self.working = (self.at, rows),
-            Part::Activity(rows) => self.activity = rows,
+            Part::Activity(rows) => (self.activity_at, self.activity) = (self.at, rows),
             Part::Findings(rows) => self.findings = rows,
             Part::Waits(rows) => self.waits.update(self.at, rows),
             Part::Temp(rows) => self.temp = rows,
@@ -541,11 +545,6 @@ impl Data {
     /// Returns whether a part did not come in the last refresh, so that nothing follows from its rows.
     pub fn lacks(&self, part: &str) -> bool {
         self.missing.iter().any(|missing| is_about(missing, part))
-    }
-
-    /// Returns what processes do now, if that is known.
-    pub fn working(&self) -> Option<&[Working]> {
-        (self.working.0 == self.at).then_some(&self.working.1[..])
     }
 
     /// Returns whether it is known which sessions there are now.

@@ -99,7 +99,7 @@ impl Screen {
                 .flatten()
                 .collect(),
             Self::List(View::Live) => vec![Want::Live(None)],
-            Self::List(View::Activity) => vec![Want::Activity],
+            Self::List(View::Activity) => data.wanted_activity().into_iter().collect(),
             Self::List(View::Findings) => vec![Want::Findings],
             Self::List(View::Waits) => vec![Want::Waits],
             Self::List(View::Temp) => vec![Want::Temp],
@@ -118,12 +118,12 @@ impl Screen {
             Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
-        // The first frame is not to wait for more than what was before it.
-        let needs_more = matches!(
+        if matches!(
             self,
             Self::List(View::Statements | View::Nodes | View::Live | View::Waits)
-        );
-        wants.extend((needs_more && data.at > 0.0).then_some(Want::Working));
+        ) {
+            wants.extend(data.wanted_working());
+        }
         if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }

@@ -5,8 +5,37 @@ use std::collections::BTreeSet;
 
 use crate::data::Data;
 use crate::model::Working;
+use crate::queries::Want;
 use crate::screens::View;
 use crate::table::time;
+
+/// How many seconds at least lie between two questions for the same, however often the screen is refreshed: what
+/// works now is beside the list, and the activity is that of a minute, which the server adds up each time.
+const WORKING_SECONDS: f64 = 1.0;
+const ACTIVITY_SECONDS: f64 = 2.0;
+
+impl Data {
+    /// Returns whether so many seconds will have gone since a part came, or nearly, when the next refresh comes.
+    fn is_due(&self, came: f64, seconds: f64) -> bool {
+        came == 0.0 || self.at + self.step - came > seconds - 0.1
+    }
+
+    /// Returns what processes do now, if it is time to ask. The first frame is not to wait for that.
+    pub fn wanted_working(&self) -> Option<Want> {
+        (self.at > 0.0 && self.is_due(self.working.0, WORKING_SECONDS)).then_some(Want::Working)
+    }
+
+    /// Returns the activity, if it is time to ask.
+    pub fn wanted_activity(&self) -> Option<Want> {
+        self.is_due(self.activity_at, ACTIVITY_SECONDS)
+            .then_some(Want::Activity)
+    }
+
+    /// Returns what processes do now, if that is known.
+    pub fn working(&self) -> Option<&[Working]> {
+        (self.at - self.working.0 < WORKING_SECONDS + 0.1).then_some(&self.working.1[..])
+    }
+}
 
 /// Says how many statements still run that have run for a second, and where they are shown.
 pub fn statements(data: &Data) -> Option<String> {

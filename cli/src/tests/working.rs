@@ -173,3 +173,32 @@ fn idle_workers_are_no_waits() {
     assert_eq!(app.table().0.rows.len(), 1);
     assert!(text(&mut app).contains("1 events by which background processes are idle"));
 }
+
+/// A screen that is refreshed twice a second does not ask for all of it each time.
+#[test]
+fn what_is_beside_the_figures_is_asked_for_less_often() {
+    for (view, want, part, each) in [
+        (View::Activity, Want::Activity, Part::Activity(Vec::new()), 4),
+        (View::Live, Want::Working, Part::Working(Vec::new()), 2),
+    ] {
+        for (step, each) in [(0.5, each), (2.0, 1)] {
+            let mut app = app(view);
+            let mut asked = Vec::new();
+            for refresh in 0..12 {
+                let is_asked = app.wants().contains(&want);
+                asked.extend(is_asked.then_some(refresh));
+                let mut next = working(&app, Vec::new());
+                next.at = app.data.at + step;
+                next.parts = is_asked.then(|| part.clone()).into_iter().collect();
+                app.apply(next);
+            }
+            let gaps: Vec<_> = asked.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
+            assert!(
+                !gaps.is_empty() && gaps.iter().all(|gap| *gap == each),
+                "{view:?}: {asked:?}"
+            );
+        }
+    }
+    let new = |view: View| App::new(Screen::List(view), String::new(), Duration::from_secs(1), false);
+    assert!(new(View::Activity).wants().contains(&Want::Activity));
+}
