@@ -160,8 +160,6 @@ pub struct Happened {
 
 /// The name of the part that comes beside the refreshes.
 pub const FINDINGS: &str = "Findings";
-/// The name of the part that may come after a refresh.
-const TEXTS: &str = "Texts";
 
 /// Returns whether a sentence says why a part did not come.
 pub fn is_about(missing: &str, part: &str) -> bool {
@@ -218,8 +216,6 @@ pub struct Data {
     /// All that came in between since the beginning, the newest last.
     pub events: Vec<Happened>,
     asked_texts: BTreeMap<i64, Asked>,
-    /// The texts whose answer has not come yet.
-    awaited_texts: BTreeSet<i64>,
     /// Which texts are this program's.
     own_texts: BTreeSet<i64>,
     own: OwnShapes,
@@ -262,9 +258,6 @@ impl Data {
         }
         let evicted = snapshot.server.evictions - self.server.evictions;
         let has_findings = snapshot.lists(FINDINGS);
-        if snapshot.lists(TEXTS) {
-            self.awaited_texts.clear();
-        }
         self.step = snapshot.at - self.at;
         self.at = snapshot.at;
         self.server = snapshot.server;
@@ -312,9 +305,6 @@ impl Data {
             !snapshot.lists(part)
         });
         self.totals.retain(|part, _| !snapshot.lists(part));
-        if snapshot.lists(TEXTS) {
-            self.awaited_texts.clear();
-        }
         self.missing.append(&mut snapshot.missing);
         self.totals.append(&mut snapshot.totals);
         for part in snapshot.parts {
@@ -453,9 +443,6 @@ impl Data {
         if self.asked_texts.len() + ids.len() > MAX_TEXTS {
             self.asked_texts.clear();
         }
-        // One that did not come stays in the lists while it is asked for again.
-        let is_new = |id: &&i64| !self.asked_texts.contains_key(id);
-        self.awaited_texts = ids.iter().filter(is_new).copied().collect();
         for id in &ids {
             let asked = self.asked_texts.entry(*id).or_default();
             let wait = FIRST_TEXT_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
@@ -565,22 +552,9 @@ impl Data {
         (read.count(), all.len())
     }
 
-    /// Returns whether a statement is one of this program's, or may be one: of this user, with a text that is just
-    /// asked for.
-    pub fn is_own(&self, userid: i64, queryid: Option<i64>) -> bool {
-        let may_be = |queryid: &i64| self.awaited_texts.contains(queryid) && self.is_user(userid);
-        self.is_known_own(queryid) || queryid.is_some_and(|queryid| may_be(&queryid))
-    }
-
     /// Returns whether a statement is one of this program's.
-    pub fn is_known_own(&self, queryid: Option<i64>) -> bool {
+    pub fn is_own(&self, queryid: Option<i64>) -> bool {
         queryid.is_some_and(|queryid| self.own_texts.contains(&queryid))
-    }
-
-    /// Returns whether this is the user of the connection.
-    fn is_user(&self, userid: i64) -> bool {
-        let mut plans = self.plans.added.rows.iter().filter(|plan| plan.userid == userid);
-        plans.any(|plan| plan.usename.as_ref() == Some(&self.server.user))
     }
 
     /// Returns the text of a statement in one line; nothing if it is not known.

@@ -250,9 +250,7 @@ fn statements(data: &Data) -> Table {
         Order::By(0),
     );
     let sums = by_statement(&data.plans.added.rows);
-    let (own, sums): (Vec<_>, Vec<_>) = sums
-        .into_iter()
-        .partition(|(sum, _)| data.is_own(sum.userid, sum.queryid));
+    let (own, sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(sum, _)| data.is_own(sum.queryid));
     if !own.is_empty() {
         let time: f64 = own.iter().map(|(sum, _)| sum.time).sum();
         table.notes.push(format!(
@@ -354,7 +352,7 @@ fn nodes(data: &Data) -> Table {
         .added
         .rows
         .iter()
-        .filter(|row| !data.is_own(row.userid, row.queryid))
+        .filter(|row| !data.is_own(row.queryid))
     {
         let Some(key) = PlanKey::of_node(row) else {
             continue;

@@ -218,7 +218,7 @@ fn add(sum: Option<f64>, value: Option<f64>) -> Option<f64> {
 
 /// What active sessions did.
 pub fn activity(data: &Data) -> Table {
-    let rows = || { data.activity.iter() }.filter(|row| !data.is_known_own(row.queryid));
+    let rows = || { data.activity.iter() }.filter(|row| !data.is_own(row.queryid));
     let sessions: f64 = rows().map(|row| row.sessions).sum();
     let mut table = Table::new(
         format!("Activity of the last minute: {sessions:.2} active sessions on average"),
