@@ -234,8 +234,8 @@ impl Top {
         }
     }
 
-    /// Asks for the texts of what has just come, so that the program's own statements are known before they are
-    /// shown.
+    /// Asks for the texts of what has just come, so that the program's own statements are known before they
+    /// are shown.
     fn ask_texts(&mut self) {
         let has_extension = self.app.data.server.has_extension();
         let texts = self.app.data.wanted_texts().filter(|_| has_extension);

@@ -6,16 +6,18 @@ use std::collections::BTreeSet;
 use crate::data::Data;
 use crate::model::Working;
 use crate::queries::Want;
-use crate::screens::View;
 use crate::table::time;
 
-/// How many seconds at least lie between two questions for the same, however often the screen is refreshed: what
-/// works now is beside the list, and the activity is that of a minute, which the server adds up each time.
+/// The keys of the views that show more, with their names.
+pub const LIVE: &str = "3 live";
+pub const LOCKS: &str = "8 locks";
+pub const SESSIONS: &str = "9 sessions";
+/// How many seconds at least lie between two questions for the same, however often the screen is refreshed.
 const WORKING_SECONDS: f64 = 1.0;
 const ACTIVITY_SECONDS: f64 = 2.0;
 
 impl Data {
-    /// Returns whether so many seconds will have gone since a part came, or nearly, when the next refresh comes.
+    /// Returns whether so many seconds will nearly have gone since a part came, when the next refresh comes.
     fn is_due(&self, came: f64, seconds: f64) -> bool {
         came == 0.0 || self.at + self.step - came > seconds - 0.1
     }
@@ -52,8 +54,8 @@ pub fn statements(data: &Data) -> Option<String> {
         1.0 => format!("1 statement still runs, for {}", time(longest)),
         _ => format!("{all:.0} statements still run, the longest for {}", time(longest)),
     };
-    let keys = [View::Live, View::Sessions].map(View::key).join(", ");
-    let locks = View::Locks.key();
+    let keys = [LIVE, SESSIONS].join(", ");
+    let locks = LOCKS;
     let blocked = match blocked {
         0.0 => String::new(),
         1.0 if all == 1.0 => format!("; it waits for a lock: {locks}"),
@@ -89,7 +91,7 @@ pub fn waits(data: &Data) -> Option<String> {
         format!(
             "waiting now, in no figure above: {}; see {}",
             says.join(", "),
-            View::Sessions.key()
+            SESSIONS
         )
     })
 }
@@ -105,7 +107,7 @@ pub fn without_plans(data: &Data) -> Option<String> {
         .filter(|row| row.elapsed.is_some_and(|elapsed| elapsed > 900.0));
     let live: BTreeSet<i64> = live.map(|row| row.pid).collect();
     let more = all - live.len() as f64;
-    let keys = [View::Locks, View::Sessions].map(View::key).join(", ");
+    let keys = [LOCKS, SESSIONS].join(", ");
     let runs = if more == 1.0 {
         "statement runs"
     } else {

@@ -24,6 +24,15 @@ fn waiting(class: Option<&str>, event: Option<&str>, statements: f64, longest: f
     }
 }
 
+#[test]
+fn views_are_named_by_their_keys() {
+    use crate::working::{LIVE, LOCKS, SESSIONS};
+    assert_eq!(
+        [View::Live, View::Locks, View::Sessions].map(View::key),
+        [LIVE, LOCKS, SESSIONS]
+    );
+}
+
 /// A statement that has not ended is on no list of what has ended: these say that it runs.
 #[test]
 fn statements_that_still_run_are_said() {
