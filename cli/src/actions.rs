@@ -31,6 +31,29 @@ pub fn is_comparison(call: &str) -> bool {
     })
 }
 
+/// Says why Enter leads nowhere from a row.
+fn nothing_below(screen: &Screen, target: &Target) -> String {
+    let why = match screen {
+        _ if target.pid == Some(0) => "a prepared transaction runs nothing: ROLLBACK PREPARED ends it",
+        Screen::Blocker(_) => "it runs no statement now, and waits for nobody: its transaction is open",
+        Screen::List(View::Waits) => {
+            return format!(
+                "waits are counted by event: {} shows who waits",
+                View::Sessions.key()
+            );
+        }
+        Screen::Node(..) => "these are all figures of the node",
+        Screen::LivePlan(_) => "a running plan has no more of its nodes: e shows it as a table",
+        Screen::List(View::Statements) => {
+            "these are the sum of plans that are not stored: there is none to show"
+        }
+        Screen::List(View::Findings) => "the executions before and after are not known any more",
+        Screen::List(View::Activity) => "no statement is known of it",
+        _ => "this row has nothing below it",
+    };
+    why.to_owned()
+}
+
 impl App {
     /// Returns the plan that is shown, or that of the selected row.
     fn plan(&self) -> Option<PlanKey> {
@@ -100,8 +123,7 @@ impl App {
             ),
             _ => {
                 self.status =
-                    "marked: c on another plan of this statement, or again here for the slowest execution"
-                        .to_owned();
+                    "marked: c on another of its plans, or again here for its slowest execution".to_owned();
                 self.marked = Some(key);
                 Vec::new()
             }
@@ -177,7 +199,15 @@ impl App {
             (
                 Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
                 Target { pid: Some(pid), .. },
-            ) if self.data.server.schema.is_some() => Screen::LivePlan(pid),
+            ) if self.data.server.schema.is_some() && pid > 0 => Screen::LivePlan(pid),
+            (
+                Screen::Blocker(_),
+                Target {
+                    pid: Some(pid),
+                    is_idle: false,
+                    ..
+                },
+            ) if pid > 0 => Screen::LivePlan(pid),
             (
                 Screen::List(View::Findings),
                 Target {
@@ -200,7 +230,11 @@ impl App {
                     format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
                 );
             }
-            _ => return Vec::new(),
+            (Screen::Text { .. }, _) => return Vec::new(),
+            (screen, target) => {
+                self.status = nothing_below(screen, &target);
+                return Vec::new();
+            }
         };
         self.push(next);
         vec![Effect::Refresh]
@@ -260,7 +294,7 @@ impl App {
             Ok(Some(session))
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {
-                self.status = format!("process {pid} runs no statement now: there is nothing to cancel");
+                self.status = format!("process {pid} runs no statement now: T ends its session");
             }
             Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
             Ok(None) => self.status = format!("process {pid} is gone"),

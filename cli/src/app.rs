@@ -368,9 +368,7 @@ impl App {
         match code {
             KeyCode::Enter => {
                 self.mode = Mode::Normal;
-                let found = View::ALL
-                    .into_iter()
-                    .find(|view| !typed.is_empty() && view.name().starts_with(&typed));
+                let found = View::named(&typed).next().filter(|_| !typed.is_empty());
                 return match (found, typed.as_str()) {
                     (_, "q" | "quit") => vec![Effect::Quit],
                     (Some(view), _) => self.open_view(view),
@@ -380,6 +378,10 @@ impl App {
                         Vec::new()
                     }
                 };
+            }
+            KeyCode::Tab => {
+                let found = View::named(&typed).next().map(View::name);
+                self.mode = Mode::Command(found.map_or(typed, str::to_owned));
             }
             KeyCode::Esc => self.mode = Mode::Normal,
             KeyCode::Backspace if typed.is_empty() => self.mode = Mode::Normal,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
-    Text, Wait,
+    Text, Wait, Working,
 };
 use crate::own::OwnShapes;
 use crate::queries::{PlanKey, Want};
@@ -37,6 +37,8 @@ pub struct Series<T> {
     pub added: Difference<T>,
     /// The seconds in which it was; nothing before the second refresh.
     pub seconds: Option<f64>,
+    /// Whether it is the first interval, which is shorter than the others.
+    is_first: bool,
 }
 
 impl<T> Default for Series<T> {
@@ -50,6 +52,7 @@ impl<T> Default for Series<T> {
                 anew: 0,
             },
             seconds: None,
+            is_first: false,
         }
     }
 }
@@ -65,6 +68,7 @@ impl<T: Counted> Series<T> {
         match &self.before {
             Some((then, before)) => {
                 self.added = difference(before, &rows, *then);
+                self.is_first = self.seconds.is_none();
                 // Two refreshes of one moment: of no length, so that no rate is absurd.
                 self.seconds = Some((at - then).max(0.001));
             }
@@ -95,6 +99,17 @@ impl<T: Counted> Series<T> {
         let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
         all.extend(rows.into_iter().map(|row| (row.key(), row)));
         self.replace(at, all.into_values().collect());
+    }
+
+    /// Says of which interval figures are.
+    pub fn title(&self, name: &str) -> String {
+        match self.seconds {
+            Some(seconds) if self.is_first && seconds < 1.0 => {
+                format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
+            }
+            Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
+            None => format!("{name}: sums so far, an interval follows"),
+        }
     }
 
     /// After a reset, the counters began at zero.
@@ -184,6 +199,11 @@ pub struct Data {
     pub is_replay: bool,
     /// What of a recording is kept although something else was open later.
     pub recorded: Recorded,
+    /// What processes do now, and when that was, by the server's clock.
+    pub working: (f64, Vec<Working>),
+    /// When the activity came, and how long before a refresh the last one was.
+    pub activity_at: f64,
+    pub step: f64,
     pub sessions: Vec<Session>,
     /// When these came, by the server's clock.
     sessions_at: Option<f64>,
@@ -238,6 +258,7 @@ impl Data {
         }
         let evicted = snapshot.server.evictions - self.server.evictions;
         let has_findings = snapshot.lists(FINDINGS);
+        self.step = snapshot.at - self.at;
         self.at = snapshot.at;
         self.server = snapshot.server;
         self.missing
@@ -342,7 +363,8 @@ impl Data {
             Part::Lines(answer) => self.recorded.keep_lines(answer),
             Part::Live(rows) => self.live = rows,
             Part::LivePlan(rows) => self.live_plan = rows,
-            Part::Activity(rows) => self.activity = rows,
+            Part::Working(rows) => self.working = (self.at, rows),
+            Part::Activity(rows) => (self.activity_at, self.activity) = (self.at, rows),
             Part::Findings(rows) => self.findings = rows,
             Part::Waits(rows) => self.waits.update(self.at, rows),
             Part::Temp(rows) => self.temp = rows,

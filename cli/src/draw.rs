@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::app::{App, Mode};
 use crate::data::{FINDINGS, is_about};
 use crate::screens::{Screen, View};
-use crate::table::{Row, Table, wrap};
+use crate::table::{Row, Table, one_line, wrap};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -43,6 +43,8 @@ impl Theme {
     }
 }
 
+/// What is said while a recording stands still at its end.
+const ENDED: &str = "the replay has ended";
 /// A note has at most this many lines.
 const NOTE_LINES: usize = 5;
 
@@ -58,8 +60,9 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     draw_head(buffer, area, app, theme);
     let width = area.width as usize;
     let notes = notes_of(app, &table);
-    let notes: Vec<String> = notes
+    let notes: Vec<String> = whole_text(app, &table, selected, width)
         .iter()
+        .chain(&notes)
         .flat_map(|note| wrap(note, width, NOTE_LINES))
         .collect();
     let notes_height = (notes.len() as u16).min(area.height.saturating_sub(8));
@@ -81,6 +84,30 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
     }
 }
 
+/// Returns what the columns of the selected row have no room for: a line of a text, the cause of a finding.
+fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option<String> {
+    let row = table.rows.get(selected)?;
+    match app.screen() {
+        Screen::Text {
+            lines: Some(lines), ..
+        } => {
+            let line = lines.get(row.key.parse::<usize>().ok()?)?.trim();
+            let is_rule = line.chars().all(|letter| matches!(letter, '-' | '|' | '+' | ' '));
+            (line.width() > width && !is_rule).then(|| one_line(line))
+        }
+        Screen::List(View::Findings) => {
+            let finding = app.data.findings.iter().find(|it| it.id.to_string() == row.key)?;
+            let basis = finding.basis.as_deref().map(|basis| format!(" ({basis})"));
+            let cause = finding.cause.as_deref()?;
+            Some(one_line(&format!(
+                "slower because: {cause}{}",
+                basis.unwrap_or_default()
+            )))
+        }
+        _ => None,
+    }
+}
+
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
@@ -95,13 +122,16 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
     let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });
+    // A page that says something has more to say than that it is empty.
+    let is_silent = table.notes.is_empty() || matches!(app.screen(), Screen::List(_));
     let empty = app.data.at > 0.0
         && table.rows.is_empty()
+        && (is_silent || !app.filter().is_empty())
         && !is_awaited
         && (missing.clone().next().is_none() || !app.filter().is_empty());
     let empty = empty.then(|| {
         if app.filter().is_empty() {
-            "nothing to show".to_owned()
+            app.screen().empty(&app.data)
         } else {
             "no row fits the filter".to_owned()
         }
@@ -172,7 +202,14 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             format!("/{}_   Enter keeps it, Esc removes it", app.filter()),
             Style::new(),
         ),
-        Mode::Command(typed) => (format!(":{typed}_   the name of a view"), Style::new()),
+        Mode::Command(typed) => {
+            let names: Vec<_> = View::named(typed).map(View::name).collect();
+            let names = match &names[..] {
+                [] => "no view has this name".to_owned(),
+                names => names.join(" "),
+            };
+            (format!(":{typed}_  {names}"), Style::new())
+        }
         Mode::Asking(_, pid) => (format!("process {pid} is looked up"), alarm),
         Mode::Confirm(signal, session) => {
             // On a line of its own: the question has to be read as a whole.
@@ -187,13 +224,22 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         }
         Mode::Normal | Mode::Help => match &app.trouble {
             Some(trouble) => (format!("no connection: {trouble}"), alarm),
-            None if app.ended => ("the replay has ended".to_owned(), Style::new()),
+            None if app.ended => {
+                let said = match app.status.as_str() {
+                    "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),
+                    status => status.to_owned(),
+                };
+                (format!("{ENDED}   {said}"), theme.colour(Color::Yellow))
+            }
             None if !app.status.is_empty() => (app.status.clone(), theme.colour(Color::Yellow)),
             None if app.paused => ("PAUSED: Space goes on".to_owned(), alarm),
             None if !app.filter().is_empty() => {
                 (format!("filter: {}   Esc removes it", app.filter()), Style::new())
             }
-            None => (hint(app.screen(), app.read_only), theme.colour(Color::Gray)),
+            None => (
+                crate::hints::hint(app, area.width as usize),
+                theme.colour(Color::Gray),
+            ),
         },
     };
     buffer.set_stringn(
@@ -203,47 +249,6 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         area.width as usize,
         style,
     );
-}
-
-/// Returns the keys that lead on from a screen. Those that send signals are absent if none are sent.
-fn hint(screen: &Screen, read_only: bool) -> String {
-    let hint = all_hints(screen);
-    if read_only {
-        let offered = hint.split("  ").filter(|key| !SIGNALS.contains(key));
-        return offered.collect::<Vec<_>>().join("  ");
-    }
-    hint.to_owned()
-}
-
-/// What the hints say of keys that send signals.
-const SIGNALS: [&str; 4] = [
-    "C cancel",
-    "T terminate",
-    "C cancel the blocker",
-    "T terminate it",
-];
-
-fn all_hints(screen: &Screen) -> &'static str {
-    match screen {
-        Screen::List(View::Statements | View::Nodes) | Screen::Plans(_) => {
-            "Enter its plan  e EXPLAIN  / filter  < > sort  Space pause  ? help  q leave"
-        }
-        Screen::List(View::Live) => "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave",
-        Screen::List(View::Locks) => "Enter what blocks it  C cancel  T terminate  / filter  ? help  q leave",
-        Screen::List(View::Sessions) => {
-            "Enter its plan  b who blocks it  C cancel  T terminate  ? help  q leave"
-        }
-        Screen::List(View::Findings) => "Enter before and after  / filter  ? help  q leave",
-        Screen::List(View::Activity) => "Enter its plan  / filter  < > sort  w report  ? help  q leave",
-        Screen::List(View::Waits | View::Temp) => {
-            "/ filter  < > sort  Space pause  w report  ? help  q leave"
-        }
-        Screen::Plan(_) => "Enter node  e EXPLAIN  f where time goes  c compare  w HTML  Esc back  ? help",
-        Screen::Flame(_) | Screen::Node(..) => "e EXPLAIN  c compare  w HTML  Esc back  ? help  q leave",
-        Screen::LivePlan(_) => "e as a table  b who blocks it  C cancel  T terminate  Esc back  ? help",
-        Screen::Blocker(_) => "C cancel the blocker  T terminate it  y copy  Esc back  ? help  q leave",
-        Screen::Text { .. } => "arrows PgUp PgDn  / filter  y copy  Esc back  ? help  q leave",
-    }
 }
 
 fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {

@@ -2,6 +2,7 @@
 //! with all below it lies below what its parent took.
 
 use crate::data::Data;
+use crate::model::Node;
 use crate::queries::PlanKey;
 use crate::table::{Cell, Order, Row, Table, node_name};
 
@@ -13,7 +14,7 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
     let nodes = data.nodes_of(key);
     let mut table = Table::new(
         format!(
-            "Where the time of plan {} goes: # the node itself, - the nodes below",
+            "Time of plan {}: # the node itself, - the nodes below",
             key.planid
         ),
         &[
@@ -28,14 +29,15 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
     if nodes.is_empty() && data.is_replay {
         table.notes.push(crate::screens_plan::NOT_RECORDED.to_owned());
     }
-    let whole = nodes.first().map_or(0.0, |root| root.time.max(0.0));
+    // Of all processes, and each node's with all below it: a share of the first node's time may exceed it.
+    let sums = sums(&nodes);
+    let whole = sums.first().copied().unwrap_or(0.0);
     // Where the nodes begin that may have children, and where the next child begins: by depth.
     let mut ends: Vec<f64> = vec![0.0];
-    let mut has_more = false;
-    for node in nodes {
+    table.notes.extend(crate::screens_plan::of_processes(&nodes));
+    for (node, time) in nodes.into_iter().zip(sums) {
         ends.truncate(node.depth.max(0) as usize + 1);
         let begin = ends.last().copied().unwrap_or(0.0).min(whole);
-        let time = node.time.clamp(0.0, whole - begin);
         if let Some(end) = ends.last_mut() {
             *end = begin + time;
         }
@@ -43,23 +45,25 @@ pub fn table(data: &Data, key: &PlanKey) -> Table {
         let cells = vec![
             Cell::Id(node.node_id),
             Cell::Time(node.time),
-            Cell::Percent(if whole > 0.0 {
-                100.0 * node.time / whole
-            } else {
-                0.0
-            }),
+            Cell::Percent(if whole > 0.0 { 100.0 * time / whole } else { 0.0 }),
             Cell::Text(bar(begin, time, node.own_time.clamp(0.0, time), whole)),
             Cell::Text(node_name(node.depth, &node.operation, node.object.as_deref())),
         ];
         table.add(Row::of_node(key, node.node_id, node.depth, cells));
-        has_more |= node.time > whole * 1.001;
-    }
-    if has_more {
-        table
-            .notes
-            .push("below a Gather, times are those of all processes together".to_owned());
     }
     table
+}
+
+/// Returns what each node and those below it took themselves, in all processes.
+fn sums(nodes: &[&Node]) -> Vec<f64> {
+    let own: Vec<f64> = nodes.iter().map(|node| node.own_time.max(0.0)).collect();
+    let sum = |at: usize| {
+        let below = nodes[at + 1..]
+            .iter()
+            .take_while(|node| node.depth > nodes[at].depth);
+        own[at..=at + below.count()].iter().sum()
+    };
+    (0..nodes.len()).map(sum).collect()
 }
 
 /// Draws a part of the whole. What the node took itself comes last, behind its inputs.

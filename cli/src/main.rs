@@ -26,7 +26,9 @@ mod connect;
 mod data;
 mod delta;
 mod draw;
+mod empty;
 mod flame;
+mod hints;
 mod json;
 mod keys;
 mod man;
@@ -45,6 +47,7 @@ mod terminal;
 mod tests;
 mod top;
 mod worker;
+mod working;
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_arguments(&error));

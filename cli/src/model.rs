@@ -99,6 +99,8 @@ pub enum Part {
     Live(Vec<Running>),
     /// The nodes of the statement that a process runs.
     LivePlan(Vec<LiveNode>),
+    /// What processes do now, by what they wait for.
+    Working(Vec<Working>),
     /// What active sessions did in the last minute.
     Activity(Vec<Activity>),
     /// Statements that became slower.
@@ -129,6 +131,7 @@ impl Part {
             Self::Plan(_) => "Plan",
             Self::Live(_) => "Live",
             Self::LivePlan(_) => "LivePlan",
+            Self::Working(_) => "Working",
             Self::Activity(_) => "Activity",
             Self::Findings(_) => "Findings",
             Self::Waits(_) => "Waits",
@@ -229,7 +232,21 @@ pub struct Running {
     pub object: Option<String>,
     pub wait_type: Option<String>,
     pub wait: Option<String>,
+    /// Whom it waits for, if it waits for a lock and that was looked up; 0 is a prepared transaction.
+    pub blocker: Option<i64>,
     pub query: Option<String>,
+}
+
+impl Running {
+    /// Says that it waits for a lock: how far it was says nothing of when it ends.
+    pub fn blocked(&self) -> Option<String> {
+        match (self.wait_type.as_deref(), self.blocker) {
+            (Some("Lock"), Some(0)) => Some("prepared xact".to_owned()),
+            (Some("Lock"), Some(pid)) => Some(format!("blocked by {pid}")),
+            (Some("Lock"), None) => Some("waits for lock".to_owned()),
+            _ => None,
+        }
+    }
 }
 
 /// A node of a running statement, in one process.
@@ -252,6 +269,19 @@ pub struct LiveNode {
     pub temp: f64,
     pub running: bool,
     pub wait: Option<String>,
+}
+
+/// Processes that work now, and wait for the same.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Working {
+    pub class: Option<String>,
+    pub event: Option<String>,
+    pub processes: f64,
+    /// How many statements of clients run for a second and longer.
+    pub statements: f64,
+    /// How long the longest statement of a client runs.
+    pub longest: Option<f64>,
 }
 
 /// What sessions did, by statement, node and event.
@@ -299,6 +329,19 @@ pub struct Wait {
     pub waits: f64,
     pub time: f64,
     pub max: Option<f64>,
+}
+
+impl Wait {
+    /// Returns whether a background process waits like this while it has nothing to do. Before 17, workers of
+    /// extensions have the class Extension then.
+    pub fn is_idle(&self) -> bool {
+        let is_worker = self.backend_type.as_deref() == Some("background worker");
+        match self.class.as_deref() {
+            Some("Activity") => true,
+            Some("Extension") => is_worker,
+            _ => false,
+        }
+    }
 }
 
 /// Requests to temporary files, or files that are there.

@@ -3,6 +3,7 @@
 
 use crate::model::Server;
 use crate::queries::{LONGEST_TEXT, OWN, PlanKey, SERVER, Want, info, rows_of};
+use crate::signals::{self, Addressee, Signal};
 
 /// The shapes of all queries of this program on a server.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,7 @@ impl OwnShapes {
             Want::Live(Some(1)),
             Want::LiveOf(1),
             Want::LivePlan(1),
+            Want::Working,
             Want::Activity,
             Want::Findings,
             Want::Waits,
@@ -46,10 +48,12 @@ impl OwnShapes {
         let infos = schema.iter().map(|schema| info(schema));
         let queries = { wants.iter() }
             .map(|want| want.query(server).0)
-            .chain([SERVER.to_owned()])
+            .chain([SERVER.to_owned(), signals::query(1)])
             .chain(infos);
+        let queries = queries.map(|query| rows_of(&query));
+        let queries = queries.chain(timeouts()).chain(signals_sent());
         Self {
-            shapes: queries.map(|query| shape(&rows_of(&query))).collect(),
+            shapes: queries.map(|query| shape(&query)).collect(),
             schema,
         }
     }
@@ -82,6 +86,27 @@ impl OwnShapes {
             .and_then(|name| name.split_once('('))
             .is_some_and(|(_, arguments)| !arguments.contains('('))
     }
+}
+
+/// Returns what sets the timeout of a function that writes text.
+fn timeouts() -> impl Iterator<Item = String> {
+    [Some(1), None].into_iter().map(crate::server::set_timeout)
+}
+
+/// Returns the statements that send a signal.
+fn signals_sent() -> impl Iterator<Item = String> {
+    let session = Addressee {
+        backend_start: Some(1),
+        query_start: Some(1),
+        state: Some("active".to_owned()),
+        ..Addressee::default()
+    };
+    let sent = [Signal::Cancel, Signal::Terminate].map(|signal| session.statements(signal));
+    let sent = sent.join(";");
+    let sent = sent.split(';').map(|sql| sql.trim().to_owned());
+    sent.filter(|sql| sql.starts_with(OWN))
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// Returns the letters of a statement, but for its constants, which a server replaces by parameters.
@@ -133,6 +158,21 @@ mod tests {
             .replace("true", "$9")
             .replace("'server_version'", "$2");
         assert!(own.has(&server), "{server}");
+        for signal in [Signal::Cancel, Signal::Terminate] {
+            let sql = Addressee {
+                pid: 4_711,
+                backend_start: Some(7),
+                query_start: Some(8),
+                state: Some("active".to_owned()),
+                ..Addressee::default()
+            };
+            let sql = sql.statements(signal);
+            let sent = sql.split(';').map(str::trim).filter(|sql| sql.starts_with(OWN));
+            let sent: Vec<String> = sent.map(|sql| sql.replace("4711", "$1")).collect();
+            assert!(sent.len() == 2 && sent.iter().all(|sql| own.has(sql)), "{sent:?}");
+        }
+        assert!(own.has(&rows_of(&signals::query(4_711))));
+        assert!(own.has(&format!("{OWN} pg_catalog.set_config($1, $2, $3)")));
         for call in [
             "rowsource_report($1::text, $2::text, $3)",
             "rowsource_display(pid => 7, format => 'a(b)c')",

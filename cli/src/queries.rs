@@ -40,6 +40,7 @@ pub enum Want {
     /// Only what this process runs.
     LiveOf(i64),
     LivePlan(i64),
+    Working,
     Activity,
     Findings,
     Waits,
@@ -101,11 +102,13 @@ const NODE_COLUMNS: &str =
   coalesce(self_blks_read, 0) AS reads, coalesce(self_temp_blks_read + self_temp_blks_written, 0) AS temp,
   coalesce(rows_removed, 0) AS removed";
 
+/// Who blocks a session is looked up for those that run longest: that stops all others at the table of locks.
 const LIVE: &str =
     "SELECT p.pid, p.usename, p.datname, p.queryid, p.planid, p.nesting_level AS nesting, p.state,
   p.elapsed_time AS elapsed, p.percent_done AS percent, p.percent_low AS low, p.percent_high AS high,
   p.time_left AS left, p.node_id, p.operation, p.object_name AS object, a.wait_event_type AS wait_type,
-  a.wait_event AS wait, left(a.query, 400) AS query,
+  a.wait_event AS wait, CASE WHEN a.wait_event_type = 'Lock' AND row_number() OVER (PARTITION BY a.wait_event_type
+    ORDER BY p.elapsed_time DESC NULLS LAST) <= 20 THEN (pg_blocking_pids(p.pid))[1] END AS blocker, left(a.query, 400) AS query,
   count(*) OVER () AS total FROM @.rowsource_progress p LEFT JOIN pg_stat_activity a ON a.pid = p.pid
   WHERE p.pid <> pg_backend_pid()";
 
@@ -114,6 +117,15 @@ const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nest
   self_time AS own_time, coalesce(shared_blks_read, 0) + coalesce(local_blks_read, 0) AS reads,
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
   wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
+
+/// Statements of this program are no work. Background processes that wait for work have the
+/// class Activity, or Extension.
+const WORKING: &str = "SELECT class, event, count(*) AS processes, count(*) FILTER (WHERE elapsed >= 1000) AS statements,
+  max(elapsed) AS longest FROM (
+    SELECT wait_event_type AS class, wait_event AS event, CASE WHEN backend_type = 'client backend'
+      THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query NOT LIKE '%/* rowsource */%'
+      OR backend_type <> 'client backend' AND wait_event_type NOT IN ('Activity', 'Extension'))) w GROUP BY class, event";
 
 const ACTIVITY: &str =
     "SELECT CASE WHEN wait_event_type IS NULL THEN 'CPU' ELSE wait_event_type END AS class,
@@ -242,6 +254,7 @@ impl Want {
                 format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
             ),
+            Self::Working => (WORKING.to_owned(), "Working"),
             Self::Activity => (format!("{ACTIVITY} LIMIT {MOST}"), "Activity"),
             Self::Findings => (format!("{FINDINGS} LIMIT {MOST}"), "Findings"),
             Self::Waits => (WAITS.to_owned(), "Waits"),

@@ -5,7 +5,7 @@ use crate::delta::{Counted, by_statement};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens_plan::key_of;
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,6 +34,19 @@ impl View {
         Self::Locks,
         Self::Sessions,
     ];
+
+    /// Returns the views whose names begin like this.
+    pub fn named(typed: &str) -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .filter(move |view| view.name().starts_with(typed))
+    }
+
+    /// Returns its key, with its name.
+    pub fn key(self) -> String {
+        let number = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        format!("{} {}", number + 1, self.name())
+    }
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
@@ -86,7 +99,7 @@ impl Screen {
                 .flatten()
                 .collect(),
             Self::List(View::Live) => vec![Want::Live(None)],
-            Self::List(View::Activity) => vec![Want::Activity],
+            Self::List(View::Activity) => data.wanted_activity().into_iter().collect(),
             Self::List(View::Findings) => vec![Want::Findings],
             Self::List(View::Waits) => vec![Want::Waits],
             Self::List(View::Temp) => vec![Want::Temp],
@@ -105,6 +118,12 @@ impl Screen {
             Self::Blocker(pid) => vec![Want::Blockers(*pid)],
             Self::Text { .. } => Vec::new(),
         };
+        if matches!(
+            self,
+            Self::List(View::Statements | View::Nodes | View::Live | View::Waits)
+        ) {
+            wants.extend(data.wanted_working());
+        }
         if data.server.has_extension() {
             wants.extend(data.wanted_texts());
         }
@@ -186,6 +205,12 @@ impl Screen {
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
             Self::Text { title, lines, .. } => text(title, lines.as_deref()),
         };
+        table.notes.extend(match self {
+            Self::List(View::Statements | View::Nodes) => crate::working::statements(data),
+            Self::List(View::Waits) => crate::working::waits(data),
+            Self::List(View::Live) => crate::working::without_plans(data),
+            _ => None,
+        });
         table.notes.extend(self.cut(data));
         if matches!(self, Self::List(_)) {
             table.notes.extend(missing_privilege(data));
@@ -203,7 +228,7 @@ pub fn missing_privilege(data: &Data) -> Option<String> {
 
 fn statements(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval("Statements", data.plans.seconds),
+        data.plans.title("Statements"),
         &[
             ("time", 9, 0),
             ("%", 5, 0),
@@ -298,10 +323,8 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
 
 fn nodes(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval(
-            "Nodes of the statements that took the most time",
-            data.nodes.seconds,
-        ),
+        data.nodes
+            .title("Nodes of the statements that took the most time"),
         &[
             ("self", 9, 0),
             ("wait", 8, 0),
@@ -417,9 +440,9 @@ fn sessions(data: &Data) -> Table {
             ("pid", 7, 0),
             ("user", 10, 0),
             ("database", 10, 110),
-            ("application", 12, 110),
-            ("state", 8, 0),
-            ("class", 7, 0),
+            ("application", 12, 0),
+            ("state", 10, 0),
+            ("class", 7, 110),
             ("event", 12, 0),
             ("elapsed", 9, 0),
             ("statement", 20, 0),
@@ -440,6 +463,8 @@ fn sessions(data: &Data) -> Table {
         ];
         let target = Target {
             pid: Some(row.pid),
+            waits: row.class.as_deref() == Some("Lock"),
+            is_idle: is_idle(row.state.as_deref()),
             ..Target::default()
         };
         table.add(Row {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::data::Data;
 use crate::delta::Counted;
 use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval, time, wrap};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, time, wrap};
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -14,7 +14,7 @@ pub fn live(data: &Data) -> Table {
         &[
             ("pid", 7, 0),
             ("elapsed", 9, 0),
-            ("done", 15, 0),
+            ("done", 18, 0),
             ("left", 9, 0),
             ("node", 22, 0),
             ("wait", 14, 0),
@@ -30,11 +30,16 @@ pub fn live(data: &Data) -> Table {
             .operation
             .as_deref()
             .map(|operation| node_name(0, operation, row.object.as_deref()));
+        let blocked = row.blocked();
+        let left = row.left.filter(|_| blocked.is_none());
         let cells = vec![
             Cell::Id(row.pid),
             Cell::some(row.elapsed, Cell::Time),
-            Cell::some(row.percent, Cell::Bar),
-            Cell::some(row.left, Cell::Time),
+            blocked.map_or_else(
+                || Cell::some(row.percent, Cell::Bar),
+                |blocked| Cell::Instead(blocked, row.percent),
+            ),
+            Cell::some(left, Cell::Time),
             Cell::text(node.as_deref().or(row.state.as_deref())),
             Cell::text(row.wait.as_deref()),
             Cell::text(row.usename.as_deref()),
@@ -45,6 +50,7 @@ pub fn live(data: &Data) -> Table {
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: row.blocked().is_some(),
             ..Target::default()
         };
         table.add(Row {
@@ -165,6 +171,9 @@ fn live_title(row: &Running) -> String {
     title += &row
         .elapsed
         .map_or_else(String::new, |elapsed| format!(" for {}", time(elapsed)));
+    if let Some(blocked) = row.blocked() {
+        return format!("{title}, {blocked}: b shows more");
+    }
     if let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) {
         title += &format!("  {}  ({low:.0} to {high:.0} % done", Cell::Bar(percent).show());
         title += &row
@@ -209,7 +218,8 @@ fn add(sum: Option<f64>, value: Option<f64>) -> Option<f64> {
 
 /// What active sessions did.
 pub fn activity(data: &Data) -> Table {
-    let sessions: f64 = data.activity.iter().map(|row| row.sessions).sum();
+    let rows = || { data.activity.iter() }.filter(|row| !data.is_own(row.queryid));
+    let sessions: f64 = rows().map(|row| row.sessions).sum();
     let mut table = Table::new(
         format!("Activity of the last minute: {sessions:.2} active sessions on average"),
         &[
@@ -224,7 +234,7 @@ pub fn activity(data: &Data) -> Table {
         Order::By(0),
     );
     let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
-    for row in &data.activity {
+    for row in rows() {
         *classes.entry(&row.class).or_default() += row.sessions;
         let node = row
             .operation
@@ -270,7 +280,7 @@ pub fn activity(data: &Data) -> Table {
 /// The waits of the server.
 pub fn waits(data: &Data) -> Table {
     let mut table = Table::new(
-        of_interval("Waits that ended, of all processes", data.waits.seconds),
+        data.waits.title("Waits that ended, of all processes"),
         &[
             ("time", 9, 0),
             ("waits", 7, 0),
@@ -282,20 +292,15 @@ pub fn waits(data: &Data) -> Table {
         ],
         Order::By(0),
     );
-    let is_idle = |class: &Option<String>| class.as_deref() == Some("Activity");
-    let idle = data
-        .waits
-        .added
-        .rows
-        .iter()
-        .filter(|row| is_idle(&row.class))
-        .count();
-    if idle > 0 {
+    let rows = data.waits.added.rows.iter();
+    let (idle, rows): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_idle());
+    if !idle.is_empty() {
         table.notes.push(format!(
-            "{idle} events by which background processes are idle (class Activity) are left out"
+            "{} events by which background processes are idle are left out (class Activity; Extension of workers)",
+            idle.len()
         ));
     }
-    for row in data.waits.added.rows.iter().filter(|row| !is_idle(&row.class)) {
+    for row in rows {
         let cells = vec![
             Cell::Time(row.time),
             Cell::Count(row.waits),
@@ -324,10 +329,10 @@ pub fn temp(data: &Data) -> Table {
             ("type", 16, 0),
             ("wait", 9, 0),
             ("wait%", 6, 0),
-            ("user", 10, 0),
-            ("database", 10, 0),
-            ("queryid", 20, 110),
-            ("statement", 20, 150),
+            ("user", 10, 110),
+            ("database", 10, 110),
+            ("queryid", 20, 150),
+            ("statement", 20, 0),
         ],
         Order::By(1),
     );
@@ -338,7 +343,7 @@ pub fn temp(data: &Data) -> Table {
             Cell::Count(row.files),
             Cell::text(Some(&row.filetype)),
             Cell::some(row.wait, Cell::Time),
-            Cell::some(row.percent, Cell::Percent),
+            Cell::some(row.percent.map(|it| it.min(100.0)), Cell::Percent),
             Cell::text(row.usename.as_deref()),
             Cell::text(row.datname.as_deref()),
             Cell::id(row.queryid),
@@ -387,6 +392,8 @@ pub fn locks(data: &Data) -> Table {
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: row.depth > 0,
+            is_idle: is_idle(row.state.as_deref()),
             ..Target::default()
         };
         table.add(Row {
@@ -408,9 +415,12 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
     for row in data.blockers_of(pid) {
         let is_root = row.depth == 0;
         let key = row.pid.to_string();
+        let is_over = is_idle(row.state.as_deref());
         let target = Target {
             pid: Some(row.pid),
             queryid: row.queryid,
+            waits: !is_root,
+            is_idle: is_over,
             ..Target::default()
         };
         let mut add = |name: &str, cell: Cell| {
@@ -447,10 +457,6 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
             .as_deref()
             .map(crate::table::one_line)
             .unwrap_or_default();
-        let is_over = row
-            .state
-            .as_deref()
-            .is_some_and(|state| state.starts_with("idle"));
         let mut name = if is_over {
             "its last statement"
         } else {

@@ -3,7 +3,7 @@
 use crate::data::Data;
 use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
-use crate::table::{Cell, Order, Row, Table, Target, node_name, of_interval};
+use crate::table::{Cell, Order, Row, Table, Target, node_name};
 
 /// What is said of a plan that a recording does not have.
 pub const NOT_RECORDED: &str = "the recording has no nodes of this plan until here: it has those of the statements that \
@@ -33,7 +33,7 @@ fn misestimate(node: &Node) -> Cell {
 /// Lists the plans of a statement.
 pub fn plans(data: &Data, key: &PlanKey) -> Table {
     let mut table = Table::new(
-        of_interval(&format!("Plans of {}", key.queryid), data.plans.seconds),
+        data.plans.title(&format!("Plans of {}", key.queryid)),
         &[
             ("planid", 20, 0),
             ("time", 9, 0),
@@ -72,14 +72,25 @@ pub fn plans(data: &Data, key: &PlanKey) -> Table {
     table
 }
 
+/// Says that processes that ran at once add up, if some did.
+pub fn of_processes(nodes: &[&Node]) -> Option<String> {
+    let whole = nodes.first().map_or(0.0, |root| root.time);
+    let has_more = nodes.iter().any(|node| node.time > whole * 1.001);
+    has_more.then(|| {
+        "below a Gather, times are sums of all processes; % is the share of what all nodes took".to_owned()
+    })
+}
+
 /// Shows the nodes of a plan.
 pub fn plan(data: &Data, key: &PlanKey) -> Table {
     let rows = data.nodes_of(key);
     let executions = rows.first().map_or(0.0, |node| node.executions);
     let mut table = Table::new(
         format!(
-            "Plan {} of {}: {executions:.0} executions since it is stored",
-            key.planid, key.queryid
+            "Plan {} of {}: {executions:.0} execution{} so far",
+            key.planid,
+            key.queryid,
+            if executions == 1.0 { "" } else { "s" }
         ),
         &[
             ("id", 3, 0),
@@ -101,6 +112,7 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
     if rows.is_empty() && data.is_replay {
         table.notes.push(NOT_RECORDED.to_owned());
     }
+    table.notes.extend(of_processes(&rows));
     let whole: f64 = rows.iter().map(|node| node.own_time).sum();
     let most = rows.iter().map(|node| node.own_time).fold(0.0, f64::max);
     for node in rows {

@@ -108,13 +108,7 @@ impl Connection {
         let Some(schema) = server.schema.as_deref().filter(|_| server.loaded) else {
             return Err(Failure::Refused(missing_extension(&server)));
         };
-        let set = match limit {
-            Some(limit) => format!("SELECT pg_catalog.set_config('statement_timeout', '{limit}', true)"),
-            None => format!(
-                "SELECT pg_catalog.set_config('statement_timeout', CASE s WHEN '0' THEN '{COMMAND_TIMEOUT}' ELSE s END, true)
-                 FROM pg_catalog.current_setting('statement_timeout') s"
-            ),
-        };
+        let set = set_timeout(limit);
         let sql = format!("{set}; SET LOCAL transaction_read_only = on; {OWN} {schema}.{call}");
         // Without a limit, the user waits for as long as the server does.
         let wait = limit.map_or(Duration::MAX, |limit| {
@@ -197,6 +191,18 @@ impl Connection {
         snapshot.server = server;
         snapshot.took = begin.elapsed();
         Ok(snapshot)
+    }
+}
+
+/// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has
+/// set.
+pub fn set_timeout(limit: Option<u32>) -> String {
+    match limit {
+        Some(limit) => format!("{OWN} pg_catalog.set_config('statement_timeout', '{limit}', true)"),
+        None => format!(
+            "{OWN} pg_catalog.set_config('statement_timeout', CASE s WHEN '0' THEN '{COMMAND_TIMEOUT}' ELSE s END, true)
+             FROM pg_catalog.current_setting('statement_timeout') s"
+        ),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::queries::OWN;
 use crate::table::one_line;
 
 /// What is sent.
@@ -22,6 +23,7 @@ pub struct Addressee {
     pub query_start: Option<i64>,
     pub state: Option<String>,
     pub usename: Option<String>,
+    pub application: Option<String>,
     pub query: Option<String>,
 }
 
@@ -33,7 +35,7 @@ fn micros(time: &str) -> String {
 /// Returns the query for a session.
 pub fn query(pid: i64) -> String {
     format!(
-        "SELECT pid, {} AS server_start, {} AS backend_start, {} AS query_start, state, usename, left(query, 400) AS query
+        "SELECT pid, {} AS server_start, {} AS backend_start, {} AS query_start, state, usename, application_name AS application, left(query, 400) AS query
          FROM pg_stat_activity WHERE pid = {pid}",
         micros("pg_postmaster_start_time()"),
         micros("backend_start"),
@@ -85,7 +87,7 @@ impl Addressee {
         };
         format!(
             "SET LOCAL statement_timeout = 500; SET LOCAL search_path = pg_catalog, pg_temp;
-             SELECT {}(pid) {session}{and_statement}; SELECT count(*) > 0 {session}",
+             {OWN} {}(pid) {session}{and_statement}; {OWN} count(*) > 0 {session}",
             signal.function()
         )
     }
@@ -105,6 +107,8 @@ impl Addressee {
         let user = self.usename.as_deref().unwrap_or("no user");
         let query = self.query.as_deref().map(one_line).unwrap_or_default();
         let state = self.state.as_deref().unwrap_or("unknown state");
-        format!("{user}, {state}: {query}")
+        let application = self.application.as_deref().filter(|name| !name.is_empty());
+        let application = application.map_or_else(String::new, |name| format!(" ({})", one_line(name)));
+        format!("{user}{application}, {state}: {query}")
     }
 }

@@ -25,6 +25,8 @@ pub enum Cell {
     Decimal(f64),
     /// How much is done in percent, drawn as a bar.
     Bar(f64),
+    /// A text in the place of a figure, which JSON and the order of rows have.
+    Instead(String, Option<f64>),
 }
 
 impl Cell {
@@ -56,6 +58,7 @@ impl Cell {
             Self::Bytes(value) => bytes(*value),
             Self::Decimal(value) => format!("{value:.2}"),
             Self::Bar(percent) => bar(*percent),
+            Self::Instead(text, _) => text.clone(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Cell {
         match self {
             Self::None => Value::Null,
             Self::Text(text) => json!(without_controls(text)),
+            Self::Instead(_, value) => json!(value),
             Self::Id(id) | Self::Indented(_, id) => json!(id),
             Self::Count(value)
             | Self::Time(value)
@@ -76,6 +80,7 @@ impl Cell {
     fn number(&self) -> Option<f64> {
         match self {
             Self::None | Self::Text(_) | Self::Id(_) | Self::Indented(..) => None,
+            Self::Instead(_, value) => *value,
             Self::Count(value)
             | Self::Time(value)
             | Self::Percent(value)
@@ -201,7 +206,8 @@ pub fn time(ms: f64) -> String {
         ),
         size if size >= 1000.0 => format!("{:.2} s", ms / 1000.0),
         size if size >= 1.0 => format!("{ms:.1} ms"),
-        size if size > 0.0 => format!("{:.0} us", ms * 1000.0),
+        // As EXPLAIN writes it: a third unit would have to be read twice in a column.
+        size if size > 0.0 => format!("{ms:.3} ms"),
         _ => "0".to_owned(),
     }
 }
@@ -220,14 +226,6 @@ fn bytes(value: f64) -> String {
 fn bar(percent: f64) -> String {
     let full = (percent.clamp(0.0, 100.0) / 10.0).round() as usize;
     format!("{}{} {percent:>3.0}%", "#".repeat(full), ".".repeat(10 - full))
-}
-
-/// Says of which interval figures are.
-pub fn of_interval(name: &str, seconds: Option<f64>) -> String {
-    match seconds {
-        Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-        None => format!("{name}: sums since they are stored; the interval begins with the next refresh"),
-    }
 }
 
 /// Writes what a node does, indented by its depth.
@@ -259,6 +257,15 @@ pub struct Target {
     pub queryid: Option<i64>,
     /// The function of the server that says more, with its arguments.
     pub call: Option<String>,
+    /// Whether its session waits for another one.
+    pub waits: bool,
+    /// Whether its session runs no statement now, so that there is none to cancel.
+    pub is_idle: bool,
+}
+
+/// Returns whether a session in this state runs no statement.
+pub fn is_idle(state: Option<&str>) -> bool {
+    state.is_some_and(|state| state.starts_with("idle"))
 }
 
 /// A row.
@@ -503,7 +510,7 @@ mod tests {
         let times = [9.0, 10.0, 0.5, 2_000.0].map(|ms| (None, Cell::Time(ms)));
         let mut times = table(Order::AsIs, [times.to_vec(), vec![(None, Cell::None)]].concat());
         times.sort_by(0);
-        assert_eq!(shown(&times), ["2.00 s", "10.0 ms", "9.0 ms", "500 us", "-"]);
+        assert_eq!(shown(&times), ["2.00 s", "10.0 ms", "9.0 ms", "0.500 ms", "-"]);
         let large = 5_764_592_189_921_473_833;
         let ids = [large + 1, large, -1].map(|id| (None, Cell::Id(id)));
         let mut ids = table(Order::AsIs, ids.to_vec());

@@ -45,6 +45,8 @@ const SLOW_SHARE: u32 = 10;
 const PACE_SHARE: u32 = 4;
 /// How long the question before a signal waits for its answer.
 const QUESTION: Duration = Duration::from_secs(10);
+/// How long a frame waits for the texts of what is new in it.
+const TEXTS: Duration = Duration::from_millis(200);
 /// How long to wait before the next attempt to connect.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -55,6 +57,8 @@ pub struct Top {
     pub record: Option<File>,
     pub theme: Theme,
     asked_at: Option<Instant>,
+    /// Since when a frame waits for texts.
+    texts_asked_at: Option<Instant>,
     due: Instant,
     /// The same for the list that may take seconds.
     slow_asked_at: Option<Instant>,
@@ -77,6 +81,7 @@ impl Top {
             record,
             theme,
             asked_at: None,
+            texts_asked_at: None,
             due: Instant::now(),
             slow_asked_at: None,
             slow_due: Instant::now(),
@@ -104,7 +109,8 @@ impl Top {
                     .drop_question(&format!(": no answer for {} s", QUESTION.as_secs()));
                 is_dirty = true;
             }
-            if is_dirty {
+            // A frame waits a little for the texts of what is new in it.
+            if is_dirty && self.texts_asked_at.is_none_or(|asked| asked.elapsed() >= TEXTS) {
                 show(terminal, &mut self.app, self.theme)?;
                 is_dirty = false;
             }
@@ -228,6 +234,18 @@ impl Top {
         }
     }
 
+    /// Asks for the texts of what has just come, so that the program's own statements are known before they
+    /// are shown.
+    fn ask_texts(&mut self) {
+        let has_extension = self.app.data.server.has_extension();
+        let texts = self.app.data.wanted_texts().filter(|_| has_extension);
+        if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
+            worker.ask(Request::Snapshot(vec![texts]));
+            self.asked_at = Some(Instant::now());
+            self.texts_asked_at = self.asked_at;
+        }
+    }
+
     /// Takes out of what is wanted the list that may take seconds, and asks for it if it is time.
     fn ask_slow(&mut self, wants: &mut Vec<Want>) {
         let all = wants.len();
@@ -256,6 +274,9 @@ impl Top {
     }
 
     fn take(&mut self, reply: Reply) -> io::Result<()> {
+        if matches!(reply, Reply::Snapshot(_) | Reply::Refused(_) | Reply::Down(_)) {
+            self.texts_asked_at = None;
+        }
         match reply {
             Reply::Slow(answer) => self.take_slow(answer)?,
             Reply::Snapshot(snapshot) => {
@@ -263,6 +284,7 @@ impl Top {
                     self.app.status.clear();
                 }
                 let is_first = self.app.data.at == 0.0;
+                let is_addition = snapshot.is_addition();
                 let rest = snapshot.took * PACE_SHARE;
                 self.asked_at = None;
                 if let Some(file) = &mut self.record {
@@ -274,14 +296,11 @@ impl Top {
                     self.slow_due = Instant::now();
                 }
                 if is_first {
-                    // Texts were not known yet, and there is no interval yet.
+                    // There is no interval yet.
                     self.due = self.due.min(Instant::now() + Duration::from_millis(500));
-                    let has_extension = self.app.data.server.has_extension();
-                    let texts = self.app.data.wanted_texts().filter(|_| has_extension);
-                    if let (Some(texts), Source::Server(worker)) = (texts, &self.source) {
-                        worker.ask(Request::Snapshot(vec![texts]));
-                        self.asked_at = Some(Instant::now());
-                    }
+                }
+                if !is_addition {
+                    self.ask_texts();
                 }
                 // A server that takes long, or to its limit, is not asked at the pace. A key asks at once.
                 if !self.is_wanted {

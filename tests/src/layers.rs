@@ -304,19 +304,23 @@ const CLI: &[Layer] = &[
         "recordings: a line of JSON for each refresh",
     ),
     layer("queries", &["model"], "the queries of the program"),
-    layer(
-        "own",
-        &["model", "queries"],
-        "which statements are the program's own",
-    ),
     layer("delta", &["model"], "what happened between two refreshes"),
     layer("table", &["queries"], "tables, which each screen consists of"),
-    layer("signals", &["table"], "whom a signal is for, and what sends it"),
+    layer(
+        "signals",
+        &["queries", "table"],
+        "whom a signal is for, and what sends it",
+    ),
     layer("connect", &[], "connects to a server as psql does"),
     layer(
         "server",
         &["connect", "model", "queries", "signals"],
         "asks a server: each question is one message",
+    ),
+    layer(
+        "own",
+        &["model", "queries", "server", "signals"],
+        "which statements are the program's own",
     ),
     layer(
         "data",
@@ -336,8 +340,13 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "flame",
-        &["data", "queries", "screens_plan", "table"],
+        &["data", "model", "queries", "screens_plan", "table"],
         "where the time of a plan goes, as bars",
+    ),
+    layer(
+        "working",
+        &["data", "model", "queries", "table"],
+        "what works now, beside the lists of what has ended",
     ),
     layer(
         "screens",
@@ -351,9 +360,11 @@ const CLI: &[Layer] = &[
             "screens_plan",
             "server",
             "table",
+            "working",
         ],
         "the screens: what each needs, and its table",
     ),
+    layer("empty", &["data", "screens", "table"], "what an empty list means"),
     layer(
         "keys",
         &["screens"],
@@ -370,8 +381,13 @@ const CLI: &[Layer] = &[
         "keys that ask the server for something about a row",
     ),
     layer(
+        "hints",
+        &["app", "screens", "table"],
+        "the keys that the last line offers",
+    ),
+    layer(
         "draw",
-        &["app", "data", "keys", "screens", "table"],
+        &["app", "data", "hints", "keys", "screens", "table"],
         "draws the state",
     ),
     layer(
@@ -400,8 +416,8 @@ const CLI: &[Layer] = &[
     layer(
         "tests",
         &[
-            "actions", "app", "args", "delta", "draw", "json", "model", "queries", "record", "screens",
-            "signals", "table", "top",
+            "actions", "app", "args", "data", "delta", "draw", "hints", "json", "model", "queries", "record",
+            "screens", "signals", "table", "top", "working",
         ],
         "each screen as text, with what was recorded",
     ),

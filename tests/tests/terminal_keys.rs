@@ -218,8 +218,10 @@ fn filter(stage: &mut Stage, key: &str) {
 fn command(stage: &mut Stage, key: &str) {
     let terminal = stage.locks();
     terminal.keys(&[key]);
-    terminal.until("the name of a view");
-    terminal.keys(&["wai", "Enter"]);
+    terminal.until(":_  statements nodes");
+    terminal.keys(&["wai", "Tab"]);
+    terminal.until(":waits_");
+    terminal.keys(&["Enter"]);
     terminal.until(TITLES[5]);
     terminal.keys(&[key, "nothing", "Enter"]);
     terminal.until("there is no view nothing");
@@ -292,7 +294,7 @@ fn explain(stage: &mut Stage, key: &str) {
 fn flame(stage: &mut Stage, key: &str) {
     let terminal = stage.plan();
     terminal.keys(&[key]);
-    terminal.until("Where the time of plan");
+    terminal.until("# the node itself");
     terminal.until("###");
 }
 

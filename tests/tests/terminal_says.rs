@@ -247,7 +247,7 @@ fn temporary_files_have_the_texts_of_their_statements_needs_terminal() {
     let (server, _client) = server("terminal-temp-texts", &[]);
     let mut sorting = server.connect();
     let terminal = Terminal::of(&server, &["top", "--view", "temp", "--interval", "0.5"]);
-    terminal.until("nothing to show");
+    terminal.until("no temporary file is there now");
     run_each(
         &mut sorting,
         "SET work_mem = '64kB'; BEGIN;
@@ -367,7 +367,7 @@ fn plans_of_before_a_restart_are_no_interval_needs_terminal() {
     server.stop();
     server.launch();
     drop(server.connect());
-    let began = "the interval begins with the next refresh";
+    let began = "sums so far, an interval follows";
     terminal.until_it("all plans after the restart", |screen| {
         screen.contains(began) && screen.contains("FROM items")
     });

@@ -44,7 +44,7 @@ fn keys_in_one_burst_send_nothing_needs_terminal() {
     terminal.keys(&["T"]);
     let screen = terminal.until(&format!("terminate the session of process {pid}?"));
     assert!(
-        screen.contains("postgres, active: SELECT pg_sleep(1000)"),
+        screen.contains("postgres (rowsource-tests), active: SELECT pg_sleep(1000)"),
         "{screen}"
     );
     terminal.until("nothing was sent: no answer for 10 s");

@@ -177,3 +177,24 @@ fn plans_that_run_are_shown_although_the_list_of_all_takes_too_long() {
     app.apply(next(&app, 400.0, vec![Part::ChangedPlans(vec![])]));
     assert!(app.wants().contains(&Want::Plans(None)));
 }
+
+/// The first interval is short, so that figures come soon. It may name another winner than a whole one.
+#[test]
+fn the_first_interval_is_said() {
+    let mut app = App::new(
+        Screen::List(View::Statements),
+        String::new(),
+        Duration::from_secs(2),
+        false,
+    );
+    for (number, says) in ["sums so far", "in the first 0.5 s", "in the last 2.0 s"]
+        .into_iter()
+        .enumerate()
+    {
+        let mut refresh = recorded().remove(2);
+        refresh.at += [0.0, 0.5, 2.5][number];
+        refresh.parts = vec![Part::Plans(vec![plan(1, number as f64 + 1.0, 1.0)])];
+        app.apply(refresh);
+        assert!(app.table().0.title.contains(says), "{}", app.table().0.title);
+    }
+}

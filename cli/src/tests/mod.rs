@@ -15,12 +15,14 @@ use crate::record::Recording;
 use crate::screens::{Screen, View};
 use crate::signals::Addressee;
 
+mod hints;
 mod intervals;
 mod refreshes;
 mod replays;
 mod rows;
 mod safety;
 mod signals;
+mod working;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests")
@@ -205,6 +207,7 @@ fn addressee(pid: i64) -> Addressee {
         query_start: Some(1_795_924_600_000_002),
         state: Some("active".to_owned()),
         usename: Some("postgres".to_owned()),
+        application: Some("psql".to_owned()),
         query: Some("LOCK TABLE\nheld \u{9b}2J".to_owned()),
     }
 }
@@ -370,7 +373,7 @@ fn a_wide_text_moves() {
     let call = calls(&mut app, KeyCode::Char('e'));
     app.answer(
         &call,
-        vec![format!("begin{}the end", " ".repeat(120)), "short".to_owned()],
+        vec!["short".to_owned(), format!("begin{}the end", " ".repeat(120))],
     );
     assert!(!text(&mut app).contains("the end"));
     press(&mut app, KeyCode::Right);

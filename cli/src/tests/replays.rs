@@ -34,6 +34,21 @@ fn replay(view: View) -> App {
     app
 }
 
+/// What a key says, and which keys there are, is seen at the end of a recording, too.
+#[test]
+fn the_end_of_a_replay_hides_nothing() {
+    let mut app = replay(View::Statements);
+    app.ended = true;
+    let last = |app: &mut App| text(app).lines().last().unwrap_or_default().to_owned();
+    let shown = last(&mut app);
+    assert!(
+        shown.starts_with("the replay has ended   Enter its plan") && shown.ends_with("q leave"),
+        "{shown}"
+    );
+    press(&mut app, KeyCode::Char('>'));
+    assert_eq!(last(&mut app), "the replay has ended   sorted by %");
+}
+
 /// The plan that was open is there with the details of its nodes, also after another one was open.
 #[test]
 fn a_plan_that_was_open_is_replayed() {

@@ -36,6 +36,15 @@ fn the_selected_row_stays_selected_when_rows_move() {
     assert_eq!(table.rows[selected].key, key);
 }
 
+/// Which program a session is of is seen on the smallest terminal.
+#[test]
+fn sessions_have_their_application_in_80_columns() {
+    let mut app = app(View::Sessions);
+    app.data.sessions[0].application = Some("nightly".to_owned());
+    let shown = lines_of(&screen(&mut app, 80, 24, false)).join("\n");
+    assert!(shown.contains("nightly"), "{shown}");
+}
+
 /// Each row of each view is reached by Down, also if rows look alike.
 #[test]
 fn down_reaches_each_row() {

@@ -13,7 +13,7 @@ fn signals_are_confirmed_and_absent_with_read_only() {
     let shown = text(&mut app);
     assert!(
         shown.contains("terminate the session of process")
-            && shown.contains("postgres, active: LOCK TABLE held"),
+            && shown.contains("postgres (psql), active: LOCK TABLE held"),
         "{shown}"
     );
     assert_eq!(
