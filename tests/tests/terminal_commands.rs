@@ -171,10 +171,10 @@ fn who_may_see_little_gets_no_plan_of_others_needs_program() {
     ] {
         let (passes, out, err) = run_as(&server, "little", &arguments);
         assert!(passes, "{arguments:?}: {err}");
-        assert!(
-            !out.contains("orders") && !out.contains("Nested Loop"),
-            "{arguments:?}: {out}"
-        );
+        assert!(!out.contains("orders"), "{arguments:?}: {out}");
+        // The report has samples of the program's own statements.
+        let is_of_own = arguments[0] == "report";
+        assert!(is_of_own || !out.contains("Nested Loop"), "{arguments:?}: {out}");
     }
     long.cancel(&mut client);
 }
