@@ -90,7 +90,7 @@ fn partitions_that_are_read_alike_are_one_node() {
 }
 
 /// Queries with the same plan for any day, which bounds what the outermost one reads.
-const OUTER_QUERIES: [&str; 7] = [
+const OUTER_QUERIES: [&str; 10] = [
     "SELECT (SELECT max(plain.day) FROM plain WHERE plain.id = orders.id) FROM orders WHERE day >= DAY",
     "SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT plain.id FROM plain WHERE plain.day > 7)",
     "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
@@ -99,6 +99,10 @@ const OUTER_QUERIES: [&str; 7] = [
      WHERE orders.day >= DAY AND other.id = orders.id",
     "SELECT count(*) FROM orders WHERE day >= DAY UNION ALL SELECT count(*) FROM plain",
     "SELECT count(*) FROM plain UNION ALL (SELECT id FROM orders WHERE day >= DAY ORDER BY note LIMIT 5)",
+    "SELECT note FROM orders WHERE day >= DAY AND (SELECT count(*) FROM plain) > 0 ORDER BY note",
+    "SELECT id, generate_series(1, 3) FROM orders WHERE day >= DAY",
+    "SELECT generate_series(1, id % 2 + 1) FROM orders WHERE day >= DAY
+     AND note <> (SELECT max(note) FROM plain) AND current_setting('port') <> '1' ORDER BY 1",
     "SELECT note, 1 FROM orders WHERE day >= DAY UNION ALL SELECT note, 2 FROM plain WHERE day > 7",
 ];
 

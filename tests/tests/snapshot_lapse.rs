@@ -93,7 +93,7 @@ fn snapshots_thin_with_age() {
                    FROM generate_series(1, {all}) id
              ), of_units AS (
                  SELECT *, max(id) OVER (PARTITION BY CASE
-                            WHEN at < date_trunc('day', newest - interval '7 days', 'UTC') THEN to_char(at AT TIME ZONE 'UTC', 'YYYYMMDD')
+                            WHEN at < date_trunc('day', newest - interval '7 days 03:00', 'UTC') THEN to_char(at AT TIME ZONE 'UTC', 'YYYYMMDD')
                             WHEN at < date_trunc('hour', newest - interval '2 days', 'UTC') THEN to_char(at AT TIME ZONE 'UTC', 'YYYYMMDDHH24')
                             ELSE id::text END) AS last
                    FROM made

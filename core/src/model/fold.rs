@@ -37,6 +37,9 @@ pub struct PlanPart {
     pub is_partition: bool,
     /// What it scans or appends is a partition of what the Append that is nearest above it appends.
     pub is_appended: bool,
+    /// An Append of partitions has it above each of them: a filter that is tested once, or functions that
+    /// return sets.
+    pub is_for_each: bool,
     /// It is an InitPlan or a subplan of its parent, not an input.
     pub by_expression: bool,
     /// The number of the subplan whose root it is, if it is one of those that [`Calls`] tells of. Else 0.
@@ -101,6 +104,8 @@ struct Group {
     depth: u32,
     /// What becomes [`FoldedNode::is_partitions`].
     is_partitions: bool,
+    /// An Append was made above it, for the lone partition that it leads to.
+    is_below_made: bool,
 }
 
 /// What is to be added to a folded plan.
@@ -128,6 +133,7 @@ impl Fold {
             parent: None,
             depth: 0,
             is_partitions: false,
+            is_below_made: false,
         })];
         while let Some(step) = steps.pop() {
             let below = match step {
@@ -145,6 +151,7 @@ impl Fold {
                         parent: node.parent,
                         depth: node.depth,
                         is_partitions: false,
+                        is_below_made: false,
                     };
                     groups.map(group).collect()
                 }
@@ -161,6 +168,7 @@ impl Fold {
             mut parent,
             mut depth,
             mut is_partitions,
+            mut is_below_made,
         } = group;
         let plan = tree.plan;
         let real = members.iter().filter(|member| !plan[**member].is_pruned);
@@ -177,10 +185,12 @@ impl Fold {
             is_parallel: false,
             is_pruned: false,
         };
-        if part.is_partition && !part.is_appended {
+        let leads_to_lone = tree.leads_to_lone[members[0]];
+        if leads_to_lone && !is_below_made {
             parent = Some(self.nodes.len() as u32);
             depth += 1;
             is_partitions = true;
+            is_below_made = true;
             self.nodes.push(FoldedNode {
                 is_parallel: part.is_parallel,
                 ..node
@@ -207,6 +217,7 @@ impl Fold {
                 parent: Some(index),
                 depth: depth + 1,
                 is_partitions: is_appended && !child.is_append,
+                is_below_made: leads_to_lone && is_below_made && !child.by_expression,
                 members,
             }
         });
@@ -216,6 +227,7 @@ impl Fold {
             parent: Some(index),
             depth: depth + 1,
             is_partitions,
+            is_below_made,
         };
         (above, below)
     }
@@ -483,6 +495,8 @@ struct Tree<'a> {
     /// The node or one of its inputs is a partition of what the Append appends that is nearest above the
     /// node.
     has_appended: Vec<bool>,
+    /// It scans a partition that no Append has, or it is what an Append of partitions would have above that.
+    leads_to_lone: Vec<bool>,
 }
 
 impl<'a> Tree<'a> {
@@ -494,6 +508,7 @@ impl<'a> Tree<'a> {
             subplans: FxHashMap::default(),
             numbers: vec![0; plan.len()],
             has_appended: vec![false; plan.len()],
+            leads_to_lone: vec![false; plan.len()],
         };
         for (at, part) in plan.iter().enumerate() {
             if part.subplan != 0 {
@@ -509,6 +524,8 @@ impl<'a> Tree<'a> {
                 .filter(|child| !plan[**child].by_expression);
             tree.has_appended[at] = plan[at].is_appended
                 || !plan[at].is_append && inputs.clone().any(|child| tree.has_appended[*child]);
+            tree.leads_to_lone[at] = plan[at].is_partition && !plan[at].is_appended
+                || plan[at].is_for_each && inputs.clone().all(|child| tree.leads_to_lone[*child]);
             let mut hash = StableHasher::new();
             hash.bytes(plan[at].number.to_le_bytes());
             let below: Vec<Vec<usize>> = match plan[at].is_append {

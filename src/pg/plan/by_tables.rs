@@ -182,12 +182,30 @@ impl ByTables {
             is_append,
             is_partition,
             is_parallel: plan.parallel_aware,
+            is_for_each: self.is_for_each(plan, estate),
             by_core: matches!(
                 tag,
                 NodeTag::T_Hash | NodeTag::T_BitmapIndexScan | NodeTag::T_BitmapAnd | NodeTag::T_BitmapOr
             ),
             ..PlanPart::default()
         }
+    }
+
+    /// Returns whether an Append of partitions has such a node above each of them. The planner gives each
+    /// child the filters that are tested once, and partitions the functions that return sets.
+    fn is_for_each(&self, plan: PlanRef, estate: Handle<EState>) -> bool {
+        let Some(input) = plan.follow(|plan| &plan.lefttree) else {
+            return false;
+        };
+        if let Some(result) = plan.downcast::<pg_sys::Result>() {
+            return !result.resconstantqual.is_null();
+        }
+        let is_partitioned = || {
+            let table = scanned_entry(input).map(|entry| self.roots.root(entry));
+            let table = table.and_then(|table| estate.entry(table));
+            table.is_some_and(|table| table.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE)
+        };
+        plan.tag() == NodeTag::T_ProjectSet && is_partitioned()
     }
 
     /// Returns a number for the table that a node scans or changes: its OID, or of a temporary one its name

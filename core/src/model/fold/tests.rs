@@ -150,6 +150,29 @@ fn a_lone_partition_has_an_append() {
 }
 
 #[test]
+fn what_stands_above_each_partition_is_below_the_append_that_is_made() {
+    let for_each = |below| {
+        let mut made = node(3, vec![below]);
+        made.part.is_for_each = true;
+        made
+    };
+    let query = |below| node(1, vec![below]);
+    let alone = query(for_each(for_each(partition(5))));
+    let two = query(append(vec![for_each(for_each(partition(5))); 2]));
+    assert_eq!(
+        shown(&alone),
+        ["1 x1", " 1000 x0", "  3 x1", "   3 x1", "    5 x1"]
+    );
+    assert_eq!(fold(&alone).1, fold(&two).1);
+    // Below it is another query.
+    let other = query(for_each(node(4, vec![partition(5)])));
+    assert_eq!(
+        shown(&other),
+        ["1 x1", " 3 x1", "  4 x1", "   1000 x0", "    5 x1"]
+    );
+}
+
+#[test]
 fn what_an_append_of_queries_reads_is_none_of_its_partitions() {
     // SELECT count(*) FROM a table with partitions UNION ALL SELECT count(*) FROM another table.
     let query = |below| Made {

@@ -27,7 +27,7 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     let _unquoted = server::Unquoted::set();
     let mut number = Number {
         hash: StableHasher::new(),
-        ranks: Ranks::of(query.plan(), shown.roots()),
+        ranks: Ranks::of(query.plan(), Roots::of(query.plan()).as_ref()),
         estate: query.estate(),
         schema: None,
         tables: shown.roots(),
