@@ -41,7 +41,7 @@ pub(super) fn loaded_plan(store: &Store, unlocked: &mut Unlocked, key: &PlanKey)
             _ => other,
         };
         let flips = &store.control().flips;
-        flips.with_table(|table| table.observe_query(&last, &executions));
+        flips.with_table(|table| table.observe_loaded(&last, &executions));
     });
 }
 
@@ -50,7 +50,7 @@ fn observes(store: &Store, key: &PlanKey) -> bool {
 }
 
 /// Observes the other plans of a query, and returns the one that ran last. `None` if there are none.
-fn last_of_others(store: &Store, key: &PlanKey) -> Option<(PlanKey, Executions)> {
+pub(super) fn last_of_others(store: &Store, key: &PlanKey) -> Option<(PlanKey, Executions)> {
     let known = store
         .control()
         .flips
