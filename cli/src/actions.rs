@@ -296,6 +296,9 @@ impl App {
             {
                 self.status = format!("process {pid} runs no statement now: T ends its session");
             }
+            Ok(Some(session)) if session.backend_start.is_none() => {
+                self.status = format!("nothing was sent: only pg_read_all_stats sees whose session {pid} is");
+            }
             Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
             Ok(None) => self.status = format!("process {pid} is gone"),
             Err(text) => self.status = format!("nothing was sent: {text}"),

@@ -69,10 +69,14 @@ impl Addressee {
             let value = value.map_or_else(|| "NULL".to_owned(), |value| value.to_string());
             format!("{} IS NOT DISTINCT FROM {value}", micros(time))
         };
+        // Without it, nothing would tell a session from the next one of the same process.
+        let begin = self
+            .backend_start
+            .map_or_else(|| "false".to_owned(), |start| same("backend_start", Some(start)));
         let session = format!(
             "FROM pg_stat_activity WHERE pid = {} AND {} AND {}",
             self.pid,
-            same("backend_start", self.backend_start),
+            begin,
             same("pg_postmaster_start_time()", Some(self.server_start))
         );
         let and_statement = match signal {
