@@ -218,15 +218,19 @@ impl Want {
 
     /// Returns the query, and the name of the part that it makes. A text that is cut says so at its end.
     pub fn query(&self, server: &Server) -> (String, &'static str) {
-        let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        // A single constant: a list of each length would be a statement of its own to the server.
+        let list = |ids: &[i64]| {
+            let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>();
+            format!("= ANY ('{{{}}}'::int8[])", ids.join(","))
+        };
         let (sql, part) = match self {
             Self::Plans(since) => (plans(*since), since.map_or("Plans", |_| "ChangedPlans")),
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
                     "SELECT DISTINCT ON (queryid) queryid, query FROM (
-                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid IN ({ids})
-                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id IN ({ids})) t
+                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid {ids}
+                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id {ids}) t
                      ORDER BY queryid, place",
                     ids = list(ids)
                 ),
@@ -234,7 +238,7 @@ impl Want {
             ),
             Self::Nodes(ids, since) => (
                 format!(
-                    "{NODE_COLUMNS} FROM @.pg_stat_rowsource({}) WHERE queryid IN ({})",
+                    "{NODE_COLUMNS} FROM @.pg_stat_rowsource({}) WHERE queryid {}",
                     time(*since),
                     list(ids)
                 ),
