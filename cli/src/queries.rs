@@ -118,14 +118,15 @@ const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nest
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
   wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
 
-/// Statements of this program are no work. Background processes that wait for work have the
+/// Statements of this program are no work: a message of it begins with its settings, or with its mark and the
+/// name of its own function. Background processes that wait for work have the
 /// class Activity, or Extension.
 const WORKING: &str = "SELECT class, event, count(*) AS processes, count(*) FILTER (WHERE elapsed >= 1000) AS statements,
   count(*) FILTER (WHERE elapsed >= 1000 AND NOT has_plan) AS planless, max(elapsed) AS longest FROM (
     SELECT wait_event_type AS class, wait_event AS event, CASE WHEN backend_type = 'client backend'
       THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed,
       pid IN (SELECT pid FROM @.rowsource_progress) AS has_plan
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query NOT LIKE '%/* rowsource */%'
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query !~ '^(SET LOCAL statement_timeout = [0-9]+; SET LOCAL [^/]*)?SELECT /[*] rowsource [*]/ (json_strip_nulls|pg_(catalog|cancel|terminate))'
       OR backend_type <> 'client backend' AND wait_event_type NOT IN ('Activity', 'Extension'))) w GROUP BY class, event";
 
 const ACTIVITY: &str =
