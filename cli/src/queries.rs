@@ -126,7 +126,7 @@ const WORKING: &str = "SELECT class, event, count(*) AS processes, count(*) FILT
     SELECT wait_event_type AS class, wait_event AS event, CASE WHEN backend_type = 'client backend'
       THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed,
       pid IN (SELECT pid FROM @.rowsource_progress) AS has_plan
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query !~ '^(SET LOCAL statement_timeout = [0-9]+; SET LOCAL [^/]*)?SELECT /[*] rowsource [*]/ (json_strip_nulls|pg_(catalog|cancel|terminate))'
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'walsender' AND (state = 'active' AND query !~ '^(SET LOCAL statement_timeout = [0-9]+; SET LOCAL [^/]*)?SELECT /[*] rowsource [*]/ (json_strip_nulls|pg_(catalog|cancel|terminate))'
       OR backend_type <> 'client backend' AND wait_event_type NOT IN ('Activity', 'Extension'))) w GROUP BY class, event";
 
 const ACTIVITY: &str =

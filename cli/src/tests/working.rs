@@ -124,13 +124,20 @@ fn statements_without_a_plan_are_counted() {
 #[test]
 fn only_the_beginning_of_a_message_is_its_own() {
     let (query, _) = Want::Working.query(&crate::model::Server::default());
-    assert!(query.contains("query !~ '^(SET LOCAL statement_timeout"), "{query}");
+    assert!(
+        query.contains("query !~ '^(SET LOCAL statement_timeout"),
+        "{query}"
+    );
     assert!(!query.contains("%/*"), "{query}");
+    assert!(query.contains("backend_type <> 'walsender'"), "{query}");
     // What the regular expression takes for its own.
     let first = format!("{} json_strip_nulls(", crate::queries::OWN);
     assert!(crate::queries::rows_of("").starts_with(&first));
     let sets = crate::server::set_timeout(None);
-    assert!(sets.starts_with(&format!("{} pg_catalog.", crate::queries::OWN)), "{sets}");
+    assert!(
+        sets.starts_with(&format!("{} pg_catalog.", crate::queries::OWN)),
+        "{sets}"
+    );
     let signal = addressee(7).statements(crate::signals::Signal::Cancel);
     let (settings, rest) = signal.split_once(crate::queries::OWN).expect("its mark");
     assert!(settings.starts_with("SET LOCAL statement_timeout = 500; SET LOCAL ") && !settings.contains('/'));
