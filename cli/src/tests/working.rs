@@ -90,6 +90,7 @@ fn a_statement_that_waits_for_a_lock_has_no_time_left() {
         assert!(!line.contains("1.6") && !line.contains('#'), "{line}");
         let json = crate::json::of(&app);
         assert_eq!(json["rows"][0]["done"].as_f64(), Some(100.0));
+        assert_eq!(json["rows"][0]["blocked by"].as_i64(), blocker);
     }
     press(&mut app, KeyCode::Enter);
     let shown = text(&mut app);
