@@ -264,7 +264,7 @@ impl App {
         let pid = match self.process() {
             _ if self.data.is_replay => Err("a recording has no server: no signals are sent"),
             _ if self.read_only => Err("--read-only: no signals are sent"),
-            _ if self.selected_is_gone() && !matches!(self.screen(), Screen::LivePlan(_)) => {
+            _ if self.selected_is_gone() && !self.shows_live_plan() => {
                 self.select_what_stands_there();
                 Err("the selected row has gone: this is another one")
             }
@@ -282,6 +282,11 @@ impl App {
                 Vec::new()
             }
         }
+    }
+
+    /// Returns whether the screen is about a single process, whichever row is selected.
+    fn shows_live_plan(&self) -> bool {
+        matches!(self.screen(), Screen::LivePlan(_)) && self.data.server.has_extension()
     }
 
     /// Asks the question when the session is known, unless a key has come in between.
