@@ -111,6 +111,27 @@ fn what_has_no_process_any_more_is_no_target() {
     }
 }
 
+/// Names have up to 63 letters each.
+#[test]
+fn the_question_shows_what_runs_beside_long_names() {
+    let session = Addressee {
+        usename: Some("u".repeat(63)),
+        application: Some("ä".repeat(63)),
+        state: Some("idle in transaction".to_owned()),
+        ..addressee(7)
+    };
+    let said: String = session.describe(80).chars().take(80).collect();
+    assert!(
+        said.contains("u~ (ä") && said.contains("idle in transaction: LOCK TABLE"),
+        "{said}"
+    );
+    assert!(
+        addressee(7)
+            .describe(80)
+            .starts_with("postgres (psql), active: LOCK TABLE")
+    );
+}
+
 #[test]
 fn the_statements_name_the_session_and_the_statement() {
     let it = addressee(7);
