@@ -264,7 +264,7 @@ impl App {
         let pid = match self.process() {
             _ if self.data.is_replay => Err("a recording has no server: no signals are sent"),
             _ if self.read_only => Err("--read-only: no signals are sent"),
-            _ if self.selected_is_gone() && !matches!(self.screen(), Screen::LivePlan(_)) => {
+            _ if self.selected_is_gone() && !self.shows_live_plan() => {
                 self.select_what_stands_there();
                 Err("the selected row has gone: this is another one")
             }
@@ -284,6 +284,11 @@ impl App {
         }
     }
 
+    /// Returns whether the screen is about a single process, whichever row is selected.
+    fn shows_live_plan(&self) -> bool {
+        matches!(self.screen(), Screen::LivePlan(_)) && self.data.server.has_extension()
+    }
+
     /// Asks the question when the session is known, unless a key has come in between.
     pub fn ask_about(&mut self, signal: Signal, pid: i64, found: Result<Option<Addressee>, String>) {
         if self.mode != Mode::Asking(signal, pid) {
@@ -295,6 +300,9 @@ impl App {
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {
                 self.status = format!("process {pid} runs no statement now: T ends its session");
+            }
+            Ok(Some(session)) if session.backend_start.is_none() => {
+                self.status = format!("nothing was sent: only pg_read_all_stats sees whose session {pid} is");
             }
             Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
             Ok(None) => self.status = format!("process {pid} is gone"),

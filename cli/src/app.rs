@@ -501,7 +501,8 @@ impl App {
     /// Returns the process that the keys concern: that of the selected row, or of the screen.
     pub fn process(&self) -> Option<i64> {
         match self.screen() {
-            Screen::LivePlan(pid) => Some(*pid),
+            // A server without the extension shows its sessions here.
+            Screen::LivePlan(pid) if self.data.server.has_extension() => Some(*pid),
             _ => self.target()?.pid,
         }
     }

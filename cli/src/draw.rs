@@ -213,8 +213,8 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         Mode::Asking(_, pid) => (format!("process {pid} is looked up"), alarm),
         Mode::Confirm(signal, session) => {
             // On a line of its own: the question has to be read as a whole.
-            let said = crate::table::without_controls(&session.describe());
             let width = area.width as usize;
+            let said = crate::table::without_controls(&session.describe(width));
             buffer.set_stringn(area.x, y - 1, format!("{said:<width$}"), width, alarm);
             let (what, pid) = (signal.does(), session.pid);
             (

@@ -18,21 +18,28 @@ const TERMINATE: &str = "T terminate";
 /// none are sent.
 pub fn hint(app: &App, width: usize) -> String {
     let target = app.target().unwrap_or_default();
-    let mut keys = of_row(app.screen(), &target);
-    if let Screen::LivePlan(pid) = app.screen() {
+    // A server without the extension has only the sessions, and of them no plans.
+    let has_extension = app.data.server.has_extension();
+    let sessions = Screen::List(View::Sessions);
+    let screen = match app.screen() {
+        _ if !has_extension && app.data.at > 0.0 => &sessions,
+        screen => screen,
+    };
+    let mut keys = of_row(screen, &target);
+    if let Screen::LivePlan(pid) = screen {
         let sessions = app.data.sessions.iter().filter(|_| app.data.knows_sessions());
         let mut idle = sessions.filter(|session| session.pid == *pid && is_idle(session.state.as_deref()));
         if idle.next().is_some() {
             keys.retain(|key| *key == TERMINATE);
         }
     }
-    if !app.data.server.has_extension() {
+    if !has_extension {
         keys.retain(|key| [CANCEL, TERMINATE].contains(key));
     }
     if app.read_only || app.data.is_replay {
         keys.retain(|key| ![CANCEL, TERMINATE].contains(key));
     }
-    keys.extend(of_screen(app.screen()));
+    keys.extend(of_screen(screen));
     let (last, more): (&[&str], _) = match app.screen() {
         Screen::List(_) => (&[HELP, LEAVE], None),
         _ => (&[ESCAPE, HELP], Some(LEAVE)),

@@ -34,6 +34,7 @@ mod keys;
 mod man;
 mod model;
 mod own;
+mod password;
 mod queries;
 mod record;
 mod screens;
@@ -239,10 +240,7 @@ fn reach(arguments: &ConnectionArgs) -> Result<Reached, String> {
     let environment = Environment::of_process();
     let params = params(arguments, &environment).map_err(|error| error.to_string())?;
     let user = params.get("user").unwrap_or("").to_owned();
-    let ask = || {
-        rpassword::prompt_password(format!("Password for user {user}: "))
-            .map_err(|error| format!("password: {error}"))
-    };
+    let ask = || password::ask(&user).map_err(|error| format!("password: {error}"));
     let make =
         |asked: Option<&str>| Target::new(&params, asked, &environment).map_err(|error| error.to_string());
     let asked = if arguments.password { Some(ask()?) } else { None };

@@ -280,6 +280,8 @@ pub struct Working {
     pub processes: f64,
     /// How many statements of clients run for a second and longer.
     pub statements: f64,
+    /// How many of these have no plan that is measured.
+    pub planless: f64,
     /// How long the longest statement of a client runs.
     pub longest: Option<f64>,
 }

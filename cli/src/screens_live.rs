@@ -18,6 +18,8 @@ pub fn live(data: &Data) -> Table {
             ("left", 9, 0),
             ("node", 22, 0),
             ("wait", 14, 0),
+            // On the screen it stands in the place of how far the statement is.
+            ("blocked by", 10, u16::MAX),
             ("user", 10, 110),
             ("database", 10, 150),
             ("queryid", 20, 150),
@@ -42,6 +44,7 @@ pub fn live(data: &Data) -> Table {
             Cell::some(left, Cell::Time),
             Cell::text(node.as_deref().or(row.state.as_deref())),
             Cell::text(row.wait.as_deref()),
+            Cell::id(row.blocker.filter(|_| row.blocked().is_some())),
             Cell::text(row.usename.as_deref()),
             Cell::text(row.datname.as_deref()),
             Cell::id(row.queryid),

@@ -69,10 +69,14 @@ impl Addressee {
             let value = value.map_or_else(|| "NULL".to_owned(), |value| value.to_string());
             format!("{} IS NOT DISTINCT FROM {value}", micros(time))
         };
+        // Without it, nothing would tell a session from the next one of the same process.
+        let begin = self
+            .backend_start
+            .map_or_else(|| "false".to_owned(), |start| same("backend_start", Some(start)));
         let session = format!(
             "FROM pg_stat_activity WHERE pid = {} AND {} AND {}",
             self.pid,
-            same("backend_start", self.backend_start),
+            begin,
             same("pg_postmaster_start_time()", Some(self.server_start))
         );
         let and_statement = match signal {
@@ -102,13 +106,22 @@ impl Addressee {
         }
     }
 
-    /// Says whose session it is, and what it runs.
-    pub fn describe(&self) -> String {
-        let user = self.usename.as_deref().unwrap_or("no user");
+    /// Says whose session it is, and what it runs. Long names are cut, so that the statement has room in a
+    /// line of this width.
+    pub fn describe(&self, width: usize) -> String {
+        let most = (width / 5).max(8);
+        let cut = |name: &str| {
+            let name = one_line(name);
+            match name.char_indices().nth(most) {
+                Some((end, _)) => format!("{}~", &name[..end]),
+                None => name,
+            }
+        };
+        let user = self.usename.as_deref().map_or_else(|| "no user".to_owned(), cut);
         let query = self.query.as_deref().map(one_line).unwrap_or_default();
         let state = self.state.as_deref().unwrap_or("unknown state");
         let application = self.application.as_deref().filter(|name| !name.is_empty());
-        let application = application.map_or_else(String::new, |name| format!(" ({})", one_line(name)));
+        let application = application.map_or_else(String::new, |name| format!(" ({})", cut(name)));
         format!("{user}{application}, {state}: {query}")
     }
 }

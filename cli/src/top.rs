@@ -101,22 +101,20 @@ impl Top {
 
     fn run_in(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
         let mut is_dirty = true;
+        let mut shows_question = false;
         loop {
-            let was_asked = self.is_asked();
             is_dirty |= self.refresh()?;
             if self.is_asked() && self.question_at.elapsed() > QUESTION {
                 self.app
                     .drop_question(&format!(": no answer for {} s", QUESTION.as_secs()));
                 is_dirty = true;
             }
-            // A frame waits a little for the texts of what is new in it.
-            if is_dirty && self.texts_asked_at.is_none_or(|asked| asked.elapsed() >= TEXTS) {
+            if is_dirty && self.may_draw() {
                 show(terminal, &mut self.app, self.theme)?;
                 is_dirty = false;
-            }
-            if self.is_asked() && !was_asked {
+                let showed_it = std::mem::replace(&mut shows_question, self.is_asked());
                 // Whoever typed these had not seen the question.
-                while event::poll(Duration::ZERO)? {
+                while shows_question && !showed_it && event::poll(Duration::ZERO)? {
                     drop(event::read()?);
                     is_dirty = true;
                 }
@@ -142,7 +140,13 @@ impl Top {
         }
     }
 
-    /// Returns whether the screen shows the question before a signal.
+    /// Returns whether a frame may be drawn: it waits a little for the texts of what is new in it. The
+    /// question before a signal does not wait, because keys would answer it before it is seen.
+    fn may_draw(&self) -> bool {
+        self.is_asked() || self.texts_asked_at.is_none_or(|asked| asked.elapsed() >= TEXTS)
+    }
+
+    /// Returns whether the user is asked whether a signal is to be sent.
     fn is_asked(&self) -> bool {
         matches!(self.app.mode, Mode::Confirm(..))
     }
@@ -523,4 +527,27 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screens::{Screen, View};
+    use crate::signals::Signal;
+
+    /// A key that is typed while a frame waits for texts would answer what nobody has seen.
+    #[test]
+    fn the_question_before_a_signal_is_drawn_at_once() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
+        let recording = Recording::open(&file).expect("a recording");
+        let screen = Screen::List(View::Sessions);
+        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
+        let theme = Theme { has_colour: false };
+        let mut top = Top::new(app, Source::Recording(recording), None, theme);
+        assert!(top.may_draw());
+        top.texts_asked_at = Some(Instant::now() + Duration::from_secs(60));
+        assert!(!top.may_draw());
+        top.app.mode = Mode::Confirm(Signal::Terminate, Box::default());
+        assert!(top.may_draw());
+    }
 }

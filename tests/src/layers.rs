@@ -328,6 +328,7 @@ const CLI: &[Layer] = &[
         "what the program knows of the server",
     ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),
+    layer("password", &[], "the question for a password"),
     layer(
         "screens_live",
         &["data", "delta", "model", "table"],
@@ -417,7 +418,7 @@ const CLI: &[Layer] = &[
         "tests",
         &[
             "actions", "app", "args", "data", "delta", "draw", "hints", "json", "model", "queries", "record",
-            "screens", "signals", "table", "top", "working",
+            "screens", "server", "signals", "table", "top", "working",
         ],
         "each screen as text, with what was recorded",
     ),

@@ -112,6 +112,9 @@ fn the_options_of_passwords_are_psqls_needs_terminal() {
     terminal.until("Password for user asked:");
     terminal.keys(&["C-c"]);
     terminal.until("left with 130");
+    // The terminal shows again what is typed.
+    terminal.keys(&["is-shown"]);
+    terminal.until("is-shown");
 }
 
 /// The time without an answer at which a connection is given up.
