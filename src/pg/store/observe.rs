@@ -50,7 +50,7 @@ fn observes(store: &Store, key: &PlanKey) -> bool {
 }
 
 /// Observes the other plans of a query, and returns the one that ran last. `None` if there are none.
-pub(super) fn last_of_others(store: &Store, key: &PlanKey) -> Option<(PlanKey, Executions)> {
+fn last_of_others(store: &Store, key: &PlanKey) -> Option<(PlanKey, Executions)> {
     let known = store
         .control()
         .flips

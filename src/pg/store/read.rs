@@ -4,7 +4,7 @@
 
 use super::access::{Store, locked_by_control};
 use super::attach::{attach, attach_and_wait_for_load};
-use super::{access, control, entry, executions, file, listing, observe, pending, room};
+use super::{access, control, entry, executions, file, listing, pending, room};
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys;
@@ -106,8 +106,10 @@ pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let Reading { store, mut unlocked } = reading()?;
         let last_plan = |_: &mut _| {
-            let observed = store.control().flips.with_table(|table| table.last_plan(key));
-            observed.or_else(|| Some(observe::last_of_others(&store, key)?.0))
+            store.control().flips.with_table(|table| {
+                let newest = || control::known_plans().of_query(key).next_back();
+                table.last_plan(key).or_else(newest)
+            })
         };
         description(&contained(&mut unlocked, last_plan).ok()??)
     })
