@@ -194,14 +194,20 @@ impl ByTables {
     /// Returns whether an Append of partitions has such a node above each of them. The planner gives each
     /// child the filters that are tested once, and partitions the functions that return sets.
     fn is_for_each(&self, plan: PlanRef, estate: Handle<EState>) -> bool {
-        let Some(input) = plan.follow(|plan| &plan.lefttree) else {
+        let Some(mut below) = plan.follow(|plan| &plan.lefttree) else {
             return false;
         };
         if let Some(result) = plan.downcast::<pg_sys::Result>() {
             return !result.resconstantqual.is_null();
         }
+        while below.tag() == NodeTag::T_Result {
+            match below.follow(|plan| &plan.lefttree) {
+                Some(next) => below = next,
+                None => return false,
+            }
+        }
         let is_partitioned = || {
-            let table = scanned_entry(input).map(|entry| self.roots.root(entry));
+            let table = scanned_entry(below).map(|entry| self.roots.root(entry));
             let table = table.and_then(|table| estate.entry(table));
             table.is_some_and(|table| table.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE)
         };
