@@ -11,7 +11,7 @@ use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
 use rowsource_core::model::PlanPart;
 use rowsource_core::stable_hash::StableHasher;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// The tables of a statement's partitions.
 pub struct Roots {
@@ -20,6 +20,8 @@ pub struct Roots {
     roots: Vec<u32>,
     /// For each entry, the number of the one whose child it is, also of UNION ALL; 0 if there is none.
     parents: Vec<u32>,
+    /// The last Append, by its address, and parent of which an entry was found to be appended.
+    appended: Cell<(usize, u32)>,
 }
 
 impl Roots {
@@ -44,9 +46,11 @@ impl Roots {
             }
         }
         let mut entries = roots.iter().enumerate();
-        entries
-            .any(|(entry, root)| entry as u32 != *root)
-            .then_some(Roots { roots, parents })
+        entries.any(|(entry, root)| entry as u32 != *root).then(|| Roots {
+            roots,
+            parents,
+            appended: Cell::default(),
+        })
     }
 
     /// Returns the number of the entry that the statement names.
@@ -54,18 +58,23 @@ impl Roots {
         self.roots.get(entry as usize).copied().unwrap_or(entry)
     }
 
-    /// Returns whether what a node scans or appends is a partition of what an Append appends: of a table, of
-    /// UNION ALL with it, or of aggregates that are made partition by partition, for which it names no table.
-    pub(super) fn is_appended(&self, plan: PlanRef, append: PlanRef) -> bool {
-        let mut is_appended = false;
+    /// Returns whether an entry is a partition of what an Append appends: of a table, of UNION ALL with it,
+    /// or of aggregates that are made partition by partition, for which it names no table.
+    fn is_appended(&self, entry: Index, append: PlanRef) -> bool {
         let parent = |entry: &u32| self.parents.get(*entry as usize).copied();
-        for_each_entry(plan, |entry| {
-            let mut above = std::iter::successors(parent(&entry), parent).take_while(|entry| *entry != 0);
-            is_appended |= match names_none(append) {
-                true => self.is_partition(entry),
-                false => above.any(|entry| appends(append, entry)),
-            };
-        });
+        // Most have the Append and the parent of the one before.
+        let asked = (append.as_ptr() as usize, parent(&entry).unwrap_or_default());
+        if self.appended.get() == asked {
+            return true;
+        }
+        let mut above = std::iter::successors(parent(&entry), parent).take_while(|entry| *entry != 0);
+        let is_appended = match names_none(append) {
+            true => self.is_partition(entry),
+            false => above.any(|entry| appends(append, entry)),
+        };
+        if is_appended {
+            self.appended.set(asked);
+        }
         is_appended
     }
 
@@ -163,6 +172,7 @@ impl ByTables {
         plan: PlanRef,
         estate: Handle<EState>,
         state: Option<PlanStateRef>,
+        append: Option<PlanRef>,
     ) -> PlanPart {
         let tag = plan.tag();
         let mut number = self.kind(tag).wrapping_add(u64::from(plan.parallel_aware));
@@ -172,15 +182,24 @@ impl ByTables {
             details(plan, estate, state, self, &mut |add| number = mixed(number, add));
         }
         let is_append = matches!(tag, NodeTag::T_Append | NodeTag::T_MergeAppend);
-        let mut is_partition = false;
+        let (mut is_partition, mut is_appended) = (false, false);
+        let mut look = |entry| {
+            let is_child = self.roots.is_partition(entry);
+            is_partition |= is_child && !is_append;
+            is_appended |=
+                (is_child || is_append) && append.is_some_and(|append| self.roots.is_appended(entry, append));
+        };
         // A BitmapIndexScan is below the scan of its table.
-        if !is_append && tag != NodeTag::T_BitmapIndexScan {
-            for_each_entry(plan, |entry| is_partition |= self.roots.is_partition(entry));
+        match scanned_entry(plan) {
+            _ if tag == NodeTag::T_BitmapIndexScan => {}
+            Some(entry) if entry != 0 => look(entry),
+            _ => for_each_entry(plan, look),
         }
         PlanPart {
             number,
             is_append,
             is_partition,
+            is_appended,
             is_parallel: plan.parallel_aware,
             is_for_each: self.is_for_each(plan, estate),
             by_core: matches!(

@@ -78,21 +78,17 @@ impl<'a, 'q> Whole<'a, 'q> {
         state: Option<PlanStateRef<'q>>,
         place: PlanPart,
     ) {
-        let part = numbers.part(plan, self.estate, state);
         let append = match place.parent.filter(|_| !place.by_expression) {
             Some(above) if self.parts[above].is_append => Some(self.plan(above)),
             Some(above) => self.appends[above],
             None => None,
         };
-        let may_be = part.is_partition || part.is_append;
-        let is_appended = may_be && append.is_some_and(|append| numbers.roots.is_appended(plan, append));
         self.appends.push(append);
         self.parts.push(PlanPart {
             parent: place.parent,
             by_expression: place.by_expression,
             is_pruned: place.is_pruned,
-            is_appended,
-            ..part
+            ..numbers.part(plan, self.estate, state, append)
         });
     }
 

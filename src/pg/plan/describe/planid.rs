@@ -25,9 +25,13 @@ const MAX_COLUMNS: pg_sys::AttrNumber = 32;
 /// cannot be read.
 pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
     let _unquoted = server::Unquoted::set();
+    let not_folded = match shown.roots() {
+        Some(_) => None,
+        None => Roots::of(query.plan()),
+    };
     let mut number = Number {
         hash: StableHasher::new(),
-        ranks: Ranks::of(query.plan(), Roots::of(query.plan()).as_ref()),
+        ranks: Ranks::of(query.plan(), shown.roots().or(not_folded.as_ref())),
         estate: query.estate(),
         schema: None,
         tables: shown.roots(),
