@@ -159,7 +159,7 @@ fn a_regression_is_confirmed_and_over_when_the_index_is_back() {
     let shown = report(&mut client);
     assert!(!shown.contains("another plan since"), "{shown}");
     let lines = server.log();
-    for state in ["it is open: ", "it is confirmed: ", "it is over"] {
+    for state in ["it is open: ", "it is confirmed: ", "it is over: another plan"] {
         let count = lines.matches(state).count();
         assert_eq!(count, 1, "{state}\n{lines}");
     }

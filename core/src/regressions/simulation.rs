@@ -95,7 +95,10 @@ impl Recording {
             database_ms: 0.0,
             intervals: None,
         };
-        judge(&[candidate], || ()).expect("there is memory")[0].is_some()
+        matches!(
+            judge(&[candidate], || ()).expect("there is memory")[0],
+            Found::Slower(_)
+        )
     }
 }
 
@@ -276,7 +279,7 @@ fn judged(statements: &[Statement]) -> Vec<usize> {
             findings
                 .iter()
                 .enumerate()
-                .filter(|(_, found)| found.is_some())
+                .filter(|(_, found)| matches!(found, Found::Slower(_)))
                 .map(|(i, _)| i),
         );
     }

@@ -3,7 +3,7 @@
 use crate::guc;
 use crate::pg::server::{self, switch};
 use crate::pg::store::{self, SharedHistory};
-use rowsource_core::regressions::{Regression, State, Steady};
+use rowsource_core::regressions::{Closing, Regression, State, Steady};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How often it looks, in microseconds.
@@ -66,7 +66,7 @@ fn line(known: &Regression) -> String {
         false => format!("planid {} -> {}", known.from.planid, known.to),
     };
     let what = match known.state {
-        State::Over => "it is over".to_owned(),
+        State::Over => format!("it is over: {}", known.closing().map_or("", Closing::name)),
         state => format!(
             "it is {}: {:.1} times as long, {:.0} ms more in {} executions",
             state.name(),
