@@ -54,7 +54,7 @@ mod steady;
 mod sums;
 mod table;
 
-pub use database::{DatabaseTime, SavedDatabaseTime};
+pub use database::{DatabaseTime, SavedDatabaseTime, total_ms};
 pub use judge::{
     Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Found, Interval,
     LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY,

@@ -8,7 +8,7 @@ use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::memory;
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
 use rowsource_core::regressions::{
-    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady,
+    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, total_ms,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,16 +22,20 @@ pub struct Judged {
 }
 
 /// Judges all at a moment, and keeps what was found. `steady` is what the worker knows of plans without a
-/// change. Returns the regressions whose state has changed. Only the background worker may call this.
-pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
+/// change. Returns the regressions whose state has changed, or `None` if the plans of the last run are still
+/// being loaded: those that are there already are not all. Only the background worker may call this.
+pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
     // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
     if let Some(control) = control::known().filter(|control| memory::can_map(control.mapped_bytes())) {
         attach::attach_worker(control);
     }
     let Some(Reading { store, mut unlocked }) = reading() else {
-        return Vec::new();
+        return Some(Vec::new());
     };
-    contained::attempt(&mut unlocked, "look for regressions", |unlocked| {
+    if store.control().is_loading() {
+        return None;
+    }
+    let found = contained::attempt(&mut unlocked, "look for regressions", |unlocked| {
         pending::flush_soon(&store, unlocked);
         let plans = plans(&store, unlocked, now);
         let active = known(&store, |known| known.state != State::Over);
@@ -53,31 +57,32 @@ pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
             });
         });
         found
-    })
-    .unwrap_or_default()
+    });
+    Some(found.unwrap_or_default())
 }
 
-/// Returns the sums of all plans, and notes the time of all statements until now.
+/// Returns the sums of all plans, and notes the time of all statements until now. What runs inside of others
+/// is a part of their time.
 fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<PlanNow> {
     let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
-    entry::list_sums(store, now, &mut plans);
-    let others = listing::others(store, unlocked);
-    let others = others
-        .iter()
-        .map(|sum| (sum.toplevel, sum.totals.plan.times.total_ms));
-    let stored = plans
-        .iter()
-        .map(|plan: &PlanNow| (plan.key.toplevel(), plan.sums.wall_ms));
-    // What runs inside of others is a part of their time.
-    let total_ms = stored
-        .chain(others)
-        .filter(|(toplevel, _)| *toplevel)
-        .map(|(_, ms)| ms)
-        .sum();
-    store
-        .control()
-        .flips
-        .with_all(|all| all.database.note(now, total_ms));
+    let evicted = || {
+        let (others, evictions) = listing::others_and_evictions(store, unlocked);
+        let toplevel = others.iter().filter(|sum| sum.toplevel);
+        let ms = toplevel.map(|sum| sum.totals.plan.times.total_ms);
+        (evictions, ms.sum::<f64>())
+    };
+    let stored = || {
+        plans.clear();
+        entry::list_sums(store, now, &mut plans);
+        let toplevel = plans.iter().filter(|plan: &&PlanNow| plan.key.toplevel());
+        toplevel.map(|plan| plan.sums.wall_ms).sum::<f64>()
+    };
+    if let Some(total_ms) = total_ms(evicted, stored) {
+        store
+            .control()
+            .flips
+            .with_all(|all| all.database.note(now, total_ms));
+    }
     plans
 }
 
