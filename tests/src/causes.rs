@@ -5,11 +5,12 @@ use crate::Server;
 use crate::compiled::object;
 use crate::session::{run_each, value};
 use crate::store::measure_all;
+use crate::waiting::{Ended, TIMEOUT};
 use postgres::Client;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +263,9 @@ impl Lock {
 
     /// Waits until the row is locked, if somebody wants that.
     fn wait(&self) {
+        let deadline = Instant::now() + TIMEOUT;
         while self.is_wanted.load(Relaxed) && !self.is_held.load(Relaxed) {
+            assert!(Instant::now() < deadline, "nobody locks the row");
             std::thread::sleep(Duration::from_micros(100));
         }
     }
@@ -377,6 +380,7 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
     stage.lock.is_wanted.store(is_locked, Relaxed);
     let lock = Arc::clone(&stage.lock);
     std::thread::scope(|scope| {
+        let _ended = Ended(&lock.is_done);
         scope.spawn(|| lock.run(server));
         for quarter in 0..QUARTERS {
             stage.run(statements, EXECUTIONS / QUARTERS);
@@ -384,7 +388,6 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
                 stage.end_quarter(2 + quarter);
             }
         }
-        lock.is_done.store(true, Relaxed);
     });
     let end = stage.snapshot(1 + QUARTERS);
     stage.end_quarter(1 + QUARTERS);
