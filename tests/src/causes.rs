@@ -92,6 +92,20 @@ impl Planted {
         }
     }
 
+    /// Returns whether it makes a regression in any case. Without another plan, the busy time must
+    /// be three times as long.
+    pub fn is_regression(self) -> bool {
+        self == Planted::IndexDropped
+    }
+
+    /// Returns whether a cause may be true where nothing was planted in this statement: only times tell
+    /// these, and how long the same work takes is for a machine that others use to say. Parallel workers that
+    /// begin late, or not at all, are fewer.
+    pub fn may_be_true(self, cause: &str) -> bool {
+        ["slower storage", "more CPU per row", "outside of the nodes"].contains(&cause)
+            || self == Planted::FewerWorkers && cause == self.expected()
+    }
+
     /// Returns a statement for each cause.
     fn statement(self) -> &'static str {
         match self {
