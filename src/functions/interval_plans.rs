@@ -81,7 +81,6 @@ pub fn baselines() -> Vec<Baseline> {
     let mut baselines = Vec::new();
     if origin::other().is_none() {
         query::each(&sql, (0, 0), |row| {
-            server::check_for_interrupts();
             memory::ensure();
             if baselines.try_reserve(1).is_ok() {
                 baselines.push(Baseline {
@@ -175,7 +174,6 @@ pub fn snapshot_times() -> Vec<i64> {
     let mut times = Vec::new();
     if origin::other().is_none() {
         query::each(TIMES, (0, 0), |row| {
-            server::check_for_interrupts();
             memory::ensure();
             if times.try_reserve(1).is_ok() {
                 times.push(query::time(&row[0]));
@@ -200,7 +198,6 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)
         &intervals::with_intervals(PLANS).replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
         interval,
         |row| {
-            server::check_for_interrupts();
             let Some((key, plan)) = stored_plan(queryid, row) else {
                 return;
             };
@@ -226,6 +223,7 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)
     }
     let mut sides = memory::with_room(plans.len());
     sides.extend(plans.into_iter().filter_map(|(key, stored)| {
+        server::check_for_interrupts();
         let side = did(&stored.end?, stored.begin.as_ref());
         (side.executions > 0).then_some((key, side))
     }));

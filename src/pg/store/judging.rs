@@ -5,7 +5,7 @@ use super::access::Store;
 use super::read::{Reading, loaded, reading};
 use super::{attach, control, entry, listing, pending};
 use crate::pg::server::contained::{self, Unlocked};
-use crate::pg::server::memory;
+use crate::pg::server::{self, memory};
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
 use rowsource_core::regressions::{
     Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, total_ms,
@@ -39,7 +39,7 @@ pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
         pending::flush_soon(&store, unlocked);
         let plans = plans(&store, unlocked, now);
         let active = known(&store, |known| known.state != State::Over);
-        let judged = judged(&store, &active);
+        let judged = judged(&store, &active, || {});
         if steady.is_due(now) {
             mark(steady, &store, now, &plans, &active, &judged);
         }
@@ -135,17 +135,17 @@ pub fn flips() -> Option<Vec<Judged>> {
     pending::flush_all(&store, &mut unlocked);
     // The comparisons with a plan before both are candidates for the worker, too. They are no changes.
     let active = known(&store, |known| known.state != State::Over);
-    let mut judged = judged(&store, &active);
+    let mut judged = judged(&store, &active, server::check_for_interrupts);
     judged.retain(|one| one.is_change);
     Some(judged)
 }
 
 /// Returns all changes of plans with their verdicts. A plan that took over from one that is a regression
-/// (`active`) is also compared with the plan before both.
+/// (`active`) is also compared with the plan before both. `check` is called for each of them.
 ///
 /// # Errors
 /// Raises "out of memory".
-fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
+fn judged(store: &Store, active: &[Regression], check: impl FnMut()) -> Vec<Judged> {
     let most = Flips::MAX_EVENTS + active.len();
     let mut events: Vec<Event> = memory::with_room(most);
     let mut changes: Vec<(Sample, Sample, f64)> = memory::with_room(most);
@@ -171,7 +171,7 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
                 .map(|event| (event.before, event.after, since(event))),
         );
     });
-    let Ok(verdicts) = verdicts(&changes, || {}) else {
+    let Ok(verdicts) = verdicts(&changes, check) else {
         memory::out_of_memory()
     };
     let mut judged = memory::with_room(events.len());
