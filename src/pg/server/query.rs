@@ -40,6 +40,11 @@ pub fn each(sql: &str, (from, to): (i64, i64), mut visit: impl FnMut(&Value)) {
     }
 }
 
+/// Returns the bytes of a name in hexadecimal, so that a query can have any name.
+pub fn hex(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns a time that a query returned in seconds since 1970.
 pub fn time(seconds: &Value) -> i64 {
     from_unix(0) + (seconds.as_f64().unwrap_or(0.0) * 1e6).round() as i64
