@@ -106,10 +106,11 @@ pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let Reading { store, mut unlocked } = reading()?;
         let last_plan = |_: &mut _| {
-            store.control().flips.with_table(|table| {
-                let newest = || control::known_plans().of_query(key).next_back();
-                table.last_plan(key).or_else(newest)
-            })
+            let (observed, known) = store
+                .control()
+                .flips
+                .with_table(|table| (table.last_plan(key), control::known_plans().of_query(key)));
+            observed.or_else(|| known.max_by_key(|plan| entry::last_at(&store, plan)))
         };
         description(&contained(&mut unlocked, last_plan).ok()??)
     })
