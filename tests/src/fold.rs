@@ -161,7 +161,7 @@ fn add_partitions(append: &mut NodeCounts, partitions: &[bool]) {
 }
 
 /// Adds the nodes that are one, and what is below them.
-fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<NodeCounts>) {
+fn add(mut alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<NodeCounts>) {
     let nodes: Vec<NodeCounts> = alike.iter().map(|tree| tree.node.clone()).collect();
     let mut sum = NodeCounts { depth, ..sum(&nodes) };
     let is_alone = alike[0].is_partition && !is_below_append;
@@ -187,6 +187,16 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
         folded.push(append);
         sum.depth += 1;
         sum.init_plan = false;
+        // The Append has the InitPlans.
+        for tree in &mut alike {
+            let below = std::mem::take(&mut tree.below);
+            let (init_plans, others): (Vec<Tree>, Vec<Tree>) =
+                below.into_iter().partition(|below| below.node.init_plan);
+            tree.below = others;
+            for init_plan in init_plans {
+                add(vec![init_plan], sum.depth, false, folded);
+            }
+        }
     }
     let (depth, is_append) = (sum.depth + 1, is_append(&sum));
     let all_have_partition = alike[0].all_have_partition;

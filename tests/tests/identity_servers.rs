@@ -172,8 +172,9 @@ impl Recorded {
 }
 
 /// Cases that differ in the partitions that are left, which is no other plan.
-const ONE_PLAN: [&[&str]; 4] = [
+const ONE_PLAN: [&[&str]; 5] = [
     &["parts-all", "parts-pruned", "parts-lone"],
+    &["parts-lone-init-plan", "parts-two-init-plan"],
     &[
         "parts-generic-all",
         "parts-generic-one",

@@ -151,7 +151,10 @@ impl Unfolding {
                 ..folded_node.clone()
             };
             // The parent of the Append that was made is the node's own.
-            let made = folded_node.parent.filter(|parent| self.fold.is_made(*parent));
+            let is_input = self.fold.nodes().get(at).is_some_and(|node| !node.by_expression);
+            let made = folded_node
+                .parent
+                .filter(|parent| is_input && self.fold.is_made(*parent));
             if let Some(made) = made.and_then(|made| folded.nodes.get(made)) {
                 node.relationship = made.relationship;
                 node.subplan_name.clone_from(&made.subplan_name);

@@ -34,6 +34,22 @@ pub const CASES: &[Case] = &[
         "SELECT count(pad) FROM p WHERE id < 2000",
         &["Seq Scan"],
     ),
+    Case::new(
+        "parts-lone-init-plan",
+        "SELECT pad FROM p WHERE id < 2000 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
+        &["Seq Scan", "Aggregate"],
+    ),
+    Case::new(
+        "parts-two-init-plan",
+        "SELECT pad FROM p WHERE id < 3000 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
+        &["Append", "Aggregate"],
+    ),
+    Case::new(
+        "parts-lone-cte",
+        "WITH c AS MATERIALIZED (SELECT v FROM q WHERE id % 2 = 1)
+         SELECT id FROM p WHERE id < 2000 AND v IN (SELECT v FROM c) AND v < (SELECT max(v) FROM c)",
+        &["CTE Scan"],
+    ),
     Case::new("parts-lone-row", "SELECT pad FROM p WHERE id = 4711", &[]).settings(BY_INDEX),
     Case::new(
         "parts-union-queries",

@@ -97,7 +97,7 @@ fn has_relation(schema: &str, name: &str) -> bool {
 pub fn names(shown: &Shown) -> Option<u64> {
     let mut hasher = FxHasher::default();
     let roots = shown.roots();
-    for ps in shown.found().iter().map(|place| place.plan_state) {
+    for ps in shown.in_order_of_fold().map(|place| place.plan_state) {
         if ps.tag() == NodeTag::T_MemoizeState {
             return None;
         }
