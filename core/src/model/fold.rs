@@ -256,20 +256,14 @@ impl Fold {
             return PlanWaits::of(waits);
         }
         let mut folded = *waits;
-        folded.move_nodes(|waits| match waits.node() {
-            Some(node) => self.while_running(node) as u32,
-            None => EventWaits::OUTSIDE,
-        });
+        move_nodes(&mut folded, |node| Some(self.while_running(node)));
         PlanWaits::of(&folded)
     }
 
     /// Moves waits of nodes that were folded while they ran outside of the nodes: who sees each partition
     /// cannot say which one waited.
     pub fn move_folded_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
-        waits.move_nodes(|waits| match waits.node() {
-            Some(node) if node < self.of.len() => waits.node,
-            _ => EventWaits::OUTSIDE,
-        });
+        move_nodes(waits, |node| (node < self.of.len()).then_some(node));
     }
 
     /// Returns whether a node of the folded plan is an Append that the plan does not have.
@@ -408,11 +402,16 @@ impl Fold {
 
     /// Moves the waits to the nodes of the folded plan.
     pub fn move_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
-        waits.move_nodes(|waits| match waits.node() {
-            Some(node) => self.of(node) as u32,
-            None => EventWaits::OUTSIDE,
-        });
+        move_nodes(waits, |node| Some(self.of(node)));
     }
+}
+
+/// Moves the waits of each node to another one, or outside of all.
+fn move_nodes<const N: usize>(waits: &mut PlanWaits<N>, to: impl Fn(usize) -> Option<usize>) {
+    waits.move_nodes(|waits| {
+        let node = waits.node().and_then(&to);
+        node.map_or(EventWaits::OUTSIDE, |node| node as u32)
+    });
 }
 
 /// The statistics of an Append whose only child has these: it takes nothing itself.

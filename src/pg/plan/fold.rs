@@ -166,6 +166,8 @@ impl Names {
         let reserved =
             all.filter(|name| has_usual_characters(name) && server::quoted_identifier(name) != **name);
         names.reserved = reserved.cloned().collect();
+        names.reserved.sort_unstable();
+        names.reserved.dedup();
         names
     }
 

@@ -13,7 +13,7 @@ use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys::{self, Index, NodeTag, Oid};
-use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode, Rename};
+use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode, Rename, Renames};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -154,13 +154,17 @@ pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
             folded.get(root as usize).copied().unwrap_or_default(),
         )
     };
-    let renames = (1..used.len()).filter(|entry| used[*entry]).map(|entry| {
+    let mut renames = Renames::default();
+    for entry in (1..used.len()).filter(|entry| used[*entry]) {
         let from = aliases::alias(estate, entry as Index, printed[entry]);
-        Rename::new(&from, &alias_of(entry as Index), server::quoted_identifier)
-    });
-    let mut renames: Vec<Rename> = renames.collect();
-    renames.retain(Rename::is_needed);
-    nodes.iter_mut().for_each(|node| node.rename_prefixes(&renames));
+        let to = alias_of(entry as Index);
+        renames.add(Rename::new(&from, &to, server::quoted_identifier));
+    }
+    if renames.are_needed() {
+        nodes
+            .iter_mut()
+            .for_each(|node| node.rename_prefixes(|alias| renames.of(alias)));
+    }
     let places = shown.found().iter().filter(|place| !place.hidden);
     for (place, node) in places.zip(nodes) {
         let state = place.plan_state;
