@@ -7,7 +7,10 @@ use rowsource_tests::store::{basic_server, measured};
 use serde_json::Value;
 
 /// What is compared of each node.
-const SHOWN: [&str; 9] = [
+const SHOWN: [&str; 12] = [
+    "Parent Relationship",
+    "Subplan Name",
+    "CTE Name",
     "Relation Name",
     "Alias",
     "Filter",

@@ -4,7 +4,7 @@
 //! Nodes get numbers that are equal on each server and major: kinds of nodes count by their names, tables by
 //! their order in the statement, indexes by what they index. So no catalog is read for the usual ones.
 
-use super::by_tables::{APPEND, ByTables, relation};
+use super::by_tables::{ByTables, relation};
 use super::entries::scanned_entry;
 use super::identity::mixed;
 use super::tree::{self, Found};
@@ -54,15 +54,17 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
         let pruned = whole.stand_ins(&fold);
         let names = Names::of(estate, &numbers.roots, found, &pruned);
         let number = fold.hash(|node| {
+            // An Append scans neither a table nor an index.
+            let of = |number: u64, table, index| mixed(mixed(number, table), index);
             if node.is_made() {
-                return match node.is_parallel {
-                    true => numbers.kind(NodeTag::T_Append).wrapping_add(1),
-                    false => APPEND,
-                };
+                return of(numbers.append(node.is_parallel), 0, 0);
             }
             let (part, plan) = (&whole.parts[node.first as usize], whole.plan(node.first as usize));
-            let number = mixed(part.number, numbers.table(plan, estate));
-            mixed(number, numbers.index_of_table(plan))
+            of(
+                part.number,
+                numbers.table(plan, estate),
+                numbers.index_of_table(plan),
+            )
         });
         Some((fold, number, whole, pruned, names))
     })?;
@@ -327,6 +329,9 @@ impl<'a, 'q> Shown<'a, 'q> {
                 let pruned = nodes.filter(|(_, node)| node.is_pruned);
                 for ((costs, _), place) in pruned.zip(self.pruned) {
                     *costs = tree::costs(place.plan_state);
+                }
+                for (made, below) in fold.made() {
+                    folded[made] = folded[below];
                 }
                 folded
             }

@@ -7,6 +7,11 @@ const FRESH: &str = "DROP TABLE IF EXISTS d CASCADE; CREATE TABLE d (id int, v i
     CREATE TABLE d0 PARTITION OF d FOR VALUES IN (0); CREATE TABLE d1 PARTITION OF d FOR VALUES IN (1);
     CREATE TABLE d2 PARTITION OF d DEFAULT; INSERT INTO d SELECT i, i % 4 FROM generate_series(1, 1000) i;
     CREATE INDEX ON d (id); ANALYZE d";
+/// The same with a unique index.
+const UNIQUE: &str = "DROP TABLE IF EXISTS d CASCADE; CREATE TABLE d (id int, v int) PARTITION BY LIST (v);
+    CREATE TABLE d0 PARTITION OF d FOR VALUES IN (0); CREATE TABLE d1 PARTITION OF d FOR VALUES IN (1);
+    CREATE TABLE d2 PARTITION OF d DEFAULT; INSERT INTO d SELECT i, i % 4 FROM generate_series(1, 1000) i;
+    CREATE UNIQUE INDEX ON d (id, v); ANALYZE d";
 const PARTITION_WISE: &str = "SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on";
 const NESTED_LOOPS: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off";
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
@@ -258,6 +263,19 @@ pub const CASES: &[Case] = &[
         &["Delete"],
     )
     .reset(FRESH),
+    Case::new(
+        "parts-merge",
+        "MERGE INTO d USING q ON d.id = q.id WHEN MATCHED AND q.v < 10 THEN DELETE
+         WHEN MATCHED THEN UPDATE SET id = d.id + 20000 WHEN NOT MATCHED AND q.v = 1 THEN INSERT VALUES (q.id, q.id % 3)",
+        &["Merge"],
+    )
+    .reset(FRESH),
+    Case::new(
+        "parts-conflict",
+        "INSERT INTO d SELECT id, id % 4 FROM q WHERE id < 1500 ON CONFLICT (id, v) DO UPDATE SET id = d.id + 20000",
+        &["Insert"],
+    )
+    .reset(UNIQUE),
     Case::new(
         "parts-insert",
         "INSERT INTO d SELECT id, id % 3 FROM q WHERE id < 500",

@@ -4,7 +4,7 @@
 use super::named::text;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::handles::{PlanStateRef, RelationRef, name};
+use crate::pg::handles::{PlanRef, PlanStateRef, RelationRef, name};
 use crate::pg::plan::aliases;
 use crate::pg::plan::entries::{scanned_entry, scanned_index};
 use crate::pg::plan::fold::Shown;
@@ -101,7 +101,10 @@ pub fn names(shown: &Shown) -> Option<u64> {
         if ps.tag() == NodeTag::T_MemoizeState {
             return None;
         }
-        hasher.write_i32(compat::disabled_nodes(&ps.plan()));
+        let is_append = matches!(ps.tag(), NodeTag::T_AppendState | NodeTag::T_MergeAppendState);
+        if shown.fold.is_none() || !is_append {
+            hasher.write_i32(own_disabled_nodes(ps.plan()));
+        }
         let table = roots.and_then(|roots| roots.entry_of_table(ps));
         if let Some(table) = table.and_then(|table| ps.estate().entry(table)) {
             // Which partition it is does not count. All have the columns of their table.
@@ -127,6 +130,16 @@ pub fn names(shown: &Shown) -> Option<u64> {
         }
     }
     Some(hasher.finish())
+}
+
+/// Returns how many nodes of a plan the planner was told not to use, but for those below.
+fn own_disabled_nodes(plan: PlanRef) -> i32 {
+    match compat::disabled_nodes(&plan) {
+        0 => 0,
+        all => pruned::inputs(plan)
+            .iter()
+            .fold(all, |own, input| own.wrapping_sub(compat::disabled_nodes(input))),
+    }
 }
 
 /// Gives the nodes that stand for partitions the name of the table, and of its index. May raise.
