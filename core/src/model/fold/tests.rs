@@ -486,12 +486,15 @@ fn check_places(fold: &Fold, parts: &[PlanPart]) {
         assert_eq!(part.number, parts[folded.first as usize].number);
         counts[fold.of(at)] += 1;
         // Its parent is its parent's, but for an Append that was made, which has the InitPlans.
-        let mut parent = folded.parent.map(|parent| parent as usize);
-        if let Some((made, below)) = fold.made().find(|(made, _)| Some(*made) == parent) {
-            parent = match folded.by_expression {
-                true => Some(below),
-                false => fold.nodes()[made].parent.map(|parent| parent as usize),
-            };
+        let is_made = |parent: &u32| fold.is_made(*parent as usize);
+        let mut top = folded;
+        if let Some(made) = folded.parent.filter(is_made).filter(|_| !folded.by_expression) {
+            top = fold.nodes()[made as usize];
+        }
+        let mut parent = top.parent.map(|parent| parent as usize);
+        if let Some(made) = top.parent.filter(is_made) {
+            let below = fold.made().find(|(at, _)| *at == made as usize);
+            parent = below.map(|(_, below)| below);
         }
         assert_eq!(parent, part.parent.map(|parent| fold.of(parent)));
     }
