@@ -181,7 +181,8 @@ fn add(mut alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut V
     }
     if is_alone {
         let mut append = sum.clone();
-        append.operation = "Append".to_owned();
+        let is_parallel = sum.operation.starts_with("Parallel ");
+        append.operation = if is_parallel { "Parallel Append" } else { "Append" }.to_owned();
         append.facts.clear();
         add_partitions(&mut append, &partitions);
         folded.push(append);

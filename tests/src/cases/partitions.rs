@@ -46,7 +46,7 @@ pub const CASES: &[Case] = &[
     ),
     Case::new(
         "parts-two-init-plan",
-        "SELECT pad FROM p WHERE id < 3000 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
+        "SELECT pad FROM p WHERE id < 4900 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
         &["Append", "Aggregate"],
     ),
     Case::new(
