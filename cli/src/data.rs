@@ -10,6 +10,7 @@ use crate::model::{
 };
 use crate::own::OwnShapes;
 use crate::queries::{PlanKey, Want};
+use crate::title::Title;
 
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
@@ -101,15 +102,18 @@ impl<T: Counted> Series<T> {
         self.replace(at, all.into_values().collect());
     }
 
-    /// Says of which interval figures are.
-    pub fn title(&self, name: &str) -> String {
-        match self.seconds {
+    /// Says of which interval figures are. A name that has no room becomes the next one.
+    pub fn title(&self, names: &[&str]) -> Title {
+        let says = match self.seconds {
             Some(seconds) if self.is_first && seconds < 1.0 => {
-                format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
+                let first = format!("what was added in the first {seconds:.1} s");
+                vec![format!("{first}; a whole interval follows"), first]
             }
-            Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-            None => format!("{name}: sums so far, an interval follows"),
-        }
+            Some(seconds) => vec![format!("what was added in the last {seconds:.1} s")],
+            None => vec!["sums so far, an interval follows".to_owned()],
+        };
+        let titles = { names.iter() }.flat_map(|name| says.iter().map(move |says| format!("{name}: {says}")));
+        Title::new(titles)
     }
 
     /// After a reset, the counters began at zero.

@@ -280,7 +280,7 @@ fn draw_table(
     buffer.set_stringn(
         area.x,
         area.y,
-        &table.title,
+        table.title.in_width(area.width as usize),
         area.width as usize,
         theme.colour(Color::Cyan),
     );

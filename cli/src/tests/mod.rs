@@ -22,6 +22,7 @@ mod replays;
 mod rows;
 mod safety;
 mod signals;
+mod titles;
 mod working;
 
 fn folder() -> PathBuf {
