@@ -117,7 +117,7 @@ server_tests() (
     # The terminal program, which is built here, and tmux where the tests run.
     export ROWSOURCE_PROGRAM=$TARGET/lab/rowsource
     [ -x "$ROWSOURCE_PROGRAM" ] || unfit+=" | test(/_needs_(program|terminal|pgbouncer)$/)"
-    [ -x "${PG_ROOT:-}/usr/bin/tmux" ] || unfit+=" | test(/_needs_terminal$/)"
+    [ -x "${PG_ROOT:-}/usr/bin/tmux" ] || unfit+=" | test(/_needs_(terminal|pgbouncer)$/)"
     [ -x "${PG_ROOT:-}/usr/sbin/pgbouncer" ] || unfit+=" | test(/_needs_pgbouncer$/)"
     for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"

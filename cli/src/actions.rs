@@ -296,6 +296,10 @@ impl App {
         }
         self.mode = Mode::Normal;
         match found {
+            Ok(Some(session)) if session.is_own => {
+                self.status =
+                    format!("nothing was sent: process {pid} works for rowsource now, behind a pooler");
+            }
             Ok(Some(session))
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {

@@ -394,4 +394,6 @@ pub struct Session {
     pub event: Option<String>,
     pub elapsed: Option<f64>,
     pub query: Option<String>,
+    /// Whether it is the session that was asked, if only one was asked for.
+    pub is_own: bool,
 }

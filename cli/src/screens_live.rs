@@ -155,6 +155,11 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
     if session.is_none() && data.knows_sessions() {
         return vec![format!("the server has no process {pid} now")];
     }
+    if session.is_some_and(|session| session.is_own) {
+        return vec![format!(
+            "process {pid} works for rowsource now, behind a pooler: it runs nothing else"
+        )];
+    }
     let mut notes = vec![format!("process {pid} runs no measured statement now")];
     if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
         let state = session.state.as_deref().unwrap_or("");

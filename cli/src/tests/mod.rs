@@ -210,6 +210,7 @@ fn addressee(pid: i64) -> Addressee {
         usename: Some("postgres".to_owned()),
         application: Some("psql".to_owned()),
         query: Some("LOCK TABLE\nheld \u{9b}2J".to_owned()),
+        is_own: false,
     }
 }
 

@@ -272,10 +272,19 @@ fn a_process_that_is_not_there_is_said() {
         query: Some("SELECT 4711".to_owned()),
         ..Session::default()
     };
+    let own = Session {
+        is_own: true,
+        ..session.clone()
+    };
     for (sessions, says, seconds) in [
         (Some(vec![]), "the server has no process 4711 now", 1.0),
         (Some(vec![session]), "SELECT 4711", 2.0),
         (None, "runs no measured statement now", 3.0),
+        (
+            Some(vec![own]),
+            "process 4711 works for rowsource now, behind a pooler",
+            4.0,
+        ),
     ] {
         app.wants();
         let mut next = refresh(sessions);
