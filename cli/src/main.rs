@@ -46,6 +46,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod title;
 mod top;
 mod worker;

@@ -182,6 +182,8 @@ pub struct Lines {
 pub struct Text {
     pub queryid: i64,
     pub query: Option<String>,
+    /// Whether it is what a session runs, and no statement that is stored.
+    pub is_passing: bool,
 }
 
 /// A node's counters since its plan is stored.

@@ -230,7 +230,7 @@ impl Want {
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
-                    "SELECT DISTINCT ON (queryid) queryid, query FROM (
+                    "SELECT DISTINCT ON (queryid) queryid, query, place = 2 AS is_passing FROM (
                        SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid {ids}
                        UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id {ids}) t
                      ORDER BY queryid, place",

@@ -106,6 +106,7 @@ fn a_text_that_did_not_come_is_asked_for_again() {
     next.parts = vec![Part::Texts(vec![Text {
         queryid: 4711,
         query: Some("SELECT 4711".to_owned()),
+        ..Text::default()
     }])];
     app.apply(next);
     assert!(!wanted_texts(&mut app).contains(&4711));
