@@ -223,7 +223,10 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             )
         }
         Mode::Normal | Mode::Help => match &app.trouble {
-            Some(trouble) => (format!("no connection: {trouble}"), alarm),
+            Some(trouble) => {
+                let paused = if app.paused { "PAUSED, " } else { "" };
+                (format!("{paused}no connection: {trouble}"), alarm)
+            }
             None if app.ended => {
                 let said = match app.status.as_str() {
                     "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),

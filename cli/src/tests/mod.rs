@@ -17,6 +17,7 @@ use crate::signals::Addressee;
 
 mod hints;
 mod intervals;
+mod keys;
 mod refreshes;
 mod replays;
 mod rows;
@@ -381,8 +382,9 @@ fn a_wide_text_moves() {
     press(&mut app, KeyCode::Right);
     let moved = text(&mut app);
     assert!(moved.contains("the end") && !moved.contains("begin"), "{moved}");
-    // There is nothing more to the right.
     press(&mut app, KeyCode::Right);
+    assert!(app.status.contains("nothing more"), "{}", app.status);
+    app.status.clear();
     assert_eq!(text(&mut app), moved);
     press(&mut app, KeyCode::Left);
     assert!(text(&mut app).contains("begin"));
