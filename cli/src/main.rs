@@ -27,6 +27,7 @@ mod data;
 mod delta;
 mod draw;
 mod empty;
+mod ending;
 mod flame;
 mod hints;
 mod json;
