@@ -1,6 +1,6 @@
 //! What the keys do that ask the server for something about a row: EXPLAIN, a comparison, a page, a signal.
 
-use crate::app::{App, Effect, Mode};
+use crate::app::{App, Effect, Mode, NO_ROW};
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -43,6 +43,7 @@ fn nothing_below(screen: &Screen, target: &Target) -> String {
             );
         }
         Screen::Node(..) => "these are all figures of the node",
+        Screen::Text { .. } => "nothing is below a text",
         Screen::LivePlan(_) => "a running plan has no more of its nodes: e shows it as a table",
         Screen::List(View::Statements) => {
             "these are the sum of plans that are not stored: there is none to show"
@@ -55,6 +56,17 @@ fn nothing_below(screen: &Screen, target: &Target) -> String {
 }
 
 impl App {
+    /// Returns whether the server lacks what a key needs, and says what.
+    fn lacks_extension(&mut self) -> bool {
+        let lacks = !self.data.server.has_extension();
+        if lacks && self.data.at > 0.0 {
+            self.status = crate::server::missing_extension(&self.data.server);
+        } else if lacks {
+            self.status = "the first answer of the server is awaited".to_owned();
+        }
+        lacks
+    }
+
     /// Returns the plan that is shown, or that of the selected row.
     fn plan(&self) -> Option<PlanKey> {
         match self.screen() {
@@ -79,21 +91,26 @@ impl App {
 
     /// Shows the plan as EXPLAIN prints it: all executions on average, or as far as a process is.
     pub fn explain(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         if let Some(PlanKey { queryid, planid, .. }) = self.plan() {
             return self.call(
                 format!("Plan {planid} of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, {planid}, 'mean')"),
             );
         }
-        match self.target() {
-            Some(Target { pid: Some(pid), .. }) => self.call(
+        let queryid = self.target().and_then(|target| target.queryid);
+        match (self.process(), queryid) {
+            (Some(0), _) => {
+                self.status = "a prepared transaction runs nothing".to_owned();
+                Vec::new()
+            }
+            (Some(pid), _) => self.call(
                 format!("The plan that process {pid} runs"),
                 format!("rowsource_display(pid => {pid}, format => 'ALLSTATS')"),
             ),
-            Some(Target {
-                queryid: Some(queryid),
-                ..
-            }) => self.call(
+            (None, Some(queryid)) => self.call(
                 format!("The plan of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, NULL, 'mean')"),
             ),
@@ -107,6 +124,9 @@ impl App {
     /// Marks a plan, or compares the marked one with this one; if it is the same plan, its slowest execution
     /// with the mean.
     pub fn compare(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         let Some(key) = self.plan() else {
             self.status = "this row has no plan: c compares plans of a statement".to_owned();
             return Vec::new();
@@ -132,26 +152,44 @@ impl App {
 
     /// Shows who blocks the session of the selected row, with its statement.
     pub fn blocker(&mut self) -> Vec<Effect> {
-        match self.process() {
-            _ if matches!(self.screen(), Screen::Blocker(_)) => {}
-            Some(pid) if self.data.server.schema.is_some() => self.push(Screen::Blocker(pid)),
-            _ => self.status = "this row is no process: b works in live, temp, locks and sessions".to_owned(),
+        if self.lacks_extension() {
+            return Vec::new();
         }
-        vec![Effect::Refresh]
+        let why = match self.process() {
+            _ if matches!(self.screen(), Screen::Blocker(_)) => "these are all who block it",
+            Some(0) => "a prepared transaction waits for nobody",
+            Some(pid) => {
+                self.push(Screen::Blocker(pid));
+                return vec![Effect::Refresh];
+            }
+            None => "this row is no process: b works in live, temp, locks and sessions",
+        };
+        self.status = why.to_owned();
+        Vec::new()
     }
 
     /// Shows where the time of the plan goes.
     pub fn flame(&mut self) -> Vec<Effect> {
-        match self.plan() {
-            Some(key) if !matches!(self.screen(), Screen::Flame(_)) => self.push(Screen::Flame(key)),
-            Some(_) => {}
-            None => self.status = "this row has no plan".to_owned(),
+        if self.lacks_extension() {
+            return Vec::new();
         }
-        vec![Effect::Refresh]
+        let why = match self.plan() {
+            Some(_) if matches!(self.screen(), Screen::Flame(_)) => "this is where its time goes",
+            Some(key) => {
+                self.push(Screen::Flame(key));
+                return vec![Effect::Refresh];
+            }
+            None => "this row has no plan",
+        };
+        self.status = why.to_owned();
+        Vec::new()
     }
 
     /// Writes the page of a plan to a file, or that of the last hour.
     pub fn write_page(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         if self.is_calling {
             self.status = STILL_CALLING.to_owned();
             return Vec::new();
@@ -171,7 +209,11 @@ impl App {
 
     /// Goes down from the selected row.
     pub fn down(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         let Some(target) = self.target() else {
+            self.status = NO_ROW.to_owned();
             return Vec::new();
         };
         let next = match (self.screen(), target) {
@@ -199,7 +241,7 @@ impl App {
             (
                 Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
                 Target { pid: Some(pid), .. },
-            ) if self.data.server.schema.is_some() && pid > 0 => Screen::LivePlan(pid),
+            ) if pid > 0 => Screen::LivePlan(pid),
             (
                 Screen::Blocker(_),
                 Target {
@@ -230,7 +272,6 @@ impl App {
                     format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
                 );
             }
-            (Screen::Text { .. }, _) => return Vec::new(),
             (screen, target) => {
                 self.status = nothing_below(screen, &target);
                 return Vec::new();
@@ -296,6 +337,10 @@ impl App {
         }
         self.mode = Mode::Normal;
         match found {
+            Ok(Some(session)) if session.is_own => {
+                self.status =
+                    format!("nothing was sent: process {pid} works for rowsource now, behind a pooler");
+            }
             Ok(Some(session))
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {

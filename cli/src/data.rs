@@ -6,21 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
-    Text, Wait, Working,
+    Wait, Working,
 };
-use crate::own::OwnShapes;
 use crate::queries::{PlanKey, Want};
+use crate::texts::Texts;
+use crate::title::Title;
 
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
-/// At most this many texts are kept.
-const MAX_TEXTS: usize = 5_000;
-/// At most this many are asked for at once.
-const TEXTS_AT_ONCE: usize = 300;
-/// After so many seconds a text that did not come is asked for again: after the first time, and at most. Each
-/// time, it takes four times as long.
-const FIRST_TEXT_SECONDS: f64 = 2.0;
-const MOST_TEXT_SECONDS: f64 = 300.0;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
 
@@ -101,15 +94,18 @@ impl<T: Counted> Series<T> {
         self.replace(at, all.into_values().collect());
     }
 
-    /// Says of which interval figures are.
-    pub fn title(&self, name: &str) -> String {
-        match self.seconds {
+    /// Says of which interval figures are. A name that has no room becomes the next one.
+    pub fn title(&self, names: &[&str]) -> Title {
+        let says = match self.seconds {
             Some(seconds) if self.is_first && seconds < 1.0 => {
-                format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
+                let first = format!("what was added in the first {seconds:.1} s");
+                vec![format!("{first}; a whole interval follows"), first]
             }
-            Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-            None => format!("{name}: sums so far, an interval follows"),
-        }
+            Some(seconds) => vec![format!("what was added in the last {seconds:.1} s")],
+            None => vec!["sums so far, an interval follows".to_owned()],
+        };
+        let titles = { names.iter() }.flat_map(|name| says.iter().map(move |says| format!("{name}: {says}")));
+        Title::new(titles)
     }
 
     /// After a reset, the counters began at zero.
@@ -167,14 +163,6 @@ pub fn is_about(missing: &str, part: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
-/// A text that was asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    times: u32,
-    /// When it may be asked for again, by the server's clock.
-    next: f64,
-}
-
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -183,7 +171,7 @@ pub struct Data {
     pub plans: Series<Plan>,
     pub nodes: Series<Node>,
     pub waits: Series<Wait>,
-    pub texts: BTreeMap<i64, String>,
+    texts: Texts,
     pub plan: Vec<Node>,
     pub live: Vec<Running>,
     pub live_plan: Vec<LiveNode>,
@@ -215,10 +203,6 @@ pub struct Data {
     pub event: Option<Happened>,
     /// All that came in between since the beginning, the newest last.
     pub events: Vec<Happened>,
-    asked_texts: BTreeMap<i64, Asked>,
-    /// Which texts are this program's.
-    own_texts: BTreeSet<i64>,
-    own: OwnShapes,
     node_statements: Vec<i64>,
     /// Whether all nodes began anew since they were read.
     nodes_were_reset: bool,
@@ -237,8 +221,7 @@ impl Data {
         let known = self.at > 0.0;
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
             *self = Self {
-                texts: std::mem::take(&mut self.texts),
-                own_texts: std::mem::take(&mut self.own_texts),
+                texts: std::mem::take(&mut self.texts).of_next_run(),
                 events: std::mem::take(&mut self.events),
                 is_replay: self.is_replay,
                 recorded: std::mem::take(&mut self.recorded),
@@ -335,23 +318,7 @@ impl Data {
         match part {
             Part::Plans(rows) => self.apply_plans(|plans, at| plans.update(at, rows)),
             Part::ChangedPlans(rows) => self.apply_plans(|plans, at| plans.update_some(at, rows)),
-            Part::Texts(rows) => {
-                if self.texts.len() + rows.len() > MAX_TEXTS {
-                    self.texts.clear();
-                    self.own_texts.clear();
-                    self.asked_texts.clear();
-                }
-                if !self.own.fits(&self.server) {
-                    self.own = OwnShapes::new(&self.server);
-                }
-                let is_own = |text: &&Text| text.query.as_deref().is_some_and(|query| self.own.has(query));
-                let own = rows.iter().filter(is_own).map(|text| text.queryid);
-                self.own_texts.extend(own);
-                self.texts.extend(
-                    rows.into_iter()
-                        .filter_map(|text| Some((text.queryid, text.query?))),
-                );
-            }
+            Part::Texts(rows) => self.texts.add(rows, &self.server),
             Part::Nodes(rows) => self.apply_nodes(rows, true),
             Part::ChangedNodes(rows) => self.apply_nodes(rows, false),
             Part::Plan(rows) => {
@@ -428,27 +395,7 @@ impl Data {
         let all = temp
             .chain(activity)
             .chain(plans.into_iter().map(|plan| plan.queryid));
-        let now = self.at;
-        let is_due = |id: &i64| self.asked_texts.get(id).is_none_or(|asked| asked.next <= now);
-        let mut ids: Vec<i64> = Vec::new();
-        let mut seen = BTreeSet::new();
-        for id in all.flatten() {
-            if ids.len() == TEXTS_AT_ONCE {
-                break;
-            }
-            if !self.texts.contains_key(&id) && is_due(&id) && seen.insert(id) {
-                ids.push(id);
-            }
-        }
-        if self.asked_texts.len() + ids.len() > MAX_TEXTS {
-            self.asked_texts.clear();
-        }
-        for id in &ids {
-            let asked = self.asked_texts.entry(*id).or_default();
-            let wait = FIRST_TEXT_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
-            asked.times += 1;
-            asked.next = now + wait.min(MOST_TEXT_SECONDS);
-        }
+        let ids = self.texts.wanted(all.flatten(), self.at);
         (!ids.is_empty()).then_some(Want::Texts(ids))
     }
 
@@ -554,11 +501,11 @@ impl Data {
 
     /// Returns whether a statement is one of this program's.
     pub fn is_own(&self, queryid: Option<i64>) -> bool {
-        queryid.is_some_and(|queryid| self.own_texts.contains(&queryid))
+        queryid.is_some_and(|queryid| self.texts.is_own(queryid))
     }
 
     /// Returns the text of a statement in one line; nothing if it is not known.
     pub fn text(&self, queryid: Option<i64>) -> Option<&str> {
-        self.texts.get(&queryid?).map(String::as_str)
+        self.texts.get(queryid?)
     }
 }

@@ -223,7 +223,10 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             )
         }
         Mode::Normal | Mode::Help => match &app.trouble {
-            Some(trouble) => (format!("no connection: {trouble}"), alarm),
+            Some(trouble) => {
+                let paused = if app.paused { "PAUSED, " } else { "" };
+                (format!("{paused}no connection: {trouble}"), alarm)
+            }
             None if app.ended => {
                 let said = match app.status.as_str() {
                     "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),
@@ -280,7 +283,7 @@ fn draw_table(
     buffer.set_stringn(
         area.x,
         area.y,
-        &table.title,
+        table.title.in_width(area.width as usize),
         area.width as usize,
         theme.colour(Color::Cyan),
     );

@@ -27,6 +27,7 @@ mod data;
 mod delta;
 mod draw;
 mod empty;
+mod ending;
 mod flame;
 mod hints;
 mod json;
@@ -46,6 +47,8 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod texts;
+mod title;
 mod top;
 mod worker;
 mod working;

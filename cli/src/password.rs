@@ -7,6 +7,11 @@ use std::time::Duration;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
+use crate::ending::Ending;
+
+/// How often signals are looked for while no key comes.
+const TICK: Duration = Duration::from_millis(50);
+
 /// Keeps the terminal from showing what is typed, until it goes.
 struct Silence;
 
@@ -29,10 +34,13 @@ enum End {
     Entered,
     /// Ctrl-C.
     Interrupted,
+    /// A signal, and the exit status that it asks for.
+    Signalled(i32),
 }
 
-/// Asks until Enter. Ctrl-C ends the program, as a shell says it of one that Ctrl-C has ended.
+/// Asks until Enter. Ctrl-C and signals end the program, as a shell says it of one that these have ended.
 pub fn ask(user: &str) -> io::Result<String> {
+    let ending = Ending::watch(false)?;
     // Nothing that is typed after the question is shown, and nothing typed before it is a password.
     let silence = Silence::new()?;
     while event::poll(Duration::ZERO)? {
@@ -41,6 +49,12 @@ pub fn ask(user: &str) -> io::Result<String> {
     write(&format!("Password for user {user}: "))?;
     let mut password = String::new();
     let end = loop {
+        if let Some(status) = ending.status() {
+            break End::Signalled(status);
+        }
+        if !event::poll(TICK)? {
+            continue;
+        }
         let Event::Key(key) = event::read()? else { continue };
         if let Some(end) = take(&mut password, key) {
             break end;
@@ -48,10 +62,11 @@ pub fn ask(user: &str) -> io::Result<String> {
     };
     drop(silence);
     write("\n")?;
-    if end == End::Interrupted {
-        std::process::exit(130);
+    match end {
+        End::Entered => Ok(password),
+        End::Interrupted => std::process::exit(130),
+        End::Signalled(status) => std::process::exit(status),
     }
-    Ok(password)
 }
 
 /// Writes to the terminal, even if the errors of the program go to a file.

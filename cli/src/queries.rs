@@ -230,7 +230,7 @@ impl Want {
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
-                    "SELECT DISTINCT ON (queryid) queryid, query FROM (
+                    "SELECT DISTINCT ON (queryid) queryid, query, place = 2 AS is_passing FROM (
                        SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid {ids}
                        UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id {ids}) t
                      ORDER BY queryid, place",
@@ -257,7 +257,7 @@ impl Want {
             Self::Live(pid) => (first_rows(LIVE, "elapsed DESC NULLS LAST", *pid), "Live"),
             Self::LiveOf(pid) => (format!("{LIVE} AND p.pid = {pid} LIMIT {MOST}"), "Live"),
             Self::LivePlan(pid) => (
-                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
+                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) AND {pid} <> pg_backend_pid() ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
             ),
             Self::Working => (WORKING.to_owned(), "Working"),
@@ -275,7 +275,11 @@ impl Want {
                 let list = format!("{SESSIONS} WHERE {AT_WORK}{or_named}");
                 (first_rows(&list, "query_start", *pid), "Sessions")
             }
-            Self::SessionOf(pid) => (format!("{SESSIONS} WHERE pid = {pid}"), "Sessions"),
+            // Behind a pooler, the process may be the one that answers this.
+            Self::SessionOf(pid) => (
+                format!("SELECT s.*, pid = pg_backend_pid() AS is_own FROM ({SESSIONS} WHERE pid = {pid}) s"),
+                "Sessions",
+            ),
         };
         (
             with_dots(sql).replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),

@@ -228,7 +228,7 @@ pub fn missing_privilege(data: &Data) -> Option<String> {
 
 fn statements(data: &Data) -> Table {
     let mut table = Table::new(
-        data.plans.title("Statements"),
+        data.plans.title(&["Statements"]),
         &[
             ("time", 9, 0),
             ("%", 5, 0),
@@ -324,7 +324,7 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
 fn nodes(data: &Data) -> Table {
     let mut table = Table::new(
         data.nodes
-            .title("Nodes of the statements that took the most time"),
+            .title(&["Nodes of the statements that took the most time", "Nodes"]),
         &[
             ("self", 9, 0),
             ("wait", 8, 0),

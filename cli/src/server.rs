@@ -88,12 +88,7 @@ impl Connection {
     /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
-        let sql = format!(
-            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
-             SET LOCAL search_path = pg_catalog, pg_temp;
-             {}",
-            rows_of(query)
-        );
+        let sql = message(limit, query);
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
         let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
         let text = answer.last().map_or("[]", String::as_str);
@@ -192,6 +187,16 @@ impl Connection {
         snapshot.took = begin.elapsed();
         Ok(snapshot)
     }
+}
+
+/// Returns the message that asks for the rows of a query, for which the server has these milliseconds.
+pub fn message(limit: u32, query: &str) -> String {
+    format!(
+        "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
+             SET LOCAL search_path = pg_catalog, pg_temp;
+             {}",
+        rows_of(query)
+    )
 }
 
 /// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has

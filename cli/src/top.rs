@@ -14,6 +14,7 @@ use ratatui::backend::{CrosstermBackend, TestBackend};
 
 use crate::app::{App, Effect, Mode};
 use crate::draw::{Theme, draw, lines_of};
+use crate::ending::Ending;
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::record::{self, Recording};
@@ -91,18 +92,25 @@ impl Top {
         }
     }
 
-    /// Shows it on the terminal until the user leaves.
+    /// Shows it on the terminal until the user leaves, or a signal ends the program.
     pub fn run(mut self) -> io::Result<()> {
+        let ending = Ending::watch(true)?;
         let mut terminal = ratatui::try_init()?;
-        let result = self.run_in(&mut terminal);
-        ratatui::try_restore()?;
+        let result = self.run_in(&mut terminal, &ending);
+        let restored = ratatui::try_restore();
+        // It shows the cursor.
+        drop(terminal);
+        if let Some(status) = ending.status() {
+            std::process::exit(status);
+        }
+        restored?;
         result
     }
 
-    fn run_in(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+    fn run_in(&mut self, terminal: &mut DefaultTerminal, ending: &Ending) -> io::Result<()> {
         let mut is_dirty = true;
         let mut shows_question = false;
-        loop {
+        while ending.status().is_none() {
             is_dirty |= self.refresh()?;
             if self.is_asked() && self.question_at.elapsed() > QUESTION {
                 self.app
@@ -138,6 +146,7 @@ impl Top {
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns whether a frame may be drawn: it waits a little for the texts of what is new in it. The

@@ -131,8 +131,8 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 }
 
 /// Returns both sides. If one is not given, it is the mean of the plan of today, or what ran since the
-/// interval of the other one. If both are not, the other
-/// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
+/// interval of the other one. If both are not, the other one is the plan that it replaced; without such, the
+/// sides are the mean and the slowest execution.
 fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
     // By default that of the session's last statement. Plans of other servers need none.
     let queryid = LazyCell::new(|| queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid));

@@ -132,7 +132,7 @@ fn json_says_what_is_missing_needs_program() {
 
 /// A terminal that cannot move its cursor gets a sentence, and not a byte that moves it.
 #[test]
-fn a_dumb_terminal_is_told_to_print_needs_terminal() {
+fn a_dumb_terminal_is_told_to_print_needs_script() {
     for term in ["TERM=dumb", "-u TERM"] {
         let command = format!("env {term} '{}' -h /nowhere -U nobody top", program());
         let output = Command::new("script")

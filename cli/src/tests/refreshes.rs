@@ -106,6 +106,7 @@ fn a_text_that_did_not_come_is_asked_for_again() {
     next.parts = vec![Part::Texts(vec![Text {
         queryid: 4711,
         query: Some("SELECT 4711".to_owned()),
+        ..Text::default()
     }])];
     app.apply(next);
     assert!(!wanted_texts(&mut app).contains(&4711));
@@ -272,10 +273,19 @@ fn a_process_that_is_not_there_is_said() {
         query: Some("SELECT 4711".to_owned()),
         ..Session::default()
     };
+    let own = Session {
+        is_own: true,
+        ..session.clone()
+    };
     for (sessions, says, seconds) in [
         (Some(vec![]), "the server has no process 4711 now", 1.0),
         (Some(vec![session]), "SELECT 4711", 2.0),
         (None, "runs no measured statement now", 3.0),
+        (
+            Some(vec![own]),
+            "process 4711 works for rowsource now, behind a pooler",
+            4.0,
+        ),
     ] {
         app.wants();
         let mut next = refresh(sessions);

@@ -98,7 +98,13 @@ fn what_has_no_process_any_more_is_no_target() {
     };
     let sql = masked.statements(Signal::Terminate);
     assert!(sql.contains("pid = 7 AND false AND"), "{sql}");
+    // A pooler has given the session to the program itself.
+    let own = Addressee {
+        is_own: true,
+        ..addressee(7)
+    };
     for (found, says) in [
+        (Ok(Some(own)), "process 7 works for rowsource now"),
         (Ok(None), "process 7 is gone"),
         (Ok(Some(idle)), "runs no statement now"),
         (Ok(Some(masked)), "pg_read_all_stats"),
@@ -146,6 +152,9 @@ fn the_statements_name_the_session_and_the_statement() {
     }
     let terminate = it.statements(Signal::Terminate);
     assert!(!terminate.contains("query_start"), "{terminate}");
+    for sql in [cancel, terminate] {
+        assert_eq!(sql.matches("pid <> pg_backend_pid()").count(), 1, "{sql}");
+    }
     let outcome = |answers: &[&str]| {
         let answers: Vec<String> = answers.iter().map(|it| it.to_string()).collect();
         it.outcome(&answers)

@@ -71,20 +71,31 @@ fn number(plan: &[PlanPart], node: &FoldedNode) -> u64 {
     }
 }
 
+/// Returns the hash of a folded plan.
+fn hash(plan: &[PlanPart], calls: &Calls) -> i64 {
+    let fold = Fold::new(plan, calls).expect("a partition");
+    fold.hash(|node| number(plan, node))
+}
+
 fn fold(made: &Made) -> (Fold, i64) {
-    let plan = plan(made);
-    let fold = Fold::new(&plan, &Calls::default()).expect("a partition");
-    let hash = fold.hash(|node| number(&plan, node));
-    (fold, hash)
+    let (plan, calls) = (plan(made), Calls::default());
+    (
+        Fold::new(&plan, &calls).expect("a partition"),
+        hash(&plan, &calls),
+    )
 }
 
 /// Returns the numbers and the members of the nodes, indented.
 fn shown(made: &Made) -> Vec<String> {
-    let plan = plan(made);
-    let fold = Fold::new(&plan, &Calls::default()).expect("a partition");
+    shown_with(&plan(made), &Calls::default())
+}
+
+/// Does that for a plan whose nodes call subplans.
+fn shown_with(plan: &[PlanPart], calls: &Calls) -> Vec<String> {
+    let fold = Fold::new(plan, calls).expect("a partition");
     let line = |node: &FoldedNode| {
         let indent = " ".repeat(node.depth as usize);
-        format!("{indent}{} x{}", number(&plan, node), node.count)
+        format!("{indent}{} x{}", number(plan, node), node.count)
     };
     fold.nodes().iter().map(line).collect()
 }
@@ -198,7 +209,50 @@ fn what_an_append_of_queries_reads_is_none_of_its_partitions() {
 }
 
 #[test]
+fn the_append_that_is_made_has_the_init_plans() {
+    let init_plan = |number| subplan(node(number, vec![partition(6)]));
+    let mut alone = partition(5);
+    alone.below.extend([init_plan(9), init_plan(8)]);
+    let two = append(vec![init_plan(9), init_plan(8), partition(5), partition(5)]);
+    let (below_9, below_8) = (
+        ["  9 x1", "   1000 x0", "    6 x1"],
+        ["  8 x1", "   1000 x0", "    6 x1"],
+    );
+    let lines = [&["1 x1", " 1000 x0"], &below_9[..], &below_8[..], &["  5 x1"]].concat();
+    assert_eq!(shown(&node(1, vec![alone.clone()])), lines);
+    assert_eq!(fold(&alone).1, fold(&two).1);
+    // It takes what the partition took.
+    let (fold, _) = fold(&alone);
+    let stats = fold.stats(&[0, 1, 2, 3, 4].map(|at| stats(at, at as u64)));
+    let of_partition = fold.of(0);
+    assert_eq!((fold.nodes().len(), of_partition), (8, 7));
+    assert_eq!(stats[0].rows, stats[of_partition].rows);
+    let mut made: Vec<(usize, usize)> = fold.made().collect();
+    made.sort_unstable();
+    assert_eq!(made, [(0, 7), (2, 3), (5, 6)]);
+}
+
+#[test]
 fn a_shared_subplan_does_not_tell_partitions_apart() {
+    // Each is called by its parent.
+    let called = |made: &Made| {
+        let (mut parts, mut calls) = (plan(made), Calls::default());
+        for at in 0..parts.len() {
+            if let Some(parent) = parts[at].parent.filter(|_| parts[at].by_expression) {
+                parts[at].subplan = at as u32;
+                calls.entry(parent).or_default().push(at as u32);
+            }
+        }
+        (parts, calls)
+    };
+    let shown = |made: &Made| {
+        let (parts, calls) = called(made);
+        shown_with(&parts, &calls)
+    };
+    let hash = |made: &Made| {
+        let (parts, calls) = called(made);
+        hash(&parts, &calls)
+    };
     let mut first = partition(5);
     first.below.push(subplan(node(9, vec![partition(6)])));
     let shared = append(vec![first.clone(), partition(5), partition(5)]);
@@ -206,8 +260,8 @@ fn a_shared_subplan_does_not_tell_partitions_apart() {
         shown(&shared),
         ["1000 x1", " 5 x3", "  9 x1", "   1000 x0", "    6 x1"]
     );
-    let (same, alone) = (fold(&append(vec![partition(5), first.clone()])), fold(&first));
-    assert_eq!((fold(&shared).1, fold(&shared).1), (same.1, alone.1));
+    assert_eq!(hash(&shared), hash(&append(vec![partition(5), first.clone()])));
+    assert_eq!(hash(&shared), hash(&first));
     let own = append(vec![first.clone(), first]);
     assert_eq!(shown(&own)[2], "  9 x2");
 }
@@ -379,7 +433,14 @@ fn random(rng: &mut Xoshiro256PlusPlus, depth: u32, is_below_append: bool) -> Ma
         (0..count).map(|_| random(rng, depth + 1, is_below)).collect()
     };
     match rng.random_range(0..if depth < 4 { 10 } else { 4 }) {
-        0..3 => partition(rng.random_range(0..3)),
+        0..3 => {
+            let mut made = partition(rng.random_range(0..3));
+            // The planner gives InitPlans to one that is alone.
+            if !is_below_append && rng.random_range(0..3) == 0 {
+                made.below.push(subplan(random(rng, depth + 1, false)));
+            }
+            made
+        }
         3 => node(rng.random_range(3..5), Vec::new()),
         4..6 => {
             let count = rng.random_range(1..3);
@@ -424,10 +485,16 @@ fn check_places(fold: &Fold, parts: &[PlanPart]) {
         let folded = fold.nodes()[fold.of(at)];
         assert_eq!(part.number, parts[folded.first as usize].number);
         counts[fold.of(at)] += 1;
-        // Its parent is its parent's, but for an Append that was made.
-        let mut parent = folded.parent.map(|parent| parent as usize);
-        if let Some(made) = parent.filter(|parent| fold.nodes()[*parent].is_made()) {
-            parent = fold.nodes()[made].parent.map(|parent| parent as usize);
+        // Its parent is its parent's, but for an Append that was made, which has the InitPlans.
+        let is_made = |parent: &u32| fold.is_made(*parent as usize);
+        let mut top = folded;
+        if let Some(made) = folded.parent.filter(is_made).filter(|_| !folded.by_expression) {
+            top = fold.nodes()[made as usize];
+        }
+        let mut parent = top.parent.map(|parent| parent as usize);
+        if let Some(made) = top.parent.filter(is_made) {
+            let below = fold.made().find(|(at, _)| *at == made as usize);
+            parent = below.map(|(_, below)| below);
         }
         assert_eq!(parent, part.parent.map(|parent| fold.of(parent)));
     }
@@ -438,6 +505,10 @@ fn check_places(fold: &Fold, parts: &[PlanPart]) {
             .map_or(0, |parent| fold.nodes()[parent as usize].depth + 1);
         assert_eq!(node.depth, depth);
         assert!(node.parent.is_none_or(|parent| (parent as usize) < at));
+        assert_eq!(
+            fold.made().filter(|(made, _)| *made == at).count(),
+            usize::from(node.is_made())
+        );
     }
 }
 
