@@ -50,6 +50,9 @@ read(int file, void *bytes, size_t size)
 {
 	int			saved = errno;
 
+	/* Constructors of other libraries may have run before. */
+	if (original == NULL)
+		find_original();
 	rest(file);
 	errno = saved;
 	return original(file, bytes, size);

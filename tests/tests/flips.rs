@@ -513,7 +513,7 @@ fn the_plan_before_is_that_which_ran_last() {
     run("DROP INDEX u_n; CREATE INDEX u_m ON u (m)");
     let gone = texts(
         &mut server.connect(),
-        "SELECT gone_indexes::text FROM rowsource_plan_flips WHERE gone_indexes IS NOT NULL",
+        "SELECT gone_indexes::text FROM pg_stat_rowsource_plans WHERE gone_indexes IS NOT NULL",
     );
     assert_eq!(gone, [[Some("{public.u_n}".to_owned())]]);
     server.assert_no_crash();
