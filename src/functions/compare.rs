@@ -31,9 +31,9 @@ const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
 /// How a side is written.
 const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), an interval ('14:00..14:05'), 'baseline' and its name, or what rowsource_plan() returns.";
 
-/// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows have
-/// changed since it was. The time of the last ANALYZE is lost in a crash, and who may not read the table sees
-/// no statistics of its columns.
+/// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows
+/// have changed since it was. The time of the last ANALYZE is lost in a crash, and who may not read the table
+/// sees no statistics of its columns.
 const ANALYSED: &str = "
     SELECT pg_catalog.json_build_array(
                pg_catalog.pg_stat_get_last_analyze_time(c.oid) IS NULL
