@@ -122,7 +122,7 @@ fn the_first_frame_takes_four_questions_needs_terminal() {
         "pg_postmaster_start_time",
         "rowsource_info()",
         "pg_stat_rowsource_plans()",
-        "WHERE queryid IN",
+        "WHERE queryid = ANY (",
     ] {
         let question = questions.next().unwrap_or_default();
         assert!(question.contains(part), "{part}: {question}");
