@@ -41,6 +41,7 @@ mod record;
 mod screens;
 mod screens_live;
 mod screens_plan;
+mod series;
 mod server;
 mod signals;
 mod table;
