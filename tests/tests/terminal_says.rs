@@ -272,6 +272,28 @@ fn findings_need_no_second_connection_needs_terminal() {
     terminal.until("cause number 3");
 }
 
+/// The first line has the time in UTC: no other clock stands on the screen.
+#[test]
+fn findings_have_the_clock_of_the_first_line_needs_program() {
+    let (server, mut client) = server("terminal-zone", &[]);
+    findings_take(&mut client, 0.0);
+    let mut hour = || {
+        value::<String>(
+            &mut client,
+            "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:')",
+        )
+    };
+    let before = hour();
+    let mut program = json(&server, "postgres", "postgres", &["--view", "findings"]);
+    let zone = program.env("PGOPTIONS", "-c timezone=Asia/Tokyo");
+    let found = parsed(zone.output().expect("the program runs"));
+    let since = found["rows"][0]["since"].as_str().unwrap_or_default();
+    assert!(
+        since.starts_with(&before) || since.starts_with(&hour()),
+        "{found}"
+    );
+}
+
 /// After evictions, the sum of what is not stored any more is a row like others: with NULL as its user.
 #[test]
 fn evictions_take_nothing_from_the_statements_needs_terminal() {
