@@ -62,6 +62,15 @@ pub fn is_about(missing: &str, part: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
+/// Returns whether the statistics were reset. Without the extension, which may come and go while the program
+/// runs, it is not known when they were last.
+fn was_reset(before: &Server, now: &Server) -> bool {
+    let (Some(before), Some(now)) = (before.reset, now.reset) else {
+        return false;
+    };
+    before != now
+}
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -131,14 +140,18 @@ impl Data {
             snapshot.parts.retain(is_whole);
             let text = "the server was restarted: the interval begins anew".to_owned();
             self.happens(snapshot.at, "restart", text);
-        } else if known && snapshot.server.reset != self.server.reset {
+        } else if known && was_reset(&self.server, &snapshot.server) {
             self.plans.reset();
             self.nodes.reset();
             self.nodes_were_reset = true;
             let text = "the statistics were reset: figures are since then".to_owned();
             self.happens(snapshot.at, "reset", text);
         }
-        let evicted = snapshot.server.evictions - self.server.evictions;
+        let evicted = if snapshot.server.reset.is_some() && self.server.reset.is_some() {
+            snapshot.server.evictions - self.server.evictions
+        } else {
+            0.0
+        };
         let has_findings = snapshot.lists(FINDINGS);
         self.step = snapshot.at - self.at;
         self.at = snapshot.at;

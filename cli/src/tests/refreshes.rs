@@ -54,6 +54,24 @@ fn a_restart_a_reset_and_evictions_are_said() {
 }
 
 /// What a screen lacks is said only when the server has answered for it.
+/// The counters, which lie in the server's memory, stay and go on.
+#[test]
+fn an_extension_that_is_dropped_or_created_is_no_reset() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    let (schema, reset) = (next.server.schema.clone(), next.server.reset);
+    assert!(reset.is_some());
+    let evictions = next.server.evictions + 3.0;
+    for is_there in [false, true, false, true] {
+        next.at += 1.0;
+        next.server.schema = schema.clone().filter(|_| is_there);
+        next.server.reset = reset.filter(|_| is_there);
+        next.server.evictions = if is_there { evictions } else { 0.0 };
+        app.apply(next.clone());
+        assert_eq!(app.data.event, None);
+    }
+}
+
 #[test]
 fn nothing_is_said_before_the_answer() {
     let mut app = app(View::Sessions);
