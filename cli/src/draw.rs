@@ -108,6 +108,27 @@ fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option
     }
 }
 
+/// Returns what a screen calls a part of a refresh.
+fn name_of(part: &str) -> &str {
+    match part {
+        "Plans" | "ChangedPlans" => "statements",
+        "Texts" => "texts of statements",
+        "Nodes" | "ChangedNodes" => "nodes",
+        "Plan" => "the plan",
+        "Live" => "live statements",
+        "LivePlan" => "the running plan",
+        "Working" => "what processes do now",
+        "Activity" => "activity",
+        FINDINGS => "findings",
+        "Waits" => "waits",
+        "Temp" => "temporary files",
+        "Locks" => "locks",
+        "Blockers" => "who blocks it",
+        "Sessions" => "sessions",
+        other => other,
+    }
+}
+
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
@@ -118,7 +139,10 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
         .missing
         .iter()
         .filter(|missing| is_findings || !is_about(missing, FINDINGS))
-        .map(|missing| format!("not refreshed: {missing}"));
+        .map(|missing| {
+            let (part, why) = missing.split_once(": ").unwrap_or((missing, ""));
+            format!("not refreshed: {}: {why}", name_of(part))
+        });
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
     let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });

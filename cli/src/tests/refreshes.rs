@@ -53,7 +53,6 @@ fn a_restart_a_reset_and_evictions_are_said() {
     assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
 }
 
-/// What a screen lacks is said only when the server has answered for it.
 /// The counters, which lie in the server's memory, stay and go on.
 #[test]
 fn an_extension_that_is_dropped_or_created_is_no_reset() {
@@ -72,6 +71,7 @@ fn an_extension_that_is_dropped_or_created_is_no_reset() {
     }
 }
 
+/// What a screen lacks is said only when the server has answered for it.
 #[test]
 fn nothing_is_said_before_the_answer() {
     let mut app = app(View::Sessions);
@@ -384,7 +384,7 @@ fn slow_findings_hold_nothing_up() {
     app.apply(refresh(2.0, &["Waits: a timeout"]));
     let shown = text(&mut app);
     assert!(
-        shown.contains("Findings: too many clients") && shown.contains("Waits: a timeout"),
+        shown.contains("not refreshed: findings: too many clients") && shown.contains("waits: a timeout"),
         "{shown}"
     );
     let found = Finding {
@@ -401,7 +401,7 @@ fn slow_findings_hold_nothing_up() {
     assert_eq!(app.data.at, at);
     let shown = text(&mut app);
     assert!(
-        shown.contains("an index is gone") && shown.contains("Waits: a timeout"),
+        shown.contains("an index is gone") && shown.contains("waits: a timeout"),
         "{shown}"
     );
     assert!(!shown.contains("too many clients"), "{shown}");
@@ -428,7 +428,22 @@ fn texts_do_not_hide_what_is_missing() {
     next.missing.clear();
     next.parts = vec![Part::Texts(Vec::new())];
     app.apply(next);
-    assert!(text(&mut app).contains("Waits: a timeout"));
+    assert!(text(&mut app).contains("waits: a timeout"));
+}
+
+/// Names of the program's parts are nothing that a user knows.
+#[test]
+fn what_is_missing_has_the_name_that_the_screen_has() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    let refused = "canceling statement due to statement timeout";
+    next.missing = vec![format!("ChangedPlans: {refused}"), format!("Working: {refused}")];
+    app.apply(next);
+    let shown = text(&mut app);
+    for says in ["statements", "what processes do now"] {
+        let says = format!("not refreshed: {says}: {refused}");
+        assert!(shown.contains(&says), "{shown}");
+    }
 }
 
 /// A row whose columns are all NULL, as it comes from the server: without them.
