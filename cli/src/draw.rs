@@ -188,7 +188,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             app.pace().as_secs_f64()
         );
     }
-    text += &format!("  {}", app.place);
+    text += &format!("  {}", crate::table::without_controls(&app.place));
     buffer.set_stringn(
         area.x,
         area.y,
@@ -307,7 +307,7 @@ fn draw_table(
     buffer.set_stringn(
         area.x,
         area.y,
-        table.title.in_width(area.width as usize),
+        crate::table::without_controls(&table.title.in_width(area.width as usize)),
         area.width as usize,
         theme.colour(Color::Cyan),
     );

@@ -16,7 +16,9 @@ use crate::record;
 use crate::top::show;
 
 /// Clears the screen of a terminal.
-const EVIL: &str = "a\u{9b}2J\u{1b}[2Jb";
+const EVIL: &str = "a\u{9b}2J\u{1b}[2Jb\u{202e}c\u{2066}d\u{200f}e\u{2028}f";
+/// What it has that turns the order of letters.
+const TURNS: [char; 4] = ['\u{202e}', '\u{2066}', '\u{200f}', '\u{2028}'];
 
 #[test]
 fn json_has_no_control_characters() {
@@ -43,12 +45,38 @@ fn json_has_no_control_characters() {
         let json = serde_json::to_string(&crate::json::of(&app)).expect("JSON");
         assert!(json.contains("a 2J"), "{json}");
         assert!(
-            !json.contains(char::is_control) && !json.contains("\\u00"),
+            !json.contains(char::is_control) && !json.contains("\\u00") && !json.contains(TURNS),
             "{json}"
         );
         let shown = text(&mut app).replace('\n', "");
-        assert!(!shown.contains(char::is_control), "{shown}");
+        assert!(
+            !shown.contains(char::is_control) && !shown.contains(TURNS),
+            "{shown}"
+        );
     }
+}
+
+/// The order of letters is turned nowhere: not in the question before a signal, and not in the first line.
+#[test]
+fn nothing_turns_the_order_of_what_is_shown() {
+    let mut app = app(View::Sessions);
+    app.place = EVIL.to_owned();
+    let session = Addressee {
+        usename: Some(EVIL.to_owned()),
+        query: Some(EVIL.to_owned()),
+        ..Addressee::default()
+    };
+    app.mode = Mode::Confirm(crate::signals::Signal::Terminate, Box::new(session));
+    let shown = text(&mut app);
+    assert!(shown.contains("b c d e f") && !shown.contains(TURNS), "{shown}");
+    app.mode = Mode::Normal;
+    app.push(Screen::Text {
+        title: EVIL.to_owned(),
+        call: String::new(),
+        lines: Some(vec![EVIL.to_owned()]),
+    });
+    let shown = text(&mut app);
+    assert!(shown.contains("b c d e f") && !shown.contains(TURNS), "{shown}");
 }
 
 /// A folder for a test, that goes with it.
