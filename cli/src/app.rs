@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
 use crate::model::Snapshot;
+use crate::news::News;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -72,8 +73,9 @@ pub struct App {
     pub interval: Duration,
     /// The connection, as the first line names it.
     pub place: String,
-    /// What happened last, in a sentence.
+    /// What came of the last key, in a sentence.
     pub status: String,
+    pub news: News,
     /// Why there is no connection now.
     pub trouble: Option<String>,
     /// The plan that another one is to be compared with.
@@ -116,6 +118,7 @@ impl App {
             interval,
             place,
             status: String::new(),
+            news: News::default(),
             trouble: None,
             marked: None,
             screens: vec![screen],
@@ -169,7 +172,7 @@ impl App {
             self.take_recorded_lines();
         }
         if let Some(event) = &self.data.event {
-            self.status.clone_from(&event.text);
+            self.news.hear(event);
         }
     }
 
@@ -301,7 +304,9 @@ impl App {
     }
 
     fn normal_key(&mut self, key: &KeyEvent) -> Vec<Effect> {
-        let has_said = !std::mem::take(&mut self.status).is_empty();
+        let has_news = self.news.now(self.data.at).is_some();
+        self.news.clear();
+        let has_said = !std::mem::take(&mut self.status).is_empty() || has_news;
         let page = self.page.max(2) as isize - 1;
         let Some(action) = keys::action(key) else {
             self.status = format!(

@@ -246,28 +246,7 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
                 alarm,
             )
         }
-        Mode::Normal | Mode::Help => match &app.trouble {
-            Some(trouble) => {
-                let paused = if app.paused { "PAUSED, " } else { "" };
-                (format!("{paused}no connection: {trouble}"), alarm)
-            }
-            None if app.ended => {
-                let said = match app.status.as_str() {
-                    "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),
-                    status => status.to_owned(),
-                };
-                (format!("{ENDED}   {said}"), theme.colour(Color::Yellow))
-            }
-            None if !app.status.is_empty() => (app.status.clone(), theme.colour(Color::Yellow)),
-            None if app.paused => ("PAUSED: Space goes on".to_owned(), alarm),
-            None if !app.filter().is_empty() => {
-                (format!("filter: {}   Esc removes it", app.filter()), Style::new())
-            }
-            None => (
-                crate::hints::hint(app, area.width as usize),
-                theme.colour(Color::Gray),
-            ),
-        },
+        Mode::Normal | Mode::Help => said(app, area.width as usize, theme),
     };
     buffer.set_stringn(
         area.x,
@@ -276,6 +255,43 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         area.width as usize,
         style,
     );
+}
+
+/// Returns the last line while keys are commands. An event shares it with what else is said, and takes the
+/// place of what keys do.
+fn said(app: &App, width: usize, theme: Theme) -> (String, Style) {
+    let alarm = theme.colour(Color::LightRed).add_modifier(Modifier::BOLD);
+    let yellow = theme.colour(Color::Yellow);
+    if let Some(trouble) = &app.trouble {
+        let paused = if app.paused { "PAUSED, " } else { "" };
+        return (format!("{paused}no connection: {trouble}"), alarm);
+    }
+    if app.ended {
+        let said = match app.status.as_str() {
+            "" => crate::hints::hint(app, width.saturating_sub(ENDED.len() + 3)),
+            status => status.to_owned(),
+        };
+        return (format!("{ENDED}   {said}"), yellow);
+    }
+    let news = app.news.now(app.data.at);
+    let (text, style) = if !app.status.is_empty() {
+        (app.status.clone(), yellow)
+    } else if app.paused {
+        ("PAUSED: Space goes on".to_owned(), alarm)
+    } else if !app.filter().is_empty() {
+        (format!("filter: {}   Esc removes it", app.filter()), Style::new())
+    } else if let Some(news) = news {
+        return (news.to_owned(), yellow);
+    } else {
+        return (crate::hints::hint(app, width), theme.colour(Color::Gray));
+    };
+    match news {
+        Some(news) if !app.status.is_empty() && text.width() + 3 + news.width() > width => {
+            (news.to_owned(), yellow)
+        }
+        Some(news) => (format!("{text}   {news}"), style),
+        None => (text, style),
+    }
 }
 
 fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {

@@ -35,6 +35,7 @@ mod keys;
 mod man;
 mod model;
 mod own;
+mod news;
 mod password;
 mod queries;
 mod record;

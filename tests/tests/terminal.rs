@@ -211,7 +211,7 @@ fn a_reset_and_evictions_are_said_needs_terminal() {
         run_each(&mut client, sql);
         let screen = terminal.until(says);
         assert!(is_fine(&screen), "{screen}");
-        // The message stays until a key is typed; what comes next is a whole interval.
+        // A key takes the message away; what comes next is a whole interval.
         terminal.keys(&["g"]);
         let screen = terminal.until_it("it is over", |screen| !screen.contains(says));
         assert!(is_fine(&screen), "{screen}");
