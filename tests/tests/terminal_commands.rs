@@ -457,3 +457,18 @@ fn a_full_disk_ends_a_recording_with_an_error_needs_program() {
     let (passes, _, err) = run_as(&server, "postgres", &["top", "--once", "--record", "/dev/full"]);
     assert!(!passes && err.contains("No space left on device"), "{err}");
 }
+
+/// The screen, which is needed most then, goes on without it.
+#[test]
+fn a_full_disk_takes_no_screen_needs_terminal() {
+    let (server, _) = server("terminal-full-screen");
+    let arguments = ["top", "--interval", "0.5", "--record", "/dev/full"];
+    let terminal = Terminal::of(&server, &arguments);
+    terminal.until("the recording has ended: No space left on device");
+    terminal.keys(&["g"]);
+    terminal.until_it("the screen", |screen| {
+        !screen.contains("No space left") && screen.contains("what was added in the last")
+    });
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}
