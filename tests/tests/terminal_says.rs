@@ -433,6 +433,28 @@ fn a_view_that_takes_long_is_asked_for_less_often_needs_terminal() {
     terminal.until("left with 0");
 }
 
+/// What the store says of itself may take long while something holds it. The rest is shown all the same.
+#[test]
+fn a_store_that_answers_late_hides_nothing_else_needs_program() {
+    let (server, mut client) = server("terminal-slow-store", &[]);
+    run_each(
+        &mut client,
+        "ALTER FUNCTION rowsource_info() RENAME TO fast_info;
+         CREATE FUNCTION rowsource_info() RETURNS TABLE (stats_reset timestamptz, evictions int8)
+         LANGUAGE sql AS 'SELECT now(), 0::int8 FROM pg_sleep(5)'",
+    );
+    run_each(&mut client, "BEGIN; SELECT 4711");
+    for (view, shows) in [("sessions", "SELECT 4711"), ("statements", "")] {
+        let arguments = ["--view", view, "--interval", "0.5"];
+        let found = json(&server, "postgres", "postgres", &arguments).output();
+        let found = parsed(found.expect("the program runs"));
+        let rows = found["rows"].to_string();
+        assert!(rows.contains(shows), "{found}");
+        assert_eq!(found["missing"], serde_json::json!([]));
+        assert_eq!(found["events"], serde_json::json!([]));
+    }
+}
+
 /// The program's own queries are left out, and not what an application writes like them.
 #[test]
 fn only_its_own_queries_are_left_out_needs_terminal() {
