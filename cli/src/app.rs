@@ -76,6 +76,8 @@ pub struct App {
     /// What came of the last key, in a sentence.
     pub status: String,
     pub news: News,
+    /// Whose figures the page has that was asked for last.
+    pub page_note: String,
     /// Why there is no connection now.
     pub trouble: Option<String>,
     /// The plan that another one is to be compared with.
@@ -119,6 +121,7 @@ impl App {
             place,
             status: String::new(),
             news: News::default(),
+            page_note: String::new(),
             trouble: None,
             marked: None,
             screens: vec![screen],
@@ -135,6 +138,11 @@ impl App {
     /// Returns the screen.
     pub fn screen(&self) -> &Screen {
         self.screens.last().unwrap_or(&Screen::List(View::Statements))
+    }
+
+    /// The same, to be changed.
+    pub fn screen_mut(&mut self) -> Option<&mut Screen> {
+        self.screens.last_mut()
     }
 
     /// Returns the screen's list, or that from which the user went down.

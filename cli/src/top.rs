@@ -350,7 +350,7 @@ impl Top {
                         std::mem::take(&mut self.app.status)
                     }
                     (Ok(lines), Some(name)) => match write_new(&name, &lines) {
-                        Ok(file) => format!("written to {file}"),
+                        Ok(file) => format!("written to {file}{}", self.app.page_note),
                         Err(error) => format!("{name}.html: {error}"),
                     },
                     (Err(text), file) => {
