@@ -1,6 +1,9 @@
 //! What the keys do that ask the server for something about a row: EXPLAIN, a comparison, a page, a signal.
 
+use std::collections::BTreeSet;
+
 use crate::app::{App, Effect, Mode, NO_ROW};
+use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -75,6 +78,47 @@ impl App {
         }
     }
 
+    /// Says whose figures the server shows, if several users or databases have a plan: functions are called
+    /// with its queryid and planid, and prefer the plans of the connection's database, then those of its
+    /// user, then the one that took the most time.
+    fn whose(&self, queryid: i64, planid: Option<i64>) -> Option<String> {
+        let server = &self.data.server;
+        let rank = |plan: &Plan| {
+            let is_here = |name: &Option<String>, own: &str| name.as_deref() == Some(own);
+            (
+                !is_here(&plan.datname, &server.database),
+                !is_here(&plan.usename, &server.user),
+            )
+        };
+        let plans = self.data.plans.last();
+        let plans: Vec<&Plan> = plans
+            .filter(|plan| plan.queryid == Some(queryid) && planid.is_none_or(|id| plan.planid == Some(id)))
+            .collect();
+        let others: BTreeSet<_> = { plans.iter() }
+            .map(|plan| (plan.userid, plan.datid, plan.toplevel))
+            .collect();
+        let order = |a: &&&Plan, b: &&&Plan| rank(a).cmp(&rank(b)).then(b.time.total_cmp(&a.time));
+        let shown = plans.iter().min_by(order).filter(|_| others.len() > 1)?;
+        let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "another".to_owned());
+        let level = if shown.toplevel { "" } else { ", run by functions" };
+        Some(format!(
+            "it ran in {} ways (user, database, within functions): these are the figures of user {} in database {}{level}",
+            others.len(),
+            name(&shown.usename),
+            name(&shown.datname),
+        ))
+    }
+
+    /// Shows what a function writes of a plan, or of all plans of a statement.
+    fn call_of(&mut self, queryid: i64, planid: Option<i64>, title: String, call: String) -> Vec<Effect> {
+        let whose = self.whose(queryid, planid);
+        let effects = self.call(title, call);
+        if let Some(Screen::Text { note, .. }) = self.screen_mut().filter(|_| !effects.is_empty()) {
+            *note = whose;
+        }
+        effects
+    }
+
     /// Shows what a function writes.
     fn call(&mut self, title: String, call: String) -> Vec<Effect> {
         if self.is_calling {
@@ -83,6 +127,7 @@ impl App {
         }
         self.push(Screen::Text {
             title,
+            note: None,
             call: call.clone(),
             lines: None,
         });
@@ -95,7 +140,9 @@ impl App {
             return Vec::new();
         }
         if let Some(PlanKey { queryid, planid, .. }) = self.plan() {
-            return self.call(
+            return self.call_of(
+                queryid,
+                Some(planid),
                 format!("Plan {planid} of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, {planid}, 'mean')"),
             );
@@ -110,7 +157,9 @@ impl App {
                 format!("The plan that process {pid} runs"),
                 format!("rowsource_display(pid => {pid}, format => 'ALLSTATS')"),
             ),
-            (None, Some(queryid)) => self.call(
+            (None, Some(queryid)) => self.call_of(
+                queryid,
+                None,
                 format!("The plan of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, NULL, 'mean')"),
             ),
@@ -133,11 +182,15 @@ impl App {
         };
         let PlanKey { queryid, planid, .. } = key;
         match self.marked.take() {
-            Some(marked) if marked.queryid == queryid && marked.planid == planid => self.call(
+            Some(marked) if marked.queryid == queryid && marked.planid == planid => self.call_of(
+                queryid,
+                Some(planid),
                 format!("Plan {planid} of {queryid}: its mean and its slowest execution"),
                 format!("rowsource_compare({queryid}, '{planid} mean', '{planid} slowest')"),
             ),
-            Some(marked) if marked.queryid == queryid => self.call(
+            Some(marked) if marked.queryid == queryid => self.call_of(
+                queryid,
+                Some(planid),
                 format!("Statement {queryid}: plan {} and plan {planid}", marked.planid),
                 format!("rowsource_compare({queryid}, '{}', '{planid}')", marked.planid),
             ),
@@ -195,7 +248,12 @@ impl App {
             return Vec::new();
         }
         self.status = "the server makes the page".to_owned();
-        vec![match self.plan() {
+        let plan = self.plan();
+        let whose = plan
+            .as_ref()
+            .and_then(|plan| self.whose(plan.queryid, Some(plan.planid)));
+        self.page_note = whose.map_or_else(String::new, |whose| format!("; {whose}"));
+        vec![match plan {
             Some(PlanKey { queryid, planid, .. }) => Effect::Call(
                 format!("rowsource_html({queryid}, {planid}, 'mean')"),
                 Some(format!("rowsource-plan-{planid}")),
@@ -267,7 +325,9 @@ impl App {
                     ..
                 },
             ) => {
-                return self.call(
+                return self.call_of(
+                    queryid,
+                    None,
                     format!("Plans of statement {queryid}"),
                     format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
                 );

@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
 use crate::model::Snapshot;
+use crate::news::News;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -72,8 +73,11 @@ pub struct App {
     pub interval: Duration,
     /// The connection, as the first line names it.
     pub place: String,
-    /// What happened last, in a sentence.
+    /// What came of the last key, in a sentence.
     pub status: String,
+    pub news: News,
+    /// Whose figures the page has that was asked for last.
+    pub page_note: String,
     /// Why there is no connection now.
     pub trouble: Option<String>,
     /// The plan that another one is to be compared with.
@@ -116,6 +120,8 @@ impl App {
             interval,
             place,
             status: String::new(),
+            news: News::default(),
+            page_note: String::new(),
             trouble: None,
             marked: None,
             screens: vec![screen],
@@ -132,6 +138,11 @@ impl App {
     /// Returns the screen.
     pub fn screen(&self) -> &Screen {
         self.screens.last().unwrap_or(&Screen::List(View::Statements))
+    }
+
+    /// The same, to be changed.
+    pub fn screen_mut(&mut self) -> Option<&mut Screen> {
+        self.screens.last_mut()
     }
 
     /// Returns the screen's list, or that from which the user went down.
@@ -169,7 +180,7 @@ impl App {
             self.take_recorded_lines();
         }
         if let Some(event) = &self.data.event {
-            self.status.clone_from(&event.text);
+            self.news.hear(event);
         }
     }
 
@@ -301,7 +312,9 @@ impl App {
     }
 
     fn normal_key(&mut self, key: &KeyEvent) -> Vec<Effect> {
-        let has_said = !std::mem::take(&mut self.status).is_empty();
+        let has_news = self.news.now(self.data.at).is_some();
+        self.news.clear();
+        let has_said = !std::mem::take(&mut self.status).is_empty() || has_news;
         let page = self.page.max(2) as isize - 1;
         let Some(action) = keys::action(key) else {
             self.status = format!(

@@ -1,120 +1,19 @@
-//! What the program knows of the server: the last rows of each view, and what was added between two
-//! refreshes.
+//! What the program knows of the server: the last rows of each view, and what came in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
     Wait, Working,
 };
 use crate::queries::{PlanKey, Want};
+use crate::series::Series;
 use crate::texts::Texts;
-use crate::title::Title;
 
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
-
-/// After so many seconds all rows are read again, so that those are forgotten that are not stored any more.
-const ALL_ROWS_SECONDS: f64 = 300.0;
-
-/// Rows of counters: the last ones, and what was added.
-#[derive(Clone, Debug)]
-pub struct Series<T> {
-    before: Option<(f64, Vec<T>)>,
-    /// When all rows were read.
-    all_at: f64,
-    /// What was added. Before the second refresh: all since the beginning.
-    pub added: Difference<T>,
-    /// The seconds in which it was; nothing before the second refresh.
-    pub seconds: Option<f64>,
-    /// Whether it is the first interval, which is shorter than the others.
-    is_first: bool,
-}
-
-impl<T> Default for Series<T> {
-    fn default() -> Self {
-        Self {
-            before: None,
-            all_at: 0.0,
-            added: Difference {
-                rows: Vec::new(),
-                gone: 0,
-                anew: 0,
-            },
-            seconds: None,
-            is_first: false,
-        }
-    }
-}
-
-impl<T: Counted> Series<T> {
-    /// Takes over all rows.
-    fn update(&mut self, at: f64, rows: Vec<T>) {
-        self.all_at = at;
-        self.replace(at, rows);
-    }
-
-    fn replace(&mut self, at: f64, rows: Vec<T>) {
-        match &self.before {
-            Some((then, before)) => {
-                self.added = difference(before, &rows, *then);
-                self.is_first = self.seconds.is_none();
-                // Two refreshes of one moment: of no length, so that no rate is absurd.
-                self.seconds = Some((at - then).max(0.001));
-            }
-            None => {
-                self.added = difference(&[], &rows, 0.0);
-                self.seconds = None;
-            }
-        }
-        self.before = Some((at, rows));
-    }
-
-    /// The server had no time for all rows. From now on those are read that change.
-    fn begin_without(&mut self, at: f64) {
-        self.all_at = at;
-        self.before.get_or_insert((at, Vec::new()));
-    }
-
-    /// Returns since when rows are wanted; nothing if all are.
-    fn since(&self) -> Option<i64> {
-        let last = self.before.as_ref().map(|(at, _)| *at);
-        let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - self.all_at)));
-        last.map(|at| at as i64 - MARGIN_SECONDS as i64)
-    }
-
-    /// Takes over rows of which some have changed; the others are as before.
-    fn update_some(&mut self, at: f64, rows: Vec<T>) {
-        let before = self.before.iter().flat_map(|(_, rows)| rows);
-        let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
-        all.extend(rows.into_iter().map(|row| (row.key(), row)));
-        self.replace(at, all.into_values().collect());
-    }
-
-    /// Says of which interval figures are. A name that has no room becomes the next one.
-    pub fn title(&self, names: &[&str]) -> Title {
-        let says = match self.seconds {
-            Some(seconds) if self.is_first && seconds < 1.0 => {
-                let first = format!("what was added in the first {seconds:.1} s");
-                vec![format!("{first}; a whole interval follows"), first]
-            }
-            Some(seconds) => vec![format!("what was added in the last {seconds:.1} s")],
-            None => vec!["sums so far, an interval follows".to_owned()],
-        };
-        let titles = { names.iter() }.flat_map(|name| says.iter().map(move |says| format!("{name}: {says}")));
-        Title::new(titles)
-    }
-
-    /// After a reset, the counters began at zero.
-    fn reset(&mut self) {
-        if let Some((_, rows)) = &mut self.before {
-            rows.clear();
-        }
-    }
-}
 
 /// At most this many plans and texts of a recording are kept.
 const MAX_RECORDED: usize = 200;
@@ -161,6 +60,15 @@ pub const FINDINGS: &str = "Findings";
 pub fn is_about(missing: &str, part: &str) -> bool {
     let rest = missing.strip_prefix(part);
     rest.is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// Returns whether the statistics were reset. Without the extension, which may come and go while the program
+/// runs, it is not known when they were last.
+fn was_reset(before: &Server, now: &Server) -> bool {
+    let (Some(before), Some(now)) = (before.reset, now.reset) else {
+        return false;
+    };
+    before != now
 }
 
 /// All of it.
@@ -232,14 +140,18 @@ impl Data {
             snapshot.parts.retain(is_whole);
             let text = "the server was restarted: the interval begins anew".to_owned();
             self.happens(snapshot.at, "restart", text);
-        } else if known && snapshot.server.reset != self.server.reset {
+        } else if known && was_reset(&self.server, &snapshot.server) {
             self.plans.reset();
             self.nodes.reset();
             self.nodes_were_reset = true;
             let text = "the statistics were reset: figures are since then".to_owned();
             self.happens(snapshot.at, "reset", text);
         }
-        let evicted = snapshot.server.evictions - self.server.evictions;
+        let evicted = if snapshot.server.reset.is_some() && self.server.reset.is_some() {
+            snapshot.server.evictions - self.server.evictions
+        } else {
+            0.0
+        };
         let has_findings = snapshot.lists(FINDINGS);
         self.step = snapshot.at - self.at;
         self.at = snapshot.at;
@@ -363,11 +275,10 @@ impl Data {
             self.node_statements.extend(new);
         }
         let asked: BTreeSet<i64> = self.node_statements.iter().copied().collect();
-        if let Some((_, before)) = &mut self.nodes.before {
-            before.retain(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
-        }
-        let before = self.nodes.before.as_ref().filter(|_| !self.nodes_were_reset);
-        let known = before.map(|(_, rows)| rows.iter().map(PlanKey::of_node).collect::<BTreeSet<_>>());
+        self.nodes
+            .keep(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
+        let is_known = self.nodes.is_begun() && !self.nodes_were_reset;
+        let known = is_known.then(|| self.nodes.last().map(PlanKey::of_node).collect::<BTreeSet<_>>());
         self.nodes_were_reset = false;
         if is_all {
             self.nodes.update(self.at, rows);
@@ -442,8 +353,7 @@ impl Data {
         }
         if nodes.is_empty() && self.is_replay {
             // The view of nodes, which is always recorded, has them without their details.
-            let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
-            nodes = before.filter(is_meant).collect();
+            nodes = self.nodes.last().filter(is_meant).collect();
             nodes.sort_by_key(|node| node.node_id);
         }
         nodes

@@ -136,7 +136,7 @@ const ACTIVITY: &str =
   FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp()) ORDER BY average_active_sessions DESC";
 
 const FINDINGS: &str =
-    "SELECT id, state, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
+    "SELECT id, state, to_char(changed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
   mean_time_before AS before, mean_time_after AS after, ratio AS factor, extra_time AS extra, basis,
   coalesce(cause, 'the same plan') AS cause, command, left(query, 2000) AS query,
   count(*) OVER () AS total

@@ -143,6 +143,16 @@ fn compare_texts(one: &str, other: &str) -> Ordering {
     }
 }
 
+/// Returns whether a character moves the cursor of a terminal, or is not seen and changes how others are: the
+/// controls, the formats of Unicode (Cf), which turn the order of what follows, and its separators of lines.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(u32::from(letter),
+            0xAD | 0x600..=0x605 | 0x61C | 0x6DD | 0x70F | 0x890..=0x891 | 0x8E2 | 0x180E | 0x200B..=0x200F
+            | 0x2028..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0x110BD | 0x110CD
+            | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0001 | 0xE0020..=0xE007F)
+}
+
 /// Replaces line breaks and control characters, which would move the cursor of a terminal.
 pub fn one_line(text: &str) -> String {
     without_controls(text)
@@ -154,14 +164,14 @@ pub fn one_line(text: &str) -> String {
 /// Replaces each of them by a space.
 pub fn without_controls(text: &str) -> String {
     text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .map(|letter| if is_unseen(letter) { ' ' } else { letter })
         .collect()
 }
 
 /// Breaks a text between words into at most so many lines of a width. One that is longer ends with a tilde.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in without_controls(text).split_whitespace() {
         let line = lines.last_mut().map_or("", |line| line.as_str());
         if !line.is_empty() && line.width() + 1 + word.width() > width {
             if lines.len() == most {

@@ -20,7 +20,9 @@ const MOST_SECONDS: f64 = 300.0;
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     times: u32,
-    /// When it may be asked for again, by the server's clock.
+    /// When it was asked for, and when it may be asked for again, by the server's clock, which may be set
+    /// back.
+    last: f64,
     next: f64,
 }
 
@@ -94,7 +96,11 @@ impl Texts {
                 break;
             }
             let is_wanted = self.known.get(&id).is_none_or(|known| known.is_passing);
-            let is_due = || self.asked.get(&id).is_none_or(|asked| asked.next <= now);
+            let is_due = || {
+                self.asked
+                    .get(&id)
+                    .is_none_or(|asked| asked.next <= now || now < asked.last)
+            };
             if is_wanted && is_due() && seen.insert(id) {
                 ids.push(id);
             }
@@ -106,7 +112,7 @@ impl Texts {
             let asked = self.asked.entry(*id).or_default();
             let wait = FIRST_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
             asked.times += 1;
-            asked.next = now + wait.min(MOST_SECONDS);
+            (asked.last, asked.next) = (now, now + wait.min(MOST_SECONDS));
         }
         ids
     }
@@ -171,6 +177,16 @@ mod tests {
             texts.add(vec![text(id, "", false)], &server());
             assert!(texts.known.len() <= MAX_TEXTS);
         }
+    }
+
+    /// Otherwise nothing would be asked for until the clock is where it was.
+    #[test]
+    fn a_clock_that_is_set_back_keeps_no_text_away() {
+        let mut texts = Texts::default();
+        assert_eq!(texts.wanted([7].into_iter(), 5_000.0), [7]);
+        assert_eq!(texts.wanted([7].into_iter(), 5_000.5), [0; 0]);
+        assert_eq!(texts.wanted([7].into_iter(), 1_400.0), [7]);
+        assert_eq!(texts.wanted([7].into_iter(), 1_401.0), [0; 0]);
     }
 
     /// What a session runs has constants, and may have more statements than this one.

@@ -204,7 +204,7 @@ impl Top {
             let Ok(reply) = worker.replies.try_recv() else {
                 break;
             };
-            self.take(reply)?;
+            self.take(reply);
             changed = true;
         }
         match self.asked_at {
@@ -234,7 +234,8 @@ impl Top {
 
     fn ask(&mut self) {
         self.is_wanted = false;
-        let mut wants = if self.record.is_some() {
+        // The first frame does not wait for what only the recording needs.
+        let mut wants = if self.record.is_some() && self.app.data.at > 0.0 {
             self.app.all_wants()
         } else {
             self.app.wants()
@@ -279,19 +280,37 @@ impl Top {
             .take()
             .map_or(Duration::ZERO, |asked| asked.elapsed());
         self.slow_due = Instant::now() + SLOW_PACE.max(took * SLOW_SHARE);
-        if let (Some(file), Ok(snapshot)) = (&mut self.record, &answer) {
-            record::write(file, snapshot)?;
-        }
+        let written = answer.as_ref().map_or(Ok(()), |snapshot| self.write(snapshot));
         self.app.apply_slow(answer.map(|snapshot| *snapshot));
-        Ok(())
+        written
     }
 
-    fn take(&mut self, reply: Reply) -> io::Result<()> {
+    /// Adds a refresh to the recording, if there is one.
+    fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        match &mut self.record {
+            Some(file) => record::write(file, snapshot),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on without the recording if it cannot be written, and says so: the screen is needed most while
+    /// disks are full.
+    fn check(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.record = None;
+            self.app.status = format!("the recording has ended: {error}");
+        }
+    }
+
+    fn take(&mut self, reply: Reply) {
         if matches!(reply, Reply::Snapshot(_) | Reply::Refused(_) | Reply::Down(_)) {
             self.texts_asked_at = None;
         }
         match reply {
-            Reply::Slow(answer) => self.take_slow(answer)?,
+            Reply::Slow(answer) => {
+                let written = self.take_slow(answer);
+                self.check(written);
+            }
             Reply::Snapshot(snapshot) => {
                 if self.app.status.starts_with(SILENT) {
                     self.app.status.clear();
@@ -300,10 +319,9 @@ impl Top {
                 let is_addition = snapshot.is_addition();
                 let rest = snapshot.took * PACE_SHARE;
                 self.asked_at = None;
-                if let Some(file) = &mut self.record {
-                    record::write(file, &snapshot)?;
-                }
+                let written = self.write(&snapshot);
                 self.app.apply(*snapshot);
+                self.check(written);
                 let event = self.app.data.event.as_ref();
                 if event.is_some_and(|event| event.kind == "restart") {
                     self.slow_due = Instant::now();
@@ -326,13 +344,13 @@ impl Top {
                 self.app.status = match (answer, file) {
                     (Ok(lines), None) => {
                         self.app.answer(&call, lines.clone());
-                        if let Some(file) = &mut self.record {
-                            record::write(file, &self.app.data.snapshot_of_lines(call, lines))?;
-                        }
-                        String::new()
+                        self.app.status.clear();
+                        let written = self.write(&self.app.data.snapshot_of_lines(call, lines));
+                        self.check(written);
+                        std::mem::take(&mut self.app.status)
                     }
                     (Ok(lines), Some(name)) => match write_new(&name, &lines) {
-                        Ok(file) => format!("written to {file}"),
+                        Ok(file) => format!("written to {file}{}", self.app.page_note),
                         Err(error) => format!("{name}.html: {error}"),
                     },
                     (Err(text), file) => {
@@ -359,7 +377,6 @@ impl Top {
                 self.app.trouble = Some(text);
             }
         }
-        Ok(())
     }
 
     /// Shows the next refresh of a recording when its time has come.
@@ -446,9 +463,7 @@ impl Top {
             };
             match worker.replies.recv() {
                 Ok(Reply::Snapshot(snapshot)) => {
-                    if let Some(file) = &mut self.record {
-                        record::write(file, &snapshot).map_err(|error| error.to_string())?;
-                    }
+                    self.write(&snapshot).map_err(|error| error.to_string())?;
                     self.app.apply(*snapshot);
                     is_here = true;
                 }
@@ -543,6 +558,29 @@ mod tests {
     use super::*;
     use crate::screens::{Screen, View};
     use crate::signals::Signal;
+
+    /// A full disk takes the recording, and not the screen.
+    #[test]
+    fn the_screen_goes_on_without_its_recording() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
+        let mut recording = Recording::open(&file).expect("a recording");
+        let first = recording.next().expect("a line").expect("a refresh");
+        let screen = Screen::List(View::Sessions);
+        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a full disk");
+        let theme = Theme { has_colour: false };
+        let mut top = Top::new(app, Source::Recording(recording), Some(full), theme);
+        top.take(Reply::Snapshot(Box::new(first.clone())));
+        let says = "the recording has ended: No space left";
+        assert!(top.app.status.starts_with(says), "{}", top.app.status);
+        assert!(top.record.is_none() && top.app.data.at == first.at);
+        top.app.status.clear();
+        top.take(Reply::Snapshot(Box::new(first)));
+        assert_eq!(top.app.status, "");
+    }
 
     /// A key that is typed while a frame waits for texts would answer what nobody has seen.
     #[test]

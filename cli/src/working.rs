@@ -16,8 +16,9 @@ const ACTIVITY_SECONDS: f64 = 2.0;
 
 impl Data {
     /// Returns whether so many seconds will nearly have gone since a part came, when the next refresh comes.
+    /// After the server's clock was set back, it is not known how many have gone.
     fn is_due(&self, came: f64, seconds: f64) -> bool {
-        came == 0.0 || self.at + self.step - came > seconds - 0.1
+        came == 0.0 || self.at < came || self.at + self.step - came > seconds - 0.1
     }
 
     /// Returns what processes do now, if it is time to ask. The first frame is not to wait for that.

@@ -122,7 +122,7 @@ pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Valu
 fn valid(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     let is_of_merge = |line: &&str| line.trim_start().starts_with("\"Tuples ");
-    let Some(first) = lines.iter().position(|line| is_of_merge(&line)) else {
+    let Some(first) = lines.iter().position(&is_of_merge) else {
         return text.to_owned();
     };
     let count = lines[first..].iter().take_while(|line| is_of_merge(line)).count();

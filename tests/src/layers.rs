@@ -308,7 +308,12 @@ const CLI: &[Layer] = &[
     layer(
         "title",
         &[],
-        "titles, which say less where the terminal is narrow",
+        "titles, whose names become shorter before figures go",
+    ),
+    layer(
+        "series",
+        &["delta", "model", "title"],
+        "rows of counters from refresh to refresh",
     ),
     layer(
         "table",
@@ -334,15 +339,20 @@ const CLI: &[Layer] = &[
     layer(
         "texts",
         &["model", "own", "queries", "server"],
-        "the texts of statements, up to a limit",
+        "the texts of statements",
     ),
     layer(
         "data",
-        &["delta", "model", "queries", "texts", "title"],
+        &["model", "queries", "series", "texts"],
         "what the program knows of the server",
     ),
+    layer(
+        "news",
+        &["data"],
+        "what came in between, as the last line says it",
+    ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),
-    layer("ending", &[], "the signals that end the program"),
+    layer("ending", &[], "signals that end the program"),
     layer("password", &["ending"], "the question for a password"),
     layer(
         "screens_live",
@@ -388,12 +398,14 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "app",
-        &["data", "keys", "model", "queries", "screens", "signals", "table"],
+        &[
+            "data", "keys", "model", "news", "queries", "screens", "signals", "table",
+        ],
         "the state: what keys do",
     ),
     layer(
         "actions",
-        &["app", "queries", "screens", "server", "signals", "table"],
+        &["app", "model", "queries", "screens", "server", "signals", "table"],
         "keys that ask the server for something about a row",
     ),
     layer(

@@ -236,6 +236,10 @@ fn what_is_beside_the_figures_is_asked_for_less_often() {
             );
         }
     }
+    // The server's clock was set back by an hour.
+    let mut app = app(View::Activity);
+    app.data.activity_at = app.data.at + 3_600.0;
+    assert!(app.wants().contains(&Want::Activity));
     let new = |view: View| App::new(Screen::List(view), String::new(), Duration::from_secs(1), false);
     assert!(new(View::Activity).wants().contains(&Want::Activity));
 }
