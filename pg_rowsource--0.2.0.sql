@@ -2980,7 +2980,7 @@ BEGIN ATOMIC
         SELECT s.snap_id, s.taken_at FROM rowsource_snapshots s
          WHERE s.snap_id = pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
     ), wanted (reference, from_at, to_at) AS (
-        (SELECT 0, b.from_at, b.to_at FROM rowsource_baselines b ORDER BY b.created_at DESC LIMIT 1::bigint)
+        (SELECT 0, b.from_at, b.to_at FROM rowsource_baselines b ORDER BY b.created_at DESC, b.name LIMIT 1::bigint)
         UNION ALL SELECT 1, t.taken_at - '7 days 01:00'::interval, t.taken_at - '7 days'::interval FROM this t
         UNION ALL SELECT 2, t.taken_at - '1 day 01:00'::interval, t.taken_at - '1 day'::interval FROM this t
     ), ends AS MATERIALIZED (

@@ -8,13 +8,13 @@ MAJORS=(17 18 19)
 
 # Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
 DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|failed_parallel|foreign|foreign_failed|foreign_modify|foreign_types|loading|node_gets|node_waits'
-DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
+DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
 # The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. It is tested as it is released.
 NEWEST='callgrind|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
 
 # use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
-# need contrib modules, or whose helper patches position-independent programs only (tempfile_slots). What 17 counts in each
+# need contrib modules or TLS, or whose helper patches position-independent programs only (tempfile_slots). What 17 counts in each
 # node is what 15 counts. The examples of the documents say what differs from 18 on.
 use() {
     export PG_CONFIG=$MATRIX/pg_config-$1 PG_ROOT=$MATRIX/$1 ROWSOURCE_RUN=$RUN$1
@@ -29,7 +29,7 @@ use() {
     [ $# -gt 1 ] || [ -n "$as_released" ] || UNFIT+=" | $of_release"
     [ "$1" = 16 ] || return 0
     export PG_ROOT="" INSTALLED=1 UNFIT="${UNFIT:-none()} | test(/^tempfile_slots::/) | test(/::asynchronous_scans_add_up$/) |
-        test(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|robust|store_overhead|sums|texts)::/)"
+        test(/^(coexistence|equality|explain_function|explain_option|quick_start|readers|robust|store_overhead|sums|terminal_options|texts)::/)"
 }
 
 # one MAJOR [NAME...]: everything on that major that can run beside other work, or just these files of tests.

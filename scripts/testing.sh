@@ -116,8 +116,10 @@ server_tests() (
     fi
     # The terminal program, which is built here, and tmux where the tests run.
     export ROWSOURCE_PROGRAM=$TARGET/lab/rowsource
-    [ -x "$ROWSOURCE_PROGRAM" ] || unfit+=" | test(/_needs_(program|terminal|pgbouncer)$/)"
-    [ -x "${PG_ROOT:-}/usr/bin/tmux" ] || unfit+=" | test(/_needs_terminal$/)"
+    [ -x "$ROWSOURCE_PROGRAM" ] || unfit+=" | test(/_needs_(program|terminal|script|pgbouncer)$/)"
+    [ -x "${PG_ROOT:-}/usr/bin/tmux" ] || unfit+=" | test(/_needs_(terminal|pgbouncer)$/)"
+    # Chroots of sid and experimental have no script(1).
+    [ -x "${PG_ROOT:-}/usr/bin/script" ] || unfit+=" | test(/_needs_script$/)"
     [ -x "${PG_ROOT:-}/usr/sbin/pgbouncer" ] || unfit+=" | test(/_needs_pgbouncer$/)"
     for module in pgaudit plperl plpython3 pltcl plr; do
         [ -e "${PG_ROOT:-}$("$PG_CONFIG" --pkglibdir)/$module.so" ] || unfit+=" | test(/_needs_$module$/)"

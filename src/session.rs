@@ -4,6 +4,7 @@
 mod last;
 mod late;
 mod plans;
+mod unfolded;
 
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server::{self, memory};
@@ -47,18 +48,18 @@ pub fn known(by_oids: &PlanKey) -> Option<Rc<KnownPlan>> {
 /// Returns the description of an execution of a plan with partitions that has this key before it is folded.
 pub fn unfolded(found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
     let mut session = SESSION.try_borrow_mut().ok()?;
-    session.plans.unfolded(found_as)
+    session.plans.unfolded.get(found_as)
 }
 
 /// Returns where the bytes of such descriptions are counted that were decoded.
 pub fn decoded_bytes() -> Rc<Cell<usize>> {
-    SESSION.borrow().plans.decoded_bytes()
+    SESSION.borrow().plans.unfolded.decoded_bytes().clone()
 }
 
 /// Keeps such a description, so that the plan is not folded at each execution.
 pub fn keep_unfolded(found_as: PlanKey, description: &Rc<LazyDescription>) {
     if let Ok(mut session) = SESSION.try_borrow_mut() {
-        session.plans.keep_unfolded(found_as, description);
+        session.plans.unfolded.keep(found_as, description);
     }
 }
 

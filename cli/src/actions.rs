@@ -1,6 +1,9 @@
 //! What the keys do that ask the server for something about a row: EXPLAIN, a comparison, a page, a signal.
 
-use crate::app::{App, Effect, Mode};
+use std::collections::BTreeSet;
+
+use crate::app::{App, Effect, Mode, NO_ROW};
+use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -43,6 +46,7 @@ fn nothing_below(screen: &Screen, target: &Target) -> String {
             );
         }
         Screen::Node(..) => "these are all figures of the node",
+        Screen::Text { .. } => "nothing is below a text",
         Screen::LivePlan(_) => "a running plan has no more of its nodes: e shows it as a table",
         Screen::List(View::Statements) => {
             "these are the sum of plans that are not stored: there is none to show"
@@ -55,12 +59,64 @@ fn nothing_below(screen: &Screen, target: &Target) -> String {
 }
 
 impl App {
+    /// Returns whether the server lacks what a key needs, and says what.
+    fn lacks_extension(&mut self) -> bool {
+        let lacks = !self.data.server.has_extension();
+        if lacks && self.data.at > 0.0 {
+            self.status = crate::server::missing_extension(&self.data.server);
+        } else if lacks {
+            self.status = "the first answer of the server is awaited".to_owned();
+        }
+        lacks
+    }
+
     /// Returns the plan that is shown, or that of the selected row.
     fn plan(&self) -> Option<PlanKey> {
         match self.screen() {
             Screen::Plan(key) | Screen::Flame(key) | Screen::Node(key, _) => Some(key.clone()),
             _ => self.target()?.plan,
         }
+    }
+
+    /// Says whose figures the server shows, if several users or databases have a plan: functions are called
+    /// with its queryid and planid, and prefer the plans of the connection's database, then those of its
+    /// user, then the one that took the most time.
+    fn whose(&self, queryid: i64, planid: Option<i64>) -> Option<String> {
+        let server = &self.data.server;
+        let rank = |plan: &Plan| {
+            let is_here = |name: &Option<String>, own: &str| name.as_deref() == Some(own);
+            (
+                !is_here(&plan.datname, &server.database),
+                !is_here(&plan.usename, &server.user),
+            )
+        };
+        let plans = self.data.plans.last();
+        let plans: Vec<&Plan> = plans
+            .filter(|plan| plan.queryid == Some(queryid) && planid.is_none_or(|id| plan.planid == Some(id)))
+            .collect();
+        let others: BTreeSet<_> = { plans.iter() }
+            .map(|plan| (plan.userid, plan.datid, plan.toplevel))
+            .collect();
+        let order = |a: &&&Plan, b: &&&Plan| rank(a).cmp(&rank(b)).then(b.time.total_cmp(&a.time));
+        let shown = plans.iter().min_by(order).filter(|_| others.len() > 1)?;
+        let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "another".to_owned());
+        let level = if shown.toplevel { "" } else { ", run by functions" };
+        Some(format!(
+            "it ran in {} ways (user, database, within functions): these are the figures of user {} in database {}{level}",
+            others.len(),
+            name(&shown.usename),
+            name(&shown.datname),
+        ))
+    }
+
+    /// Shows what a function writes of a plan, or of all plans of a statement.
+    fn call_of(&mut self, queryid: i64, planid: Option<i64>, title: String, call: String) -> Vec<Effect> {
+        let whose = self.whose(queryid, planid);
+        let effects = self.call(title, call);
+        if let Some(Screen::Text { note, .. }) = self.screen_mut().filter(|_| !effects.is_empty()) {
+            *note = whose;
+        }
+        effects
     }
 
     /// Shows what a function writes.
@@ -71,6 +127,7 @@ impl App {
         }
         self.push(Screen::Text {
             title,
+            note: None,
             call: call.clone(),
             lines: None,
         });
@@ -79,21 +136,30 @@ impl App {
 
     /// Shows the plan as EXPLAIN prints it: all executions on average, or as far as a process is.
     pub fn explain(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         if let Some(PlanKey { queryid, planid, .. }) = self.plan() {
-            return self.call(
+            return self.call_of(
+                queryid,
+                Some(planid),
                 format!("Plan {planid} of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, {planid}, 'mean')"),
             );
         }
-        match self.target() {
-            Some(Target { pid: Some(pid), .. }) => self.call(
+        let queryid = self.target().and_then(|target| target.queryid);
+        match (self.process(), queryid) {
+            (Some(0), _) => {
+                self.status = "a prepared transaction runs nothing".to_owned();
+                Vec::new()
+            }
+            (Some(pid), _) => self.call(
                 format!("The plan that process {pid} runs"),
                 format!("rowsource_display(pid => {pid}, format => 'ALLSTATS')"),
             ),
-            Some(Target {
-                queryid: Some(queryid),
-                ..
-            }) => self.call(
+            (None, Some(queryid)) => self.call_of(
+                queryid,
+                None,
                 format!("The plan of {queryid}, the mean of its executions"),
                 format!("rowsource_explain({queryid}, NULL, 'mean')"),
             ),
@@ -107,17 +173,24 @@ impl App {
     /// Marks a plan, or compares the marked one with this one; if it is the same plan, its slowest execution
     /// with the mean.
     pub fn compare(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         let Some(key) = self.plan() else {
             self.status = "this row has no plan: c compares plans of a statement".to_owned();
             return Vec::new();
         };
         let PlanKey { queryid, planid, .. } = key;
         match self.marked.take() {
-            Some(marked) if marked.queryid == queryid && marked.planid == planid => self.call(
+            Some(marked) if marked.queryid == queryid && marked.planid == planid => self.call_of(
+                queryid,
+                Some(planid),
                 format!("Plan {planid} of {queryid}: its mean and its slowest execution"),
                 format!("rowsource_compare({queryid}, '{planid} mean', '{planid} slowest')"),
             ),
-            Some(marked) if marked.queryid == queryid => self.call(
+            Some(marked) if marked.queryid == queryid => self.call_of(
+                queryid,
+                Some(planid),
                 format!("Statement {queryid}: plan {} and plan {planid}", marked.planid),
                 format!("rowsource_compare({queryid}, '{}', '{planid}')", marked.planid),
             ),
@@ -132,32 +205,55 @@ impl App {
 
     /// Shows who blocks the session of the selected row, with its statement.
     pub fn blocker(&mut self) -> Vec<Effect> {
-        match self.process() {
-            _ if matches!(self.screen(), Screen::Blocker(_)) => {}
-            Some(pid) if self.data.server.schema.is_some() => self.push(Screen::Blocker(pid)),
-            _ => self.status = "this row is no process: b works in live, temp, locks and sessions".to_owned(),
+        if self.lacks_extension() {
+            return Vec::new();
         }
-        vec![Effect::Refresh]
+        let why = match self.process() {
+            _ if matches!(self.screen(), Screen::Blocker(_)) => "these are all who block it",
+            Some(0) => "a prepared transaction waits for nobody",
+            Some(pid) => {
+                self.push(Screen::Blocker(pid));
+                return vec![Effect::Refresh];
+            }
+            None => "this row is no process: b works in live, temp, locks and sessions",
+        };
+        self.status = why.to_owned();
+        Vec::new()
     }
 
     /// Shows where the time of the plan goes.
     pub fn flame(&mut self) -> Vec<Effect> {
-        match self.plan() {
-            Some(key) if !matches!(self.screen(), Screen::Flame(_)) => self.push(Screen::Flame(key)),
-            Some(_) => {}
-            None => self.status = "this row has no plan".to_owned(),
+        if self.lacks_extension() {
+            return Vec::new();
         }
-        vec![Effect::Refresh]
+        let why = match self.plan() {
+            Some(_) if matches!(self.screen(), Screen::Flame(_)) => "this is where its time goes",
+            Some(key) => {
+                self.push(Screen::Flame(key));
+                return vec![Effect::Refresh];
+            }
+            None => "this row has no plan",
+        };
+        self.status = why.to_owned();
+        Vec::new()
     }
 
     /// Writes the page of a plan to a file, or that of the last hour.
     pub fn write_page(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         if self.is_calling {
             self.status = STILL_CALLING.to_owned();
             return Vec::new();
         }
         self.status = "the server makes the page".to_owned();
-        vec![match self.plan() {
+        let plan = self.plan();
+        let whose = plan
+            .as_ref()
+            .and_then(|plan| self.whose(plan.queryid, Some(plan.planid)));
+        self.page_note = whose.map_or_else(String::new, |whose| format!("; {whose}"));
+        vec![match plan {
             Some(PlanKey { queryid, planid, .. }) => Effect::Call(
                 format!("rowsource_html({queryid}, {planid}, 'mean')"),
                 Some(format!("rowsource-plan-{planid}")),
@@ -171,7 +267,11 @@ impl App {
 
     /// Goes down from the selected row.
     pub fn down(&mut self) -> Vec<Effect> {
+        if self.lacks_extension() {
+            return Vec::new();
+        }
         let Some(target) = self.target() else {
+            self.status = NO_ROW.to_owned();
             return Vec::new();
         };
         let next = match (self.screen(), target) {
@@ -199,7 +299,7 @@ impl App {
             (
                 Screen::List(View::Live | View::Locks | View::Sessions | View::Temp),
                 Target { pid: Some(pid), .. },
-            ) if self.data.server.schema.is_some() && pid > 0 => Screen::LivePlan(pid),
+            ) if pid > 0 => Screen::LivePlan(pid),
             (
                 Screen::Blocker(_),
                 Target {
@@ -225,12 +325,13 @@ impl App {
                     ..
                 },
             ) => {
-                return self.call(
+                return self.call_of(
+                    queryid,
+                    None,
                     format!("Plans of statement {queryid}"),
                     format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
                 );
             }
-            (Screen::Text { .. }, _) => return Vec::new(),
             (screen, target) => {
                 self.status = nothing_below(screen, &target);
                 return Vec::new();
@@ -264,7 +365,7 @@ impl App {
         let pid = match self.process() {
             _ if self.data.is_replay => Err("a recording has no server: no signals are sent"),
             _ if self.read_only => Err("--read-only: no signals are sent"),
-            _ if self.selected_is_gone() && !matches!(self.screen(), Screen::LivePlan(_)) => {
+            _ if self.selected_is_gone() && !self.shows_live_plan() => {
                 self.select_what_stands_there();
                 Err("the selected row has gone: this is another one")
             }
@@ -284,6 +385,11 @@ impl App {
         }
     }
 
+    /// Returns whether the screen is about a single process, whichever row is selected.
+    fn shows_live_plan(&self) -> bool {
+        matches!(self.screen(), Screen::LivePlan(_)) && self.data.server.has_extension()
+    }
+
     /// Asks the question when the session is known, unless a key has come in between.
     pub fn ask_about(&mut self, signal: Signal, pid: i64, found: Result<Option<Addressee>, String>) {
         if self.mode != Mode::Asking(signal, pid) {
@@ -291,10 +397,17 @@ impl App {
         }
         self.mode = Mode::Normal;
         match found {
+            Ok(Some(session)) if session.is_own => {
+                self.status =
+                    format!("nothing was sent: process {pid} works for rowsource now, behind a pooler");
+            }
             Ok(Some(session))
                 if signal == Signal::Cancel && session.state.as_deref().is_some_and(|it| it != "active") =>
             {
                 self.status = format!("process {pid} runs no statement now: T ends its session");
+            }
+            Ok(Some(session)) if session.backend_start.is_none() => {
+                self.status = format!("nothing was sent: only pg_read_all_stats sees whose session {pid} is");
             }
             Ok(Some(session)) => self.mode = Mode::Confirm(signal, Box::new(session)),
             Ok(None) => self.status = format!("process {pid} is gone"),

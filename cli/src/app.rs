@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
 use crate::model::Snapshot;
+use crate::news::News;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
 use crate::signals::{Addressee, Signal};
@@ -63,6 +64,7 @@ struct Look {
 }
 
 /// The state.
+#[cfg_attr(test, derive(Clone))]
 pub struct App {
     pub data: Data,
     pub mode: Mode,
@@ -71,8 +73,11 @@ pub struct App {
     pub interval: Duration,
     /// The connection, as the first line names it.
     pub place: String,
-    /// What happened last, in a sentence.
+    /// What came of the last key, in a sentence.
     pub status: String,
+    pub news: News,
+    /// Whose figures the page has that was asked for last.
+    pub page_note: String,
     /// Why there is no connection now.
     pub trouble: Option<String>,
     /// The plan that another one is to be compared with.
@@ -96,6 +101,9 @@ const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 /// What a text says that a recording does not have.
 const NOT_RECORDED: &str =
     "the recording does not have this text until here: it has those that were open while it was made";
+/// What keys say that do nothing where there is no row, or no server.
+pub const NO_ROW: &str = "there is no row here";
+const OWN_PACE: &str = "a replay has the pace of its recording";
 /// How long a text may be that is typed.
 const MAX_TYPED: usize = 200;
 /// How many columns a wide text moves.
@@ -112,6 +120,8 @@ impl App {
             interval,
             place,
             status: String::new(),
+            news: News::default(),
+            page_note: String::new(),
             trouble: None,
             marked: None,
             screens: vec![screen],
@@ -128,6 +138,11 @@ impl App {
     /// Returns the screen.
     pub fn screen(&self) -> &Screen {
         self.screens.last().unwrap_or(&Screen::List(View::Statements))
+    }
+
+    /// The same, to be changed.
+    pub fn screen_mut(&mut self) -> Option<&mut Screen> {
+        self.screens.last_mut()
     }
 
     /// Returns the screen's list, or that from which the user went down.
@@ -165,7 +180,7 @@ impl App {
             self.take_recorded_lines();
         }
         if let Some(event) = &self.data.event {
-            self.status.clone_from(&event.text);
+            self.news.hear(event);
         }
     }
 
@@ -271,7 +286,8 @@ impl App {
             // These hold whatever is typed.
             return match keys::action(&key) {
                 Some(Action::Quit) => vec![Effect::Quit],
-                Some(Action::Refresh) => vec![Effect::Reload],
+                Some(Action::Refresh) => self.reload(),
+                _ if self.mode == Mode::Normal => self.normal_key(&key),
                 _ => Vec::new(),
             };
         }
@@ -296,7 +312,9 @@ impl App {
     }
 
     fn normal_key(&mut self, key: &KeyEvent) -> Vec<Effect> {
-        self.status.clear();
+        let has_news = self.news.now(self.data.at).is_some();
+        self.news.clear();
+        let has_said = !std::mem::take(&mut self.status).is_empty() || has_news;
         let page = self.page.max(2) as isize - 1;
         let Some(action) = keys::action(key) else {
             self.status = format!(
@@ -314,14 +332,15 @@ impl App {
             }
             Action::Command => self.mode = Mode::Command(String::new()),
             Action::View(number) => return self.open_view(View::ALL[number]),
-            Action::Select(rows) => self.move_by(rows),
-            Action::Page(pages) => self.move_by(pages * page),
-            Action::First => self.move_by(isize::MIN / 2),
-            Action::Last => self.move_by(isize::MAX / 2),
+            Action::Select(rows) => self.select(rows),
+            Action::Page(pages) => self.select(pages * page),
+            Action::First => self.select(isize::MIN / 2),
+            Action::Last => self.select(isize::MAX / 2),
             Action::Sort(columns) => self.sort_beside(columns),
+            Action::Pause if self.ended => self.status = "nothing is left to pause".to_owned(),
             Action::Pause => self.paused = !self.paused,
             Action::Interval(step) => self.change_interval(step),
-            Action::Refresh => return vec![Effect::Reload],
+            Action::Refresh => return self.reload(),
             Action::Copy => return self.copy(),
             Action::Explain => return self.explain(),
             Action::Compare => return self.compare(),
@@ -331,10 +350,10 @@ impl App {
             Action::Cancel => return self.ask_signal(Signal::Cancel),
             Action::Terminate => return self.ask_signal(Signal::Terminate),
             Action::Down => return self.down(),
-            Action::Up => return self.up(),
+            Action::Up => return self.up(has_said),
             Action::Left | Action::Right if self.shift(action == Action::Right) => {}
             Action::Right => return self.down(),
-            Action::Left => return self.up(),
+            Action::Left => return self.up(has_said),
         }
         Vec::new()
     }
@@ -403,6 +422,23 @@ impl App {
         vec![Effect::Refresh]
     }
 
+    /// Asks for a refresh now.
+    fn reload(&mut self) -> Vec<Effect> {
+        if self.data.is_replay {
+            self.status = OWN_PACE.to_owned();
+            return Vec::new();
+        }
+        vec![Effect::Reload]
+    }
+
+    /// Selects a row that is so far below.
+    fn select(&mut self, rows: isize) {
+        if self.target().is_none() {
+            self.status = NO_ROW.to_owned();
+        }
+        self.move_by(rows);
+    }
+
     fn move_by(&mut self, rows: isize) {
         let (table, selected, _) = self.table();
         let last = table.rows.len().saturating_sub(1);
@@ -449,12 +485,19 @@ impl App {
         } else if !is_right && shift > 0 {
             self.change_look(|look| look.shift = shift.saturating_sub(SHIFT));
         } else {
+            if is_right {
+                self.status = "nothing more is on the right".to_owned();
+            }
             return is_right;
         }
         true
     }
 
     fn change_interval(&mut self, step: isize) {
+        if self.data.is_replay {
+            self.status = OWN_PACE.to_owned();
+            return;
+        }
         // The next one from what it is now, which may be none of these.
         let now = self.interval.as_millis() as u64;
         let next = if step > 0 {
@@ -501,7 +544,8 @@ impl App {
     /// Returns the process that the keys concern: that of the selected row, or of the screen.
     pub fn process(&self) -> Option<i64> {
         match self.screen() {
-            Screen::LivePlan(pid) => Some(*pid),
+            // A server without the extension shows its sessions here.
+            Screen::LivePlan(pid) if self.data.server.has_extension() => Some(*pid),
             _ => self.target()?.pid,
         }
     }
@@ -517,6 +561,7 @@ impl App {
         }
         let (table, selected, _) = self.table();
         let Some(row) = table.rows.get(selected) else {
+            self.status = NO_ROW.to_owned();
             return Vec::new();
         };
         let whole = match self.screen() {
@@ -533,10 +578,19 @@ impl App {
         vec![Effect::Copy(text)]
     }
 
-    fn up(&mut self) -> Vec<Effect> {
-        if self.screens.len() > 1 {
+    /// Returns whether there is a screen above this one.
+    pub fn has_above(&self) -> bool {
+        self.screens.len() > 1
+    }
+
+    /// Goes up. On the first screen it takes back the filter, and what was said.
+    fn up(&mut self, has_said: bool) -> Vec<Effect> {
+        if self.has_above() {
             self.screens.pop();
             return vec![Effect::Refresh];
+        }
+        if self.filter().is_empty() && !has_said {
+            self.status = "nothing is above this screen: q leaves".to_owned();
         }
         self.change_look(|look| look.filter.clear());
         Vec::new()

@@ -119,6 +119,9 @@ pub enum Command {
 /// What top shows, and how.
 #[derive(Debug, Default, Args)]
 pub struct TopArgs {
+    /// Database to connect to, or a connection string or URI, as with -d
+    #[arg(value_name = "DATABASE", conflicts_with = "replay")]
+    pub database: Option<String>,
     /// The view to begin with
     #[arg(long, value_enum)]
     pub view: Option<View>,

@@ -1,124 +1,19 @@
-//! What the program knows of the server: the last rows of each view, and what was added between two
-//! refreshes.
+//! What the program knows of the server: the last rows of each view, and what came in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::delta::{Counted, Difference, MARGIN_SECONDS, difference};
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
-    Text, Wait, Working,
+    Wait, Working,
 };
-use crate::own::OwnShapes;
 use crate::queries::{PlanKey, Want};
+use crate::series::Series;
+use crate::texts::Texts;
 
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
-/// At most this many texts are kept.
-const MAX_TEXTS: usize = 5_000;
-/// At most this many are asked for at once.
-const TEXTS_AT_ONCE: usize = 300;
-/// After so many seconds a text that did not come is asked for again: after the first time, and at most. Each
-/// time, it takes four times as long.
-const FIRST_TEXT_SECONDS: f64 = 2.0;
-const MOST_TEXT_SECONDS: f64 = 300.0;
 /// Of at most this many statements the nodes are read.
 const MAX_NODE_STATEMENTS: usize = 30;
-
-/// After so many seconds all rows are read again, so that those are forgotten that are not stored any more.
-const ALL_ROWS_SECONDS: f64 = 300.0;
-
-/// Rows of counters: the last ones, and what was added.
-#[derive(Clone, Debug)]
-pub struct Series<T> {
-    before: Option<(f64, Vec<T>)>,
-    /// When all rows were read.
-    all_at: f64,
-    /// What was added. Before the second refresh: all since the beginning.
-    pub added: Difference<T>,
-    /// The seconds in which it was; nothing before the second refresh.
-    pub seconds: Option<f64>,
-    /// Whether it is the first interval, which is shorter than the others.
-    is_first: bool,
-}
-
-impl<T> Default for Series<T> {
-    fn default() -> Self {
-        Self {
-            before: None,
-            all_at: 0.0,
-            added: Difference {
-                rows: Vec::new(),
-                gone: 0,
-                anew: 0,
-            },
-            seconds: None,
-            is_first: false,
-        }
-    }
-}
-
-impl<T: Counted> Series<T> {
-    /// Takes over all rows.
-    fn update(&mut self, at: f64, rows: Vec<T>) {
-        self.all_at = at;
-        self.replace(at, rows);
-    }
-
-    fn replace(&mut self, at: f64, rows: Vec<T>) {
-        match &self.before {
-            Some((then, before)) => {
-                self.added = difference(before, &rows, *then);
-                self.is_first = self.seconds.is_none();
-                // Two refreshes of one moment: of no length, so that no rate is absurd.
-                self.seconds = Some((at - then).max(0.001));
-            }
-            None => {
-                self.added = difference(&[], &rows, 0.0);
-                self.seconds = None;
-            }
-        }
-        self.before = Some((at, rows));
-    }
-
-    /// The server had no time for all rows. From now on those are read that change.
-    fn begin_without(&mut self, at: f64) {
-        self.all_at = at;
-        self.before.get_or_insert((at, Vec::new()));
-    }
-
-    /// Returns since when rows are wanted; nothing if all are.
-    fn since(&self) -> Option<i64> {
-        let last = self.before.as_ref().map(|(at, _)| *at);
-        let last = last.filter(|at| (0.0..ALL_ROWS_SECONDS).contains(&(at - self.all_at)));
-        last.map(|at| at as i64 - MARGIN_SECONDS as i64)
-    }
-
-    /// Takes over rows of which some have changed; the others are as before.
-    fn update_some(&mut self, at: f64, rows: Vec<T>) {
-        let before = self.before.iter().flat_map(|(_, rows)| rows);
-        let mut all: BTreeMap<T::Key, T> = before.map(|row| (row.key(), row.clone())).collect();
-        all.extend(rows.into_iter().map(|row| (row.key(), row)));
-        self.replace(at, all.into_values().collect());
-    }
-
-    /// Says of which interval figures are.
-    pub fn title(&self, name: &str) -> String {
-        match self.seconds {
-            Some(seconds) if self.is_first && seconds < 1.0 => {
-                format!("{name}: what was added in the first {seconds:.1} s; a whole interval follows")
-            }
-            Some(seconds) => format!("{name}: what was added in the last {seconds:.1} s"),
-            None => format!("{name}: sums so far, an interval follows"),
-        }
-    }
-
-    /// After a reset, the counters began at zero.
-    fn reset(&mut self) {
-        if let Some((_, rows)) = &mut self.before {
-            rows.clear();
-        }
-    }
-}
 
 /// At most this many plans and texts of a recording are kept.
 const MAX_RECORDED: usize = 200;
@@ -167,12 +62,13 @@ pub fn is_about(missing: &str, part: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(':'))
 }
 
-/// A text that was asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    times: u32,
-    /// When it may be asked for again, by the server's clock.
-    next: f64,
+/// Returns whether the statistics were reset. Without the extension, which may come and go while the program
+/// runs, it is not known when they were last.
+fn was_reset(before: &Server, now: &Server) -> bool {
+    let (Some(before), Some(now)) = (before.reset, now.reset) else {
+        return false;
+    };
+    before != now
 }
 
 /// All of it.
@@ -183,7 +79,7 @@ pub struct Data {
     pub plans: Series<Plan>,
     pub nodes: Series<Node>,
     pub waits: Series<Wait>,
-    pub texts: BTreeMap<i64, String>,
+    texts: Texts,
     pub plan: Vec<Node>,
     pub live: Vec<Running>,
     pub live_plan: Vec<LiveNode>,
@@ -215,10 +111,6 @@ pub struct Data {
     pub event: Option<Happened>,
     /// All that came in between since the beginning, the newest last.
     pub events: Vec<Happened>,
-    asked_texts: BTreeMap<i64, Asked>,
-    /// Which texts are this program's.
-    own_texts: BTreeSet<i64>,
-    own: OwnShapes,
     node_statements: Vec<i64>,
     /// Whether all nodes began anew since they were read.
     nodes_were_reset: bool,
@@ -237,8 +129,7 @@ impl Data {
         let known = self.at > 0.0;
         if known && (snapshot.server.started - self.server.started).abs() > 0.5 {
             *self = Self {
-                texts: std::mem::take(&mut self.texts),
-                own_texts: std::mem::take(&mut self.own_texts),
+                texts: std::mem::take(&mut self.texts).of_next_run(),
                 events: std::mem::take(&mut self.events),
                 is_replay: self.is_replay,
                 recorded: std::mem::take(&mut self.recorded),
@@ -249,14 +140,18 @@ impl Data {
             snapshot.parts.retain(is_whole);
             let text = "the server was restarted: the interval begins anew".to_owned();
             self.happens(snapshot.at, "restart", text);
-        } else if known && snapshot.server.reset != self.server.reset {
+        } else if known && was_reset(&self.server, &snapshot.server) {
             self.plans.reset();
             self.nodes.reset();
             self.nodes_were_reset = true;
             let text = "the statistics were reset: figures are since then".to_owned();
             self.happens(snapshot.at, "reset", text);
         }
-        let evicted = snapshot.server.evictions - self.server.evictions;
+        let evicted = if snapshot.server.reset.is_some() && self.server.reset.is_some() {
+            snapshot.server.evictions - self.server.evictions
+        } else {
+            0.0
+        };
         let has_findings = snapshot.lists(FINDINGS);
         self.step = snapshot.at - self.at;
         self.at = snapshot.at;
@@ -335,23 +230,7 @@ impl Data {
         match part {
             Part::Plans(rows) => self.apply_plans(|plans, at| plans.update(at, rows)),
             Part::ChangedPlans(rows) => self.apply_plans(|plans, at| plans.update_some(at, rows)),
-            Part::Texts(rows) => {
-                if self.texts.len() + rows.len() > MAX_TEXTS {
-                    self.texts.clear();
-                    self.own_texts.clear();
-                    self.asked_texts.clear();
-                }
-                if !self.own.fits(&self.server) {
-                    self.own = OwnShapes::new(&self.server);
-                }
-                let is_own = |text: &&Text| text.query.as_deref().is_some_and(|query| self.own.has(query));
-                let own = rows.iter().filter(is_own).map(|text| text.queryid);
-                self.own_texts.extend(own);
-                self.texts.extend(
-                    rows.into_iter()
-                        .filter_map(|text| Some((text.queryid, text.query?))),
-                );
-            }
+            Part::Texts(rows) => self.texts.add(rows, &self.server),
             Part::Nodes(rows) => self.apply_nodes(rows, true),
             Part::ChangedNodes(rows) => self.apply_nodes(rows, false),
             Part::Plan(rows) => {
@@ -396,11 +275,10 @@ impl Data {
             self.node_statements.extend(new);
         }
         let asked: BTreeSet<i64> = self.node_statements.iter().copied().collect();
-        if let Some((_, before)) = &mut self.nodes.before {
-            before.retain(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
-        }
-        let before = self.nodes.before.as_ref().filter(|_| !self.nodes_were_reset);
-        let known = before.map(|(_, rows)| rows.iter().map(PlanKey::of_node).collect::<BTreeSet<_>>());
+        self.nodes
+            .keep(|row| row.queryid.is_some_and(|queryid| asked.contains(&queryid)));
+        let is_known = self.nodes.is_begun() && !self.nodes_were_reset;
+        let known = is_known.then(|| self.nodes.last().map(PlanKey::of_node).collect::<BTreeSet<_>>());
         self.nodes_were_reset = false;
         if is_all {
             self.nodes.update(self.at, rows);
@@ -428,27 +306,7 @@ impl Data {
         let all = temp
             .chain(activity)
             .chain(plans.into_iter().map(|plan| plan.queryid));
-        let now = self.at;
-        let is_due = |id: &i64| self.asked_texts.get(id).is_none_or(|asked| asked.next <= now);
-        let mut ids: Vec<i64> = Vec::new();
-        let mut seen = BTreeSet::new();
-        for id in all.flatten() {
-            if ids.len() == TEXTS_AT_ONCE {
-                break;
-            }
-            if !self.texts.contains_key(&id) && is_due(&id) && seen.insert(id) {
-                ids.push(id);
-            }
-        }
-        if self.asked_texts.len() + ids.len() > MAX_TEXTS {
-            self.asked_texts.clear();
-        }
-        for id in &ids {
-            let asked = self.asked_texts.entry(*id).or_default();
-            let wait = FIRST_TEXT_SECONDS * f64::from(1_u32 << (2 * asked.times.min(8)));
-            asked.times += 1;
-            asked.next = now + wait.min(MOST_TEXT_SECONDS);
-        }
+        let ids = self.texts.wanted(all.flatten(), self.at);
         (!ids.is_empty()).then_some(Want::Texts(ids))
     }
 
@@ -495,8 +353,7 @@ impl Data {
         }
         if nodes.is_empty() && self.is_replay {
             // The view of nodes, which is always recorded, has them without their details.
-            let before = self.nodes.before.iter().flat_map(|(_, rows)| rows);
-            nodes = before.filter(is_meant).collect();
+            nodes = self.nodes.last().filter(is_meant).collect();
             nodes.sort_by_key(|node| node.node_id);
         }
         nodes
@@ -554,11 +411,11 @@ impl Data {
 
     /// Returns whether a statement is one of this program's.
     pub fn is_own(&self, queryid: Option<i64>) -> bool {
-        queryid.is_some_and(|queryid| self.own_texts.contains(&queryid))
+        queryid.is_some_and(|queryid| self.texts.is_own(queryid))
     }
 
     /// Returns the text of a statement in one line; nothing if it is not known.
     pub fn text(&self, queryid: Option<i64>) -> Option<&str> {
-        self.texts.get(&queryid?).map(String::as_str)
+        self.texts.get(queryid?)
     }
 }

@@ -10,7 +10,7 @@ pub const MARGIN_SECONDS: f64 = 2.0;
 /// A row of counters.
 pub trait Counted: Clone {
     /// What identifies the row.
-    type Key: Ord;
+    type Key: Ord + Clone + std::fmt::Debug;
 
     /// Returns that.
     fn key(&self) -> Self::Key;
@@ -40,11 +40,22 @@ pub struct Difference<T> {
     pub anew: usize,
 }
 
+/// Returns whether a row whose beginning is not known began anew: its first counter is less than half of what
+/// it was. One that fell by less had counted something twice for a moment, such as the waits of a process
+/// that ended just then: nothing was added then, and by no means all that the row has.
+fn fell_to_its_beginning(now: f64, old: f64) -> bool {
+    now < old / 2.0
+}
+
 /// Returns what was added to rows after a time, when these were as in `before`. The figures of a row that
 /// began anew are what it has now: they are too small rather than negative. A row that was not there before
 /// has figures only if it is not older.
-pub fn difference<T: Counted>(before: &[T], now: &[T], then: f64) -> Difference<T> {
-    let mut old: BTreeMap<T::Key, &T> = before.iter().map(|row| (row.key(), row)).collect();
+pub fn difference<'a, T: Counted + 'a>(
+    before: impl IntoIterator<Item = &'a T>,
+    now: &[T],
+    then: f64,
+) -> Difference<T> {
+    let mut old: BTreeMap<T::Key, &T> = before.into_iter().map(|row| (row.key(), row)).collect();
     let mut result = Difference {
         rows: Vec::new(),
         gone: 0,
@@ -56,12 +67,7 @@ pub fn difference<T: Counted>(before: &[T], now: &[T], then: f64) -> Difference<
             let mut old = old.clone();
             let began = row.born() > old.born();
             let values: Vec<f64> = old.counters().into_iter().map(|value| *value).collect();
-            let fell = added
-                .counters()
-                .iter()
-                .zip(&values)
-                .any(|(now, old)| **now < *old - old.abs() * 1e-9);
-            if began || fell {
+            if began || fell_to_its_beginning(*added.counters()[0], values[0]) {
                 result.anew += 1;
             } else {
                 for (value, old) in added.counters().into_iter().zip(values) {
@@ -216,6 +222,26 @@ mod tests {
         // A reset that left no other trace.
         let found = difference(&[plan(1, 10.0, 500.0, 1.0)], &[plan(1, 2.0, 7.0, 1.0)], 0.0);
         assert_eq!((found.rows[0].calls, found.anew), (2.0, 1));
+    }
+
+    /// A process that ends is counted twice for a moment, with all that it has ever waited.
+    #[test]
+    fn a_counter_that_falls_a_little_did_not_begin_anew() {
+        let wait = |waits: f64, time: f64| Wait {
+            waits,
+            time,
+            ..Wait::default()
+        };
+        let found = difference(&[wait(1e6, 1e6)], &[wait(1e6 - 1.0, 1e6)], 8.0);
+        assert_eq!((found.rows, found.anew), (vec![], 0));
+        // All of it was counted twice.
+        let found = difference(&[wait(2e6, 2e6)], &[wait(1e6, 1e6)], 8.0);
+        assert_eq!((found.rows, found.anew), (vec![], 0));
+        // Only another counter fell.
+        let found = difference(&[wait(1e6, 1e6)], &[wait(1e6 + 3.0, 1e6 - 5.0)], 8.0);
+        assert_eq!((found.rows, found.anew), (vec![wait(3.0, 0.0)], 0));
+        let found = difference(&[wait(1e6, 1e6)], &[wait(7.0, 9.0)], 8.0);
+        assert_eq!((found.rows, found.anew), (vec![wait(7.0, 9.0)], 1));
     }
 
     /// It may be seen for the first time because the role may see more now.

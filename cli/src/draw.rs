@@ -108,6 +108,27 @@ fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option
     }
 }
 
+/// Returns what a screen calls a part of a refresh.
+fn name_of(part: &str) -> &str {
+    match part {
+        "Plans" | "ChangedPlans" => "statements",
+        "Texts" => "texts of statements",
+        "Nodes" | "ChangedNodes" => "nodes",
+        "Plan" => "the plan",
+        "Live" => "live statements",
+        "LivePlan" => "the running plan",
+        "Working" => "what processes do now",
+        "Activity" => "activity",
+        FINDINGS => "findings",
+        "Waits" => "waits",
+        "Temp" => "temporary files",
+        "Locks" => "locks",
+        "Blockers" => "who blocks it",
+        "Sessions" => "sessions",
+        other => other,
+    }
+}
+
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
@@ -118,7 +139,10 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
         .missing
         .iter()
         .filter(|missing| is_findings || !is_about(missing, FINDINGS))
-        .map(|missing| format!("not refreshed: {missing}"));
+        .map(|missing| {
+            let (part, why) = missing.split_once(": ").unwrap_or((missing, ""));
+            format!("not refreshed: {}: {why}", name_of(part))
+        });
     let waiting = (app.data.at == 0.0 && app.trouble.is_none())
         .then(|| "the first answer of the server is awaited".to_owned());
     let is_awaited = matches!(app.screen(), Screen::Text { lines: None, .. });
@@ -164,7 +188,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             app.pace().as_secs_f64()
         );
     }
-    text += &format!("  {}", app.place);
+    text += &format!("  {}", crate::table::without_controls(&app.place));
     buffer.set_stringn(
         area.x,
         area.y,
@@ -213,8 +237,8 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         Mode::Asking(_, pid) => (format!("process {pid} is looked up"), alarm),
         Mode::Confirm(signal, session) => {
             // On a line of its own: the question has to be read as a whole.
-            let said = crate::table::without_controls(&session.describe());
             let width = area.width as usize;
+            let said = crate::table::without_controls(&session.describe(width));
             buffer.set_stringn(area.x, y - 1, format!("{said:<width$}"), width, alarm);
             let (what, pid) = (signal.does(), session.pid);
             (
@@ -222,25 +246,7 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
                 alarm,
             )
         }
-        Mode::Normal | Mode::Help => match &app.trouble {
-            Some(trouble) => (format!("no connection: {trouble}"), alarm),
-            None if app.ended => {
-                let said = match app.status.as_str() {
-                    "" => crate::hints::hint(app, (area.width as usize).saturating_sub(ENDED.len() + 3)),
-                    status => status.to_owned(),
-                };
-                (format!("{ENDED}   {said}"), theme.colour(Color::Yellow))
-            }
-            None if !app.status.is_empty() => (app.status.clone(), theme.colour(Color::Yellow)),
-            None if app.paused => ("PAUSED: Space goes on".to_owned(), alarm),
-            None if !app.filter().is_empty() => {
-                (format!("filter: {}   Esc removes it", app.filter()), Style::new())
-            }
-            None => (
-                crate::hints::hint(app, area.width as usize),
-                theme.colour(Color::Gray),
-            ),
-        },
+        Mode::Normal | Mode::Help => said(app, area.width as usize, theme),
     };
     buffer.set_stringn(
         area.x,
@@ -249,6 +255,43 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         area.width as usize,
         style,
     );
+}
+
+/// Returns the last line while keys are commands. An event shares it with what else is said, and takes the
+/// place of what keys do.
+fn said(app: &App, width: usize, theme: Theme) -> (String, Style) {
+    let alarm = theme.colour(Color::LightRed).add_modifier(Modifier::BOLD);
+    let yellow = theme.colour(Color::Yellow);
+    if let Some(trouble) = &app.trouble {
+        let paused = if app.paused { "PAUSED, " } else { "" };
+        return (format!("{paused}no connection: {trouble}"), alarm);
+    }
+    if app.ended {
+        let said = match app.status.as_str() {
+            "" => crate::hints::hint(app, width.saturating_sub(ENDED.len() + 3)),
+            status => status.to_owned(),
+        };
+        return (format!("{ENDED}   {said}"), yellow);
+    }
+    let news = app.news.now(app.data.at);
+    let (text, style) = if !app.status.is_empty() {
+        (app.status.clone(), yellow)
+    } else if app.paused {
+        ("PAUSED: Space goes on".to_owned(), alarm)
+    } else if !app.filter().is_empty() {
+        (format!("filter: {}   Esc removes it", app.filter()), Style::new())
+    } else if let Some(news) = news {
+        return (news.to_owned(), yellow);
+    } else {
+        return (crate::hints::hint(app, width), theme.colour(Color::Gray));
+    };
+    match news {
+        Some(news) if !app.status.is_empty() && text.width() + 3 + news.width() > width => {
+            (news.to_owned(), yellow)
+        }
+        Some(news) => (format!("{text}   {news}"), style),
+        None => (text, style),
+    }
 }
 
 fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {
@@ -280,7 +323,7 @@ fn draw_table(
     buffer.set_stringn(
         area.x,
         area.y,
-        &table.title,
+        crate::table::without_controls(&table.title.in_width(area.width as usize)),
         area.width as usize,
         theme.colour(Color::Cyan),
     );

@@ -10,6 +10,8 @@ use crate::table::{Target, is_idle};
 const ESCAPE: &str = "Esc back";
 const HELP: &str = "? help";
 const LEAVE: &str = "q leave";
+/// What the server would have to make.
+const WRITE: [&str; 2] = ["w report", "w HTML"];
 /// What can be sent to a session.
 const CANCEL: &str = "C cancel";
 const TERMINATE: &str = "T terminate";
@@ -18,24 +20,35 @@ const TERMINATE: &str = "T terminate";
 /// none are sent.
 pub fn hint(app: &App, width: usize) -> String {
     let target = app.target().unwrap_or_default();
-    let mut keys = of_row(app.screen(), &target);
-    if let Screen::LivePlan(pid) = app.screen() {
+    // A server without the extension has only the sessions, and of them no plans.
+    let has_extension = app.data.server.has_extension();
+    let sessions = Screen::List(View::Sessions);
+    let screen = match app.screen() {
+        _ if !has_extension && app.data.at > 0.0 => &sessions,
+        screen => screen,
+    };
+    let mut keys = of_row(screen, &target);
+    if let Screen::LivePlan(pid) = screen {
         let sessions = app.data.sessions.iter().filter(|_| app.data.knows_sessions());
         let mut idle = sessions.filter(|session| session.pid == *pid && is_idle(session.state.as_deref()));
         if idle.next().is_some() {
             keys.retain(|key| *key == TERMINATE);
         }
     }
-    if !app.data.server.has_extension() {
+    if !has_extension {
         keys.retain(|key| [CANCEL, TERMINATE].contains(key));
     }
+    keys.extend(of_screen(screen));
     if app.read_only || app.data.is_replay {
         keys.retain(|key| ![CANCEL, TERMINATE].contains(key));
     }
-    keys.extend(of_screen(app.screen()));
-    let (last, more): (&[&str], _) = match app.screen() {
-        Screen::List(_) => (&[HELP, LEAVE], None),
-        _ => (&[ESCAPE, HELP], Some(LEAVE)),
+    if app.data.is_replay {
+        keys.retain(|key| !WRITE.contains(key));
+    }
+    let (last, more): (&[&str], _) = if app.has_above() {
+        (&[ESCAPE, HELP], Some(LEAVE))
+    } else {
+        (&[HELP, LEAVE], None)
     };
     let needed: usize = last.iter().map(|key| key.width() + 2).sum();
     let mut left = (width + 2).saturating_sub(needed);
@@ -97,7 +110,8 @@ fn of_row(screen: &Screen, target: &Target) -> Vec<&'static str> {
             }
         }
         Screen::LivePlan(_) => {
-            for key in ["e as a table", "b who blocks it", CANCEL, TERMINATE] {
+            offer("e as a table", target.node_id.is_some());
+            for key in ["b who blocks it", CANCEL, TERMINATE] {
                 offer(key, true);
             }
         }
@@ -120,6 +134,7 @@ fn of_screen(screen: &Screen) -> &'static [&'static str] {
         Screen::Plans(_) => &["/ filter", "< > sort"],
         Screen::Plan(_) | Screen::Flame(_) | Screen::Node(..) | Screen::LivePlan(_) => &[],
         Screen::Blocker(_) => &["y copy"],
+        Screen::Text { lines: None, .. } => &[],
         Screen::Text { .. } => &["arrows PgUp PgDn", "/ filter", "y copy"],
     }
 }

@@ -14,7 +14,7 @@ pub fn of(app: &App) -> Value {
     let events = data.events.iter();
     let events = events.map(|event| json!({ "at": event.at, "kind": event.kind, "text": event.text }));
     let mut it = json!({
-        "title": table.title,
+        "title": table.title.whole(),
         "view": shown(app),
         "at": data.at,
         "interval": app.screen().seconds(data),

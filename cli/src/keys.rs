@@ -45,7 +45,7 @@ pub struct Entry {
     /// The keys, as the help names them.
     pub shown: &'static str,
     pub does: &'static str,
-    keys: &'static [(KeyModifiers, KeyCode, Action)],
+    pub keys: &'static [(KeyModifiers, KeyCode, Action)],
 }
 
 const fn key(code: KeyCode, action: Action) -> (KeyModifiers, KeyCode, Action) {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::app::App;
@@ -27,24 +28,30 @@ mod data;
 mod delta;
 mod draw;
 mod empty;
+mod ending;
 mod flame;
 mod hints;
 mod json;
 mod keys;
 mod man;
 mod model;
+mod news;
 mod own;
+mod password;
 mod queries;
 mod record;
 mod screens;
 mod screens_live;
 mod screens_plan;
+mod series;
 mod server;
 mod signals;
 mod table;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod texts;
+mod title;
 mod top;
 mod worker;
 mod working;
@@ -66,13 +73,28 @@ fn wrong_arguments(error: &clap::Error) -> ! {
     let text = error.to_string();
     let is_string = ["postgresql://", "postgres://", "password="].map(|part| text.contains(part));
     if error.use_stderr() && is_string.contains(&true) {
-        eprintln!("rowsource: a connection string or URI is the value of -d");
+        eprintln!("rowsource: a connection string or URI is the value of -d, or follows top");
         std::process::exit(2);
     }
     error.exit()
 }
 
-fn run(arguments: Arguments) -> Result<(), String> {
+/// Returns the options of a connection to a database that follows `top`.
+fn connection_to(mut options: ConnectionArgs, database: Option<String>) -> ConnectionArgs {
+    if database.is_some() && options.dbname.is_some() {
+        let text = "the database is there twice: as -d, and after top";
+        Arguments::command()
+            .error(ErrorKind::ArgumentConflict, text)
+            .exit();
+    }
+    options.dbname = options.dbname.or(database);
+    options
+}
+
+fn run(mut arguments: Arguments) -> Result<(), String> {
+    if let Some(Command::Top(top)) = &mut arguments.command {
+        arguments.connection = connection_to(arguments.connection, top.database.take());
+    }
     let connection = &arguments.connection;
     match arguments.command.unwrap_or(Command::Top(TopArgs::default())) {
         Command::Top(top) => show(
@@ -212,8 +234,12 @@ fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), 
     }
 }
 
-/// Returns the parameters of the options and of all other places.
-fn params(arguments: &ConnectionArgs, environment: &Environment) -> Result<Params, connect::Error> {
+/// What is said of a password on the command line.
+const VISIBLE_PASSWORD: &str = "others on this machine can see the password of the command line, as in ps: put it into \
+                                ~/.pgpass, or let rowsource ask for it";
+
+/// Returns the parameters of the options and of all other places, and whether the options have a password.
+fn params(arguments: &ConnectionArgs, environment: &Environment) -> Result<(Params, bool), connect::Error> {
     let dbname = arguments.dbname.as_deref().unwrap_or("");
     let mut params = Params::default();
     // As psql: a connection string may stand for the database, and wins over options.
@@ -230,19 +256,20 @@ fn params(arguments: &ConnectionArgs, environment: &Environment) -> Result<Param
     if let Some(user) = &arguments.username {
         params.set_default("user", user)?;
     }
+    let is_visible = params.get("password").is_some();
     params.complete(environment)?;
-    Ok(params)
+    Ok((params, is_visible))
 }
 
 /// Connects to the server, and asks for a password if it wants one.
 fn reach(arguments: &ConnectionArgs) -> Result<Reached, String> {
     let environment = Environment::of_process();
-    let params = params(arguments, &environment).map_err(|error| error.to_string())?;
+    let (params, is_visible) = params(arguments, &environment).map_err(|error| error.to_string())?;
+    if is_visible {
+        eprintln!("rowsource: warning: {VISIBLE_PASSWORD}");
+    }
     let user = params.get("user").unwrap_or("").to_owned();
-    let ask = || {
-        rpassword::prompt_password(format!("Password for user {user}: "))
-            .map_err(|error| format!("password: {error}"))
-    };
+    let ask = || password::ask(&user).map_err(|error| format!("password: {error}"));
     let make =
         |asked: Option<&str>| Target::new(&params, asked, &environment).map_err(|error| error.to_string());
     let asked = if arguments.password { Some(ask()?) } else { None };

@@ -182,6 +182,8 @@ pub struct Lines {
 pub struct Text {
     pub queryid: i64,
     pub query: Option<String>,
+    /// Whether it is what a session runs, and no statement that is stored.
+    pub is_passing: bool,
 }
 
 /// A node's counters since its plan is stored.
@@ -280,6 +282,8 @@ pub struct Working {
     pub processes: f64,
     /// How many statements of clients run for a second and longer.
     pub statements: f64,
+    /// How many of these have no plan that is measured.
+    pub planless: f64,
     /// How long the longest statement of a client runs.
     pub longest: Option<f64>,
 }
@@ -392,4 +396,6 @@ pub struct Session {
     pub event: Option<String>,
     pub elapsed: Option<f64>,
     pub query: Option<String>,
+    /// Whether it is the session that was asked, if only one was asked for.
+    pub is_own: bool,
 }

@@ -5,6 +5,9 @@ use crate::model::Server;
 use crate::queries::{LONGEST_TEXT, OWN, PlanKey, SERVER, Want, info, rows_of};
 use crate::signals::{self, Addressee, Signal};
 
+/// How the settings of a message begin.
+const SETTINGS: &str = "SET LOCAL statement_timeout = ";
+
 /// The shapes of all queries of this program on a server.
 #[derive(Clone, Debug, Default)]
 pub struct OwnShapes {
@@ -65,12 +68,23 @@ impl OwnShapes {
 
     /// Returns whether a text, which may be cut, is one of them, or calls a function that writes text.
     pub fn has(&self, text: &str) -> bool {
+        self.has_part(text, text.len())
+    }
+
+    /// Returns whether a message is one of this program's: one of them, with its settings before it.
+    pub fn has_message(&self, message: &str) -> bool {
+        let at = message.find(OWN).filter(|_| message.starts_with(SETTINGS));
+        self.has(message) || at.is_some_and(|at| self.has_part(&message[at..], message.len()))
+    }
+
+    /// The same for the end of a text that has this length.
+    fn has_part(&self, text: &str, length: usize) -> bool {
         let Some(call) = text.strip_prefix(OWN) else {
             return false;
         };
         let found = shape(text);
         // The last word of a text that is cut may be a part of one.
-        let is_cut = text.ends_with(" ...") && text.len() > LONGEST_TEXT;
+        let is_cut = text.ends_with(" ...") && length > LONGEST_TEXT;
         let begin = found.trim_end().rsplit_once(' ').map_or("", |(begin, _)| begin);
         let mut shapes = self.shapes.iter();
         shapes.any(|own| *own == found || is_cut && own.starts_with(begin)) || self.is_call(call.trim())
@@ -137,7 +151,7 @@ mod tests {
         })
     }
 
-    /// As PostgreSQL shows it: with parameters for constants, lists of any length, and perhaps cut.
+    /// As PostgreSQL shows it: with parameters for constants, and perhaps cut.
     #[test]
     fn its_own_queries_are_found() {
         let own = shapes();
@@ -148,7 +162,8 @@ mod tests {
         let shown = rows_of(&query)
             .replace("'[]'", "$1")
             .replace("(1000)", "($2)")
-            .replace("-4, 5, 6", "$3, $4, $5");
+            .replace("'{-4,5,6}'", "$3");
+        assert!(shown.contains("queryid = ANY ($3::int8[])"), "{shown}");
         assert!(own.has(&shown), "{shown}");
         let (query, _) = Want::Texts(vec![1; 2_000]).query(&Server::default());
         let query = rows_of(&query).replace("pg_catalog.", "public.");

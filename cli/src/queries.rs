@@ -118,13 +118,15 @@ const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nest
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
   wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
 
-/// Statements of this program are no work. Background processes that wait for work have the
+/// Statements of this program are no work: a message of it begins with its settings, or with its mark and the
+/// name of its own function. Background processes that wait for work have the
 /// class Activity, or Extension.
 const WORKING: &str = "SELECT class, event, count(*) AS processes, count(*) FILTER (WHERE elapsed >= 1000) AS statements,
-  max(elapsed) AS longest FROM (
+  count(*) FILTER (WHERE elapsed >= 1000 AND NOT has_plan) AS planless, max(elapsed) AS longest FROM (
     SELECT wait_event_type AS class, wait_event AS event, CASE WHEN backend_type = 'client backend'
-      THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed
-    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (state = 'active' AND query NOT LIKE '%/* rowsource */%'
+      THEN extract(epoch FROM clock_timestamp() - query_start)::float8 * 1000 END AS elapsed,
+      pid IN (SELECT pid FROM @.rowsource_progress) AS has_plan
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'walsender' AND (state = 'active' AND query !~ '^(SET LOCAL statement_timeout = [0-9]+; SET LOCAL [^/]*)?SELECT /[*] rowsource [*]/ (json_strip_nulls|pg_(catalog|cancel|terminate))'
       OR backend_type <> 'client backend' AND wait_event_type NOT IN ('Activity', 'Extension'))) w GROUP BY class, event";
 
 const ACTIVITY: &str =
@@ -134,7 +136,7 @@ const ACTIVITY: &str =
   FROM @.rowsource_top_activity(clock_timestamp() - interval '1 min', clock_timestamp()) ORDER BY average_active_sessions DESC";
 
 const FINDINGS: &str =
-    "SELECT id, state, to_char(changed_at, 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
+    "SELECT id, state, to_char(changed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') AS at, queryid, calls_after AS calls,
   mean_time_before AS before, mean_time_after AS after, ratio AS factor, extra_time AS extra, basis,
   coalesce(cause, 'the same plan') AS cause, command, left(query, 2000) AS query,
   count(*) OVER () AS total
@@ -218,15 +220,19 @@ impl Want {
 
     /// Returns the query, and the name of the part that it makes. A text that is cut says so at its end.
     pub fn query(&self, server: &Server) -> (String, &'static str) {
-        let list = |ids: &[i64]| ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        // A single constant: a list of each length would be a statement of its own to the server.
+        let list = |ids: &[i64]| {
+            let ids = ids.iter().map(i64::to_string).collect::<Vec<_>>();
+            format!("= ANY ('{{{}}}'::int8[])", ids.join(","))
+        };
         let (sql, part) = match self {
             Self::Plans(since) => (plans(*since), since.map_or("Plans", |_| "ChangedPlans")),
             // The texts of statements that have not ended yet are not stored.
             Self::Texts(ids) => (
                 format!(
-                    "SELECT DISTINCT ON (queryid) queryid, query FROM (
-                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid IN ({ids})
-                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id IN ({ids})) t
+                    "SELECT DISTINCT ON (queryid) queryid, query, place = 2 AS is_passing FROM (
+                       SELECT queryid, left(query, 2000) AS query, 1 AS place FROM @.pg_stat_rowsource_plans WHERE queryid {ids}
+                       UNION ALL SELECT query_id, left(query, 2000), 2 FROM pg_stat_activity WHERE query_id {ids}) t
                      ORDER BY queryid, place",
                     ids = list(ids)
                 ),
@@ -234,7 +240,7 @@ impl Want {
             ),
             Self::Nodes(ids, since) => (
                 format!(
-                    "{NODE_COLUMNS} FROM @.pg_stat_rowsource({}) WHERE queryid IN ({})",
+                    "{NODE_COLUMNS} FROM @.pg_stat_rowsource({}) WHERE queryid {}",
                     time(*since),
                     list(ids)
                 ),
@@ -251,7 +257,7 @@ impl Want {
             Self::Live(pid) => (first_rows(LIVE, "elapsed DESC NULLS LAST", *pid), "Live"),
             Self::LiveOf(pid) => (format!("{LIVE} AND p.pid = {pid} LIMIT {MOST}"), "Live"),
             Self::LivePlan(pid) => (
-                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
+                format!("{LIVE_PLAN} WHERE {pid} IN (pid, leader_pid) AND {pid} <> pg_backend_pid() ORDER BY nesting_level, node_id, pid LIMIT {MOST_NODES}"),
                 "LivePlan",
             ),
             Self::Working => (WORKING.to_owned(), "Working"),
@@ -269,7 +275,11 @@ impl Want {
                 let list = format!("{SESSIONS} WHERE {AT_WORK}{or_named}");
                 (first_rows(&list, "query_start", *pid), "Sessions")
             }
-            Self::SessionOf(pid) => (format!("{SESSIONS} WHERE pid = {pid}"), "Sessions"),
+            // Behind a pooler, the process may be the one that answers this.
+            Self::SessionOf(pid) => (
+                format!("SELECT s.*, pid = pg_backend_pid() AS is_own FROM ({SESSIONS} WHERE pid = {pid}) s"),
+                "Sessions",
+            ),
         };
         (
             with_dots(sql).replace('@', server.schema.as_deref().unwrap_or("pg_catalog")),

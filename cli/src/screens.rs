@@ -84,6 +84,8 @@ pub enum Screen {
     /// Lines that a function of the server writes; nothing while it works.
     Text {
         title: String,
+        /// What else is to be known of the figures.
+        note: Option<String>,
         call: String,
         lines: Option<Vec<String>>,
     },
@@ -203,7 +205,9 @@ impl Screen {
             Self::Node(key, node_id) => crate::screens_plan::node(data, key, *node_id),
             Self::LivePlan(pid) => crate::screens_live::live_plan(data, *pid),
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
-            Self::Text { title, lines, .. } => text(title, lines.as_deref()),
+            Self::Text {
+                title, note, lines, ..
+            } => text(title, note.as_ref(), lines.as_deref()),
         };
         table.notes.extend(match self {
             Self::List(View::Statements | View::Nodes) => crate::working::statements(data),
@@ -228,7 +232,7 @@ pub fn missing_privilege(data: &Data) -> Option<String> {
 
 fn statements(data: &Data) -> Table {
     let mut table = Table::new(
-        data.plans.title("Statements"),
+        data.plans.title(&["Statements"]),
         &[
             ("time", 9, 0),
             ("%", 5, 0),
@@ -324,7 +328,7 @@ fn statement(data: &Data, sum: &Plan, plans: usize, whole: f64) -> Row {
 fn nodes(data: &Data) -> Table {
     let mut table = Table::new(
         data.nodes
-            .title("Nodes of the statements that took the most time"),
+            .title(&["Nodes of the statements that took the most time", "Nodes"]),
         &[
             ("self", 9, 0),
             ("wait", 8, 0),
@@ -475,8 +479,9 @@ fn sessions(data: &Data) -> Table {
     table
 }
 
-fn text(title: &str, lines: Option<&[String]>) -> Table {
+fn text(title: &str, note: Option<&String>, lines: Option<&[String]>) -> Table {
     let mut table = Table::new(title, &[("", 20, 0)], Order::Fixed);
+    table.notes.extend(note.cloned());
     match lines {
         Some(lines) => {
             for (number, line) in lines.iter().enumerate() {

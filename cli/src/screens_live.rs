@@ -6,6 +6,7 @@ use crate::data::Data;
 use crate::delta::Counted;
 use crate::model::{LiveNode, Running};
 use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, time, wrap};
+use crate::title::Title;
 
 /// Running statements.
 pub fn live(data: &Data) -> Table {
@@ -18,6 +19,8 @@ pub fn live(data: &Data) -> Table {
             ("left", 9, 0),
             ("node", 22, 0),
             ("wait", 14, 0),
+            // On the screen it stands in the place of how far the statement is.
+            ("blocked by", 10, u16::MAX),
             ("user", 10, 110),
             ("database", 10, 150),
             ("queryid", 20, 150),
@@ -42,6 +45,7 @@ pub fn live(data: &Data) -> Table {
             Cell::some(left, Cell::Time),
             Cell::text(node.as_deref().or(row.state.as_deref())),
             Cell::text(row.wait.as_deref()),
+            Cell::id(row.blocker.filter(|_| row.blocked().is_some())),
             Cell::text(row.usename.as_deref()),
             Cell::text(row.datname.as_deref()),
             Cell::id(row.queryid),
@@ -151,6 +155,11 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
     if session.is_none() && data.knows_sessions() {
         return vec![format!("the server has no process {pid} now")];
     }
+    if session.is_some_and(|session| session.is_own) {
+        return vec![format!(
+            "process {pid} works for rowsource now, behind a pooler: it runs nothing else"
+        )];
+    }
     let mut notes = vec![format!("process {pid} runs no measured statement now")];
     if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
         let state = session.state.as_deref().unwrap_or("");
@@ -164,23 +173,40 @@ fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
     notes
 }
 
-/// Says how long a statement runs, and how far it is.
-fn live_title(row: &Running) -> String {
-    let state = row.state.as_deref().unwrap_or("running");
-    let mut title = format!("Process {}: {state}", row.pid);
-    title += &row
-        .elapsed
-        .map_or_else(String::new, |elapsed| format!(" for {}", time(elapsed)));
+/// Says how long a statement runs, and how far it is: with fewer words, the narrower the terminal is.
+fn live_title(row: &Running) -> Title {
+    let (pid, state) = (row.pid, row.state.as_deref().unwrap_or("running"));
+    let elapsed = row.elapsed.map(time);
+    let runs = elapsed
+        .as_deref()
+        .map_or_else(String::new, |it| format!(" for {it}"));
+    let whole = format!("Process {pid}: {state}{runs}");
+    let short = format!("Process {pid}, {}", elapsed.as_deref().unwrap_or(state));
     if let Some(blocked) = row.blocked() {
-        return format!("{title}, {blocked}: b shows more");
+        return Title::new([
+            format!("{whole}, {blocked}: b shows more"),
+            format!("{whole}, {blocked}"),
+            format!("{short}, {blocked}"),
+            short,
+        ]);
     }
-    if let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) {
-        title += &format!("  {}  ({low:.0} to {high:.0} % done", Cell::Bar(percent).show());
-        title += &row
-            .left
-            .map_or_else(|| ")".to_owned(), |left| format!(", about {} left)", time(left)));
-    }
-    title
+    let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) else {
+        return Title::new([whole, short]);
+    };
+    let left = row.left.map(time);
+    let left = |before: &str| {
+        left.as_deref()
+            .map_or_else(String::new, |it| format!("{before}{it} left"))
+    };
+    let bar = Cell::Bar(percent).show();
+    let range = format!("{low:.0} to {high:.0} %");
+    Title::new([
+        format!("{whole}  {bar}  ({range} done{})", left(", about ")),
+        format!("{whole}  {percent:.0}%  ({range} done{})", left(", about ")),
+        format!("{short}, {percent:.0}% ({range} done){}", left(", ")),
+        format!("{short}, {percent:.0}%{}", left(", ")),
+        short,
+    ])
 }
 
 /// Adds up the processes of each node of the statement that a process runs, in the order of the nodes: the
@@ -280,7 +306,8 @@ pub fn activity(data: &Data) -> Table {
 /// The waits of the server.
 pub fn waits(data: &Data) -> Table {
     let mut table = Table::new(
-        data.waits.title("Waits that ended, of all processes"),
+        data.waits
+            .title(&["Waits that ended, of all processes", "Waits that ended"]),
         &[
             ("time", 9, 0),
             ("waits", 7, 0),

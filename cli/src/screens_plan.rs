@@ -4,6 +4,7 @@ use crate::data::Data;
 use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
 use crate::table::{Cell, Order, Row, Table, Target, node_name};
+use crate::title::Title;
 
 /// What is said of a plan that a recording does not have.
 pub const NOT_RECORDED: &str = "the recording has no nodes of this plan until here: it has those of the statements that \
@@ -33,7 +34,7 @@ fn misestimate(node: &Node) -> Cell {
 /// Lists the plans of a statement.
 pub fn plans(data: &Data, key: &PlanKey) -> Table {
     let mut table = Table::new(
-        data.plans.title(&format!("Plans of {}", key.queryid)),
+        data.plans.title(&[&format!("Plans of {}", key.queryid)]),
         &[
             ("planid", 20, 0),
             ("time", 9, 0),
@@ -85,13 +86,16 @@ pub fn of_processes(nodes: &[&Node]) -> Option<String> {
 pub fn plan(data: &Data, key: &PlanKey) -> Table {
     let rows = data.nodes_of(key);
     let executions = rows.first().map_or(0.0, |node| node.executions);
+    let so_far = format!(
+        "{executions:.0} execution{} so far",
+        if executions == 1.0 { "" } else { "s" }
+    );
     let mut table = Table::new(
-        format!(
-            "Plan {} of {}: {executions:.0} execution{} so far",
-            key.planid,
-            key.queryid,
-            if executions == 1.0 { "" } else { "s" }
-        ),
+        Title::new([
+            format!("Plan {} of {}: {so_far}", key.planid, key.queryid),
+            format!("Plan {}: {so_far}", key.planid),
+            so_far,
+        ]),
         &[
             ("id", 3, 0),
             ("node", 30, 0),

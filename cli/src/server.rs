@@ -43,6 +43,8 @@ pub struct Connection {
     limit: u32,
     /// What the server said last of itself.
     last: Option<(Server, f64)>,
+    /// When the statistics were reset, and how many plans were evicted, as it said last.
+    store: (Option<f64>, f64),
 }
 
 impl Connection {
@@ -52,6 +54,7 @@ impl Connection {
             client,
             limit: STATEMENT_TIMEOUT,
             last: None,
+            store: (None, 0.0),
         }
     }
 
@@ -88,12 +91,7 @@ impl Connection {
     /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
-        let sql = format!(
-            "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
-             SET LOCAL search_path = pg_catalog, pg_temp;
-             {}",
-            rows_of(query)
-        );
+        let sql = message(limit, query);
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
         let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
         let text = answer.last().map_or("[]", String::as_str);
@@ -104,7 +102,7 @@ impl Connection {
     /// Returns the lines of a function that writes text. It may take these milliseconds; without a limit,
     /// what the user has set for `statement_timeout`, or a minute.
     pub async fn lines(&self, call: &str, limit: Option<u32>) -> Result<Vec<String>, Failure> {
-        let (server, _) = self.server().await?;
+        let (server, _) = self.describe().await?;
         let Some(schema) = server.schema.as_deref().filter(|_| server.loaded) else {
             return Err(Failure::Refused(missing_extension(&server)));
         };
@@ -135,15 +133,27 @@ impl Connection {
     }
 
     /// Describes the server, and returns its clock.
-    pub async fn server(&self) -> Result<(Server, f64), Failure> {
+    async fn describe(&self) -> Result<(Server, f64), Failure> {
         let rows = self.rows(SERVER).await?;
         let row = rows.get(0).cloned().unwrap_or_default();
         let at = row["at"].as_f64().unwrap_or(0.0);
-        let mut server: Server = serde_json::from_value(row).unwrap_or_default();
+        Ok((serde_json::from_value(row).unwrap_or_default(), at))
+    }
+
+    /// Describes the server and its store, and returns its clock. If it has no time for what the store says
+    /// of itself, that is what it was: nothing else depends on it.
+    async fn server(&mut self) -> Result<(Server, f64), Failure> {
+        let (mut server, at) = self.describe().await?;
         if let Some(schema) = server.schema.clone().filter(|_| server.loaded) {
-            let rows = self.rows(&info(&schema)).await?;
-            server.reset = rows[0]["reset"].as_f64();
-            server.evictions = rows[0]["evictions"].as_f64().unwrap_or(0.0);
+            match self.rows(&info(&schema)).await {
+                Ok(rows) => {
+                    let evictions = rows[0]["evictions"].as_f64();
+                    self.store = (rows[0]["reset"].as_f64(), evictions.unwrap_or(0.0));
+                }
+                Err(Failure::Refused(_)) => {}
+                Err(gone) => return Err(gone),
+            }
+            (server.reset, server.evictions) = self.store;
         }
         Ok((server, at))
     }
@@ -192,6 +202,16 @@ impl Connection {
         snapshot.took = begin.elapsed();
         Ok(snapshot)
     }
+}
+
+/// Returns the message that asks for the rows of a query, for which the server has these milliseconds.
+pub fn message(limit: u32, query: &str) -> String {
+    format!(
+        "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
+             SET LOCAL search_path = pg_catalog, pg_temp;
+             {}",
+        rows_of(query)
+    )
 }
 
 /// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has

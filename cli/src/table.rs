@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::queries::PlanKey;
+use crate::title::Title;
 
 /// A value of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +143,16 @@ fn compare_texts(one: &str, other: &str) -> Ordering {
     }
 }
 
+/// Returns whether a character moves the cursor of a terminal, or is not seen and changes how others are: the
+/// controls, the formats of Unicode (Cf), which turn the order of what follows, and its separators of lines.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(u32::from(letter),
+            0xAD | 0x600..=0x605 | 0x61C | 0x6DD | 0x70F | 0x890..=0x891 | 0x8E2 | 0x180E | 0x200B..=0x200F
+            | 0x2028..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0x110BD | 0x110CD
+            | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0001 | 0xE0020..=0xE007F)
+}
+
 /// Replaces line breaks and control characters, which would move the cursor of a terminal.
 pub fn one_line(text: &str) -> String {
     without_controls(text)
@@ -153,14 +164,14 @@ pub fn one_line(text: &str) -> String {
 /// Replaces each of them by a space.
 pub fn without_controls(text: &str) -> String {
     text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .map(|letter| if is_unseen(letter) { ' ' } else { letter })
         .collect()
 }
 
 /// Breaks a text between words into at most so many lines of a width. One that is longer ends with a tilde.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in without_controls(text).split_whitespace() {
         let line = lines.last_mut().map_or("", |line| line.as_str());
         if !line.is_empty() && line.width() + 1 + word.width() > width {
             if lines.len() == most {
@@ -236,6 +247,9 @@ pub fn node_name(depth: i64, operation: &str, object: Option<&str>) -> String {
         None => format!("{indent}{operation}"),
     }
 }
+
+/// How narrow a column of texts becomes so that figures have room.
+const NARROWEST: u16 = 8;
 
 /// A column.
 #[derive(Clone, Debug)]
@@ -332,7 +346,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Row>,
     /// What stands above it.
-    pub title: String,
+    pub title: Title,
     /// What stands below it: what is missing, and why.
     pub notes: Vec<String>,
     /// Its order, if the user selects none.
@@ -342,7 +356,7 @@ pub struct Table {
 
 impl Table {
     /// Makes a table from titles, widths, and the widths of terminals from which on they are shown.
-    pub fn new(title: impl Into<String>, columns: &[(&'static str, u16, u16)], order: Order) -> Self {
+    pub fn new(title: impl Into<Title>, columns: &[(&'static str, u16, u16)], order: Order) -> Self {
         let columns = columns
             .iter()
             .map(|&(title, width, from_width)| Column {
@@ -392,22 +406,40 @@ impl Table {
     }
 
     /// Returns the columns that have room on a terminal, and how wide each is. A last one of texts takes what
-    /// is left.
+    /// is left. If figures have no room, texts before them become narrower.
     pub fn layout(&self, width: u16) -> Vec<(usize, u16)> {
-        let mut shown: Vec<(usize, u16)> = Vec::new();
-        let mut left = width;
         let last = self.columns.len().saturating_sub(1);
-        for (index, column) in self.columns.iter().enumerate() {
-            if column.from_width > width || left == 0 {
-                continue;
+        let columns = self.columns.iter().enumerate();
+        let mut wanted: Vec<(usize, u16, bool)> =
+            { columns.filter(|(_, column)| column.from_width <= width) }
+                .map(|(index, column)| {
+                    let is_number = self.is_number(index);
+                    let takes_rest = index == last && !is_number;
+                    let wide = if takes_rest {
+                        width
+                    } else {
+                        self.content_width(index, column, width)
+                    };
+                    (index, wide, is_number)
+                })
+                .collect();
+        let figures = wanted.iter().rposition(|(.., is_number)| *is_number);
+        let before = &mut wanted[..figures.map_or(0, |last| last + 1)];
+        let needed: usize = before.iter().map(|(_, wide, _)| usize::from(*wide) + 1).sum();
+        for _ in usize::from(width) + 1..needed {
+            let texts = before.iter_mut().filter(|(.., is_number)| !is_number);
+            match texts.max_by_key(|(_, wide, _)| *wide) {
+                Some((_, wide, _)) if *wide > NARROWEST => *wide -= 1,
+                _ => break,
             }
-            let wanted = if index == last && !self.is_number(index) {
-                left
-            } else {
-                self.content_width(index, column, width)
-            };
-            shown.push((index, wanted.min(left)));
-            left = left.saturating_sub(wanted + 1);
+        }
+        let mut left = width;
+        let mut shown = Vec::new();
+        for (index, wide, _) in wanted {
+            if left > 0 {
+                shown.push((index, wide.min(left)));
+                left = left.saturating_sub(wide.saturating_add(1));
+            }
         }
         shown
     }
@@ -424,6 +456,9 @@ impl Table {
         let texts = self.rows.iter().map(|row| row.cells[index].show().width());
         let longest = texts.max().unwrap_or(0).max(column.title.width());
         let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+        if self.is_number(index) {
+            return longest.max(3);
+        }
         let share = u32::from(column.width) * u32::from(width) / 100;
         let most = column.width.max(u16::try_from(share).unwrap_or(u16::MAX));
         longest.clamp(column.width.min(longest.max(3)), most.max(3))

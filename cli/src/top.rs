@@ -14,6 +14,7 @@ use ratatui::backend::{CrosstermBackend, TestBackend};
 
 use crate::app::{App, Effect, Mode};
 use crate::draw::{Theme, draw, lines_of};
+use crate::ending::Ending;
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::record::{self, Recording};
@@ -91,32 +92,37 @@ impl Top {
         }
     }
 
-    /// Shows it on the terminal until the user leaves.
+    /// Shows it on the terminal until the user leaves, or a signal ends the program.
     pub fn run(mut self) -> io::Result<()> {
+        let ending = Ending::watch(true)?;
         let mut terminal = ratatui::try_init()?;
-        let result = self.run_in(&mut terminal);
-        ratatui::try_restore()?;
+        let result = self.run_in(&mut terminal, &ending);
+        let restored = ratatui::try_restore();
+        // It shows the cursor.
+        drop(terminal);
+        if let Some(status) = ending.status() {
+            std::process::exit(status);
+        }
+        restored?;
         result
     }
 
-    fn run_in(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+    fn run_in(&mut self, terminal: &mut DefaultTerminal, ending: &Ending) -> io::Result<()> {
         let mut is_dirty = true;
-        loop {
-            let was_asked = self.is_asked();
+        let mut shows_question = false;
+        while ending.status().is_none() {
             is_dirty |= self.refresh()?;
             if self.is_asked() && self.question_at.elapsed() > QUESTION {
                 self.app
                     .drop_question(&format!(": no answer for {} s", QUESTION.as_secs()));
                 is_dirty = true;
             }
-            // A frame waits a little for the texts of what is new in it.
-            if is_dirty && self.texts_asked_at.is_none_or(|asked| asked.elapsed() >= TEXTS) {
+            if is_dirty && self.may_draw() {
                 show(terminal, &mut self.app, self.theme)?;
                 is_dirty = false;
-            }
-            if self.is_asked() && !was_asked {
+                let showed_it = std::mem::replace(&mut shows_question, self.is_asked());
                 // Whoever typed these had not seen the question.
-                while event::poll(Duration::ZERO)? {
+                while shows_question && !showed_it && event::poll(Duration::ZERO)? {
                     drop(event::read()?);
                     is_dirty = true;
                 }
@@ -140,9 +146,16 @@ impl Top {
                 }
             }
         }
+        Ok(())
     }
 
-    /// Returns whether the screen shows the question before a signal.
+    /// Returns whether a frame may be drawn: it waits a little for the texts of what is new in it. The
+    /// question before a signal does not wait, because keys would answer it before it is seen.
+    fn may_draw(&self) -> bool {
+        self.is_asked() || self.texts_asked_at.is_none_or(|asked| asked.elapsed() >= TEXTS)
+    }
+
+    /// Returns whether the user is asked whether a signal is to be sent.
     fn is_asked(&self) -> bool {
         matches!(self.app.mode, Mode::Confirm(..))
     }
@@ -191,7 +204,7 @@ impl Top {
             let Ok(reply) = worker.replies.try_recv() else {
                 break;
             };
-            self.take(reply)?;
+            self.take(reply);
             changed = true;
         }
         match self.asked_at {
@@ -221,7 +234,8 @@ impl Top {
 
     fn ask(&mut self) {
         self.is_wanted = false;
-        let mut wants = if self.record.is_some() {
+        // The first frame does not wait for what only the recording needs.
+        let mut wants = if self.record.is_some() && self.app.data.at > 0.0 {
             self.app.all_wants()
         } else {
             self.app.wants()
@@ -266,19 +280,37 @@ impl Top {
             .take()
             .map_or(Duration::ZERO, |asked| asked.elapsed());
         self.slow_due = Instant::now() + SLOW_PACE.max(took * SLOW_SHARE);
-        if let (Some(file), Ok(snapshot)) = (&mut self.record, &answer) {
-            record::write(file, snapshot)?;
-        }
+        let written = answer.as_ref().map_or(Ok(()), |snapshot| self.write(snapshot));
         self.app.apply_slow(answer.map(|snapshot| *snapshot));
-        Ok(())
+        written
     }
 
-    fn take(&mut self, reply: Reply) -> io::Result<()> {
+    /// Adds a refresh to the recording, if there is one.
+    fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        match &mut self.record {
+            Some(file) => record::write(file, snapshot),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on without the recording if it cannot be written, and says so: the screen is needed most while
+    /// disks are full.
+    fn check(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.record = None;
+            self.app.status = format!("the recording has ended: {error}");
+        }
+    }
+
+    fn take(&mut self, reply: Reply) {
         if matches!(reply, Reply::Snapshot(_) | Reply::Refused(_) | Reply::Down(_)) {
             self.texts_asked_at = None;
         }
         match reply {
-            Reply::Slow(answer) => self.take_slow(answer)?,
+            Reply::Slow(answer) => {
+                let written = self.take_slow(answer);
+                self.check(written);
+            }
             Reply::Snapshot(snapshot) => {
                 if self.app.status.starts_with(SILENT) {
                     self.app.status.clear();
@@ -287,10 +319,9 @@ impl Top {
                 let is_addition = snapshot.is_addition();
                 let rest = snapshot.took * PACE_SHARE;
                 self.asked_at = None;
-                if let Some(file) = &mut self.record {
-                    record::write(file, &snapshot)?;
-                }
+                let written = self.write(&snapshot);
                 self.app.apply(*snapshot);
+                self.check(written);
                 let event = self.app.data.event.as_ref();
                 if event.is_some_and(|event| event.kind == "restart") {
                     self.slow_due = Instant::now();
@@ -313,13 +344,13 @@ impl Top {
                 self.app.status = match (answer, file) {
                     (Ok(lines), None) => {
                         self.app.answer(&call, lines.clone());
-                        if let Some(file) = &mut self.record {
-                            record::write(file, &self.app.data.snapshot_of_lines(call, lines))?;
-                        }
-                        String::new()
+                        self.app.status.clear();
+                        let written = self.write(&self.app.data.snapshot_of_lines(call, lines));
+                        self.check(written);
+                        std::mem::take(&mut self.app.status)
                     }
                     (Ok(lines), Some(name)) => match write_new(&name, &lines) {
-                        Ok(file) => format!("written to {file}"),
+                        Ok(file) => format!("written to {file}{}", self.app.page_note),
                         Err(error) => format!("{name}.html: {error}"),
                     },
                     (Err(text), file) => {
@@ -346,7 +377,6 @@ impl Top {
                 self.app.trouble = Some(text);
             }
         }
-        Ok(())
     }
 
     /// Shows the next refresh of a recording when its time has come.
@@ -433,9 +463,7 @@ impl Top {
             };
             match worker.replies.recv() {
                 Ok(Reply::Snapshot(snapshot)) => {
-                    if let Some(file) = &mut self.record {
-                        record::write(file, &snapshot).map_err(|error| error.to_string())?;
-                    }
+                    self.write(&snapshot).map_err(|error| error.to_string())?;
                     self.app.apply(*snapshot);
                     is_here = true;
                 }
@@ -523,4 +551,50 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screens::{Screen, View};
+    use crate::signals::Signal;
+
+    /// A full disk takes the recording, and not the screen.
+    #[test]
+    fn the_screen_goes_on_without_its_recording() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
+        let mut recording = Recording::open(&file).expect("a recording");
+        let first = recording.next().expect("a line").expect("a refresh");
+        let screen = Screen::List(View::Sessions);
+        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a full disk");
+        let theme = Theme { has_colour: false };
+        let mut top = Top::new(app, Source::Recording(recording), Some(full), theme);
+        top.take(Reply::Snapshot(Box::new(first.clone())));
+        let says = "the recording has ended: No space left";
+        assert!(top.app.status.starts_with(says), "{}", top.app.status);
+        assert!(top.record.is_none() && top.app.data.at == first.at);
+        top.app.status.clear();
+        top.take(Reply::Snapshot(Box::new(first)));
+        assert_eq!(top.app.status, "");
+    }
+
+    /// A key that is typed while a frame waits for texts would answer what nobody has seen.
+    #[test]
+    fn the_question_before_a_signal_is_drawn_at_once() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
+        let recording = Recording::open(&file).expect("a recording");
+        let screen = Screen::List(View::Sessions);
+        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
+        let theme = Theme { has_colour: false };
+        let mut top = Top::new(app, Source::Recording(recording), None, theme);
+        assert!(top.may_draw());
+        top.texts_asked_at = Some(Instant::now() + Duration::from_secs(60));
+        assert!(!top.may_draw());
+        top.app.mode = Mode::Confirm(Signal::Terminate, Box::default());
+        assert!(top.may_draw());
+    }
 }

@@ -33,6 +33,14 @@ pub enum Request {
     Signal(Signal, Box<Addressee>),
 }
 
+impl Request {
+    /// Returns whether it may be sent once more if the connection ends: not what may have ended it, and no
+    /// signal.
+    fn may_be_repeated(&self) -> bool {
+        matches!(self, Self::Snapshot(_) | Self::Slow(_))
+    }
+}
+
 /// What they answer: one for each request.
 pub enum Reply {
     Snapshot(Box<Snapshot>),
@@ -75,12 +83,14 @@ impl Worker {
             target: Arc::clone(&target),
             connection: Some(Connection::new(client)),
             is_patient: false,
+            is_unreached: false,
         };
         let requests = start_thread("server", line, runtime, answers.clone(), None)?;
         let line = Line {
             target,
             connection: None,
             is_patient: true,
+            is_unreached: false,
         };
         let other = Some(requests.clone());
         let slow_requests = start_thread("slow", line, slow_runtime, answers, other)?;
@@ -108,6 +118,8 @@ struct Line {
     connection: Option<Connection>,
     /// Whether the server may work for seconds.
     is_patient: bool,
+    /// Whether there was no connection for the last request, so that it was not sent.
+    is_unreached: bool,
 }
 
 /// Starts a thread that answers what it is asked. One that has `other` lets the server work for seconds, and
@@ -124,7 +136,7 @@ fn start_thread(
         runtime.block_on(async {
             while let Ok(request) = asked.recv() {
                 let reply = line.serve(request.clone()).await;
-                if let (Some(other), None) = (&other, &line.connection) {
+                if let (Some(other), true) = (&other, line.is_unreached) {
                     drop(other.send(request));
                 } else if answers.send(reply).is_err() {
                     break;
@@ -141,17 +153,18 @@ impl Line {
         let is_new = self.connection.is_none();
         // A new connection may lead to another server than the one that the user has seen.
         let is_signal = matches!(request, Request::LookUp(..) | Request::Signal(..));
-        if is_signal {
+        self.is_unreached = false;
+        if !request.may_be_repeated() {
             // It shows only now if the connection has ended while nothing was asked.
             tokio::time::sleep(Duration::from_millis(1)).await;
-            if self.connection.as_ref().is_none_or(Connection::is_closed) {
+            if is_signal && self.connection.as_ref().is_none_or(Connection::is_closed) {
                 let text = "there is no connection".to_owned();
                 return self.refused(request, &Failure::Refused(text));
             }
         }
         match self.attempt(&request).await {
             Ok(reply) => reply,
-            Err(Failure::Gone(_)) if !is_new && !is_signal => {
+            Err(Failure::Gone(_)) if !is_new && request.may_be_repeated() => {
                 self.connection = None;
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 match self.attempt(&request).await {
@@ -191,7 +204,9 @@ impl Line {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => {
-                let new = connect(&self.target).await?;
+                let new = connect(&self.target).await;
+                self.is_unreached = new.is_err();
+                let new = new?;
                 let new = if self.is_patient { new.patient() } else { new };
                 self.connection.insert(new)
             }
@@ -211,5 +226,20 @@ impl Line {
             }
             Request::Signal(signal, session) => Reply::Said(connection.signal(*signal, session).await?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function that ends its connection would end others, too, each time that it is sent.
+    #[test]
+    fn what_may_end_a_connection_is_sent_once() {
+        assert!(Request::Snapshot(Vec::new()).may_be_repeated());
+        assert!(Request::Slow(Want::Findings).may_be_repeated());
+        assert!(!Request::Call(String::new(), None).may_be_repeated());
+        assert!(!Request::LookUp(Signal::Cancel, 1).may_be_repeated());
+        assert!(!Request::Signal(Signal::Cancel, Box::default()).may_be_repeated());
     }
 }

@@ -1,8 +1,6 @@
 //! What works now, said on the lists of what has ended: a statement that runs or waits for long is on none of
 //! them before it ends.
 
-use std::collections::BTreeSet;
-
 use crate::data::Data;
 use crate::model::Working;
 use crate::queries::Want;
@@ -18,8 +16,9 @@ const ACTIVITY_SECONDS: f64 = 2.0;
 
 impl Data {
     /// Returns whether so many seconds will nearly have gone since a part came, when the next refresh comes.
+    /// After the server's clock was set back, it is not known how many have gone.
     fn is_due(&self, came: f64, seconds: f64) -> bool {
-        came == 0.0 || self.at + self.step - came > seconds - 0.1
+        came == 0.0 || self.at < came || self.at + self.step - came > seconds - 0.1
     }
 
     /// Returns what processes do now, if it is time to ask. The first frame is not to wait for that.
@@ -96,17 +95,9 @@ pub fn waits(data: &Data) -> Option<String> {
     })
 }
 
-/// Says how many statements have run for a second and are not among those with a plan.
+/// Says how many statements have run for a second and have no plan among those that run.
 pub fn without_plans(data: &Data) -> Option<String> {
-    let working = data.working()?;
-    let all: f64 = working.iter().map(|row| row.statements).sum();
-    // A little less than a second: these came a moment before.
-    let live = data
-        .live
-        .iter()
-        .filter(|row| row.elapsed.is_some_and(|elapsed| elapsed > 900.0));
-    let live: BTreeSet<i64> = live.map(|row| row.pid).collect();
-    let more = all - live.len() as f64;
+    let more: f64 = data.working()?.iter().map(|row| row.planless).sum();
     let keys = [LOCKS, SESSIONS].join(", ");
     let runs = if more == 1.0 {
         "statement runs"

@@ -14,10 +14,11 @@
 //! After two events, each one doubles how long a run must be, and each hour without any halves that again. So
 //! plans that alternate make a few events: until a run must be longer than theirs are.
 //!
-//! All of this lies in a table of fixed size. If it is full, the role with the most of it makes room: of its
-//! queries the least recently used one is forgotten, and of the older half of its events the one that changed
-//! the least. A query is observed from its second plan on: which plans a query has is in another table, with
-//! room for all plans of the store ([`KnownPlans`]).
+//! All of this lies in tables of fixed size. If one is full, the role with the most of it makes room: of its
+//! queries in the same set the least recently used one is forgotten, and of the older half of its events the
+//! one that changed the least. A query that was forgotten goes on with its last event when it runs again. A
+//! query is observed from its second plan on: which plans a query has is in another table, with room for all
+//! plans of the store ([`KnownPlans`]).
 
 mod known;
 mod pace;
@@ -30,13 +31,16 @@ pub use sample::{Executions, Sample, Verdict, extra_ms, verdicts};
 
 use crate::model::PlanKey;
 use crate::room::crowded;
+use known::hash_of_query;
 use query::{Place, Query, RUNS, Run};
 use serde::{Deserialize, Serialize};
 
 /// How many events are kept.
 const EVENTS: usize = 256;
-/// How many queries with several plans are observed.
-const QUERIES: usize = 48;
+/// How many queries with several plans are observed, in sets of [`WAYS`].
+const QUERIES: usize = SETS * WAYS;
+const SETS: usize = 32;
+const WAYS: usize = 16;
 /// Sessions keep executions for a second. After this time, in microseconds, none are missing.
 const QUIET_US: i64 = 3_000_000;
 
@@ -62,6 +66,16 @@ impl Event {
     /// Returns the key of the new plan.
     pub fn to(&self) -> PlanKey {
         self.from.with_plan(self.to)
+    }
+
+    /// Returns the run of the new plan so far. When its last execution ended is not known.
+    fn run_after(&self) -> Run {
+        Run {
+            plan: self.to,
+            sample: self.after,
+            first_at: self.at,
+            last_at: self.at,
+        }
     }
 
     /// Returns how much it changed: the milliseconds that the executions after it took longer, or less long.
@@ -100,7 +114,7 @@ pub struct Flips {
     queries: [Query; QUERIES],
 }
 
-const _: () = assert!(size_of::<Flips>() <= 96 << 10);
+const _: () = assert!(size_of::<Flips>() <= 320 << 10);
 
 /// The events and queries in a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -116,21 +130,18 @@ impl Flips {
         self.find(key).is_some()
     }
 
-    /// Returns the plan with which the query of a plan ran last, as far as that is known. It may be the plan
+    /// Returns the plan with which the query of a plan ran last, if it is observed. It may be the plan
     /// itself.
-    pub fn last_plan(&self, known: KnownPlans<'_>, key: &PlanKey) -> Option<PlanKey> {
-        match self.find(key) {
-            Some(at) => {
-                let mut runs = self.queries[at].runs.iter().rev();
-                Some(key.with_plan(runs.find(|run| run.exists())?.plan))
-            }
-            None => known.of_query(key).next_back(),
-        }
+    pub fn last_plan(&self, key: &PlanKey) -> Option<PlanKey> {
+        let mut runs = self.queries[self.find(key)?].runs.iter().rev();
+        Some(key.with_plan(runs.find(|run| run.exists())?.plan))
     }
 
     fn find(&self, key: &PlanKey) -> Option<usize> {
-        let mut queries = self.queries.iter();
-        queries.position(|query| query.is_used() && query.key.is_same_query(key))
+        set_of(key).find(|at| {
+            let query = &self.queries[*at];
+            query.is_used() && query.key.is_same_query(key)
+        })
     }
 
     /// Observes a query from now on. `key` is its current plan, and `done` its executions so far.
@@ -138,25 +149,52 @@ impl Flips {
         if key.queryid == 0 || done.sample.calls() == 0 || self.find(key).is_some() {
             return;
         }
-        let at = self.room_for_query(key.userid);
+        let at = self.room_for_query(key);
         // The query that goes may be about to change its plan.
         self.judge(at, 0);
+        let known = self.last_event(key);
+        let (event, run) = match known.filter(|event| event.to == key.planid) {
+            // All executions since then have been added to it.
+            Some(event) => (event.serial, event.run_after()),
+            None => (0, Run::new(key.planid, done)),
+        };
+        let events = self.events().filter(|event| event.from.is_same_query(key));
         self.queries[at] = Query {
             key: *key,
+            event,
+            recent: events.count() as u32,
             ..Query::default()
         };
-        self.queries[at].runs[0] = Run::new(key.planid, done);
+        self.queries[at].runs[0] = run;
     }
 
-    /// Returns the place for another query of a role.
-    fn room_for_query(&self, userid: u32) -> usize {
-        let used = |at: &usize| self.queries[*at].is_used();
-        if let Some(free) = (0..QUERIES).find(|at| !used(at)) {
+    /// Observes a query that was loaded from the file, unless there is room only for those that ran later.
+    pub fn observe_loaded(&mut self, key: &PlanKey, done: &Executions) {
+        let place = &self.queries[self.room_for_query(key)];
+        if !place.is_used() || place.last_at() < done.last_at {
+            self.observe_query(key, done);
+        }
+    }
+
+    /// Returns the last event of the query of a plan.
+    fn last_event(&self, key: &PlanKey) -> Option<&Event> {
+        let of_query = self.events().filter(|event| event.from.is_same_query(key));
+        of_query.max_by_key(|event| event.serial)
+    }
+
+    /// Returns the place for another query.
+    fn room_for_query(&self, key: &PlanKey) -> usize {
+        let set = set_of(key);
+        if let Some(free) = set.clone().find(|at| !self.queries[*at].is_used()) {
             return free;
         }
-        let owner = crowded::<QUERIES>(self.queries.iter().map(|query| query.key.userid), userid);
-        let of_owner = (0..QUERIES).filter(|at| self.queries[*at].key.userid == owner);
-        of_owner.min_by_key(|at| self.queries[*at].last_at()).unwrap_or(0)
+        let first = set.start;
+        let users = self.queries[set.clone()].iter().map(|query| query.key.userid);
+        let owner = crowded::<WAYS>(users, key.userid);
+        let of_owner = set.filter(|at| self.queries[*at].key.userid == owner);
+        of_owner
+            .min_by_key(|at| self.queries[*at].last_at())
+            .unwrap_or(first)
     }
 
     /// Returns the place for another event of a role.
@@ -199,8 +237,20 @@ impl Flips {
         if done.sample.calls() == 0 {
             return;
         }
-        let Some(at) = self.find(key) else {
-            return self.observe_query(key, done);
+        let at = match self.find(key) {
+            Some(at) => at,
+            None => {
+                // It was forgotten. If the plan is that of its last event, or another one, it goes on from
+                // there.
+                let Some(to) = self.last_event(key).map(Event::to) else {
+                    return self.observe_query(key, done);
+                };
+                self.observe_query(&to, done);
+                match self.find(key) {
+                    Some(at) => at,
+                    None => return,
+                }
+            }
         };
         let done = Run::new(key.planid, done);
         match self.queries[at].place(&done) {
@@ -334,10 +384,19 @@ impl Flips {
         for event in saved.events.iter().filter(|event| event.serial != 0) {
             self.events[event.serial as usize % EVENTS] = *event;
         }
-        for (place, query) in self.queries.iter_mut().zip(&saved.queries) {
-            *place = *query;
+        for query in saved.queries.iter().filter(|query| query.is_used()) {
+            let mut set = self.queries[set_of(&query.key)].iter_mut();
+            if let Some(free) = set.find(|place| !place.is_used()) {
+                *free = *query;
+            }
         }
     }
+}
+
+/// Returns the places that the query of a plan may have.
+fn set_of(key: &PlanKey) -> std::ops::Range<usize> {
+    let set = hash_of_query(key) as usize % SETS;
+    set * WAYS..(set + 1) * WAYS
 }
 
 #[cfg(test)]

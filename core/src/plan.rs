@@ -14,7 +14,7 @@ mod tests;
 
 pub use attributes::{Attribute, ObjectKind, Relationship};
 pub use early_stop::{Link, Read, may_stop_early};
-pub use prefixes::{Rename, has_usual_characters, in_quotes};
+pub use prefixes::{Rename, Renames, has_usual_characters, in_quotes};
 
 use crate::normalise::{List, hide_strings};
 use properties::{Name, Properties, TextLimiter};
@@ -97,13 +97,11 @@ impl PlanNode {
     }
 
     /// Replaces the aliases of tables before the names of columns in the expressions, all at once.
-    pub fn rename_prefixes(&mut self, renames: &[Rename]) {
-        if renames.is_empty() {
-            return;
-        }
+    /// `rename_of` returns what takes the place of an alias.
+    pub fn rename_prefixes<'r>(&mut self, rename_of: impl Fn(&str) -> Option<&'r Rename>) {
         for text in self.expressions_mut() {
-            if renames.iter().any(|rename| rename.may_be_in(text)) {
-                *text = prefixes::with_prefixes(text, renames);
+            if text.contains('.') {
+                *text = prefixes::with_prefixes(text, &rename_of);
             }
         }
     }

@@ -271,12 +271,11 @@ fn is_index_right(advice: &mut Advice) -> bool {
         ));
         return true;
     }
-    let hex = |name: &str| -> String { name.bytes().map(|byte| format!("{byte:02x}")).collect() };
-    let query = TABLE
-        .replace("[schema]", &hex(&candidate.schema))
-        .replace("[table]", &hex(&candidate.table));
+    let sql = TABLE
+        .replace("[schema]", &query::hex(&candidate.schema))
+        .replace("[table]", &query::hex(&candidate.table));
     let mut is_right = false;
-    query::each(&query, (0, 0), |row| {
+    query::each(&sql, (0, 0), |row| {
         is_right = is_right_for(&candidate, row);
     });
     is_right

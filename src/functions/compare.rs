@@ -8,11 +8,11 @@ use super::{ash, blockers, display, interval_plans, wait_names};
 use crate::pg::executor::statement;
 use crate::pg::server::moment::moment;
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, fail, memory};
+use crate::pg::server::{self, fail, memory, query};
 use crate::pg::store;
 use crate::session;
 use pgrx::PgSqlErrorCode;
-use rowsource_core::compare::{Cause, Side, difference};
+use rowsource_core::compare::{Cause, Difference, Node, Side, TableStatistics, difference};
 use rowsource_core::export::Syntax;
 use rowsource_core::flips::Event;
 use rowsource_core::model::{Exemplar, MAX_NODES, PlanKey, PlanOrigin};
@@ -30,6 +30,22 @@ const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
 
 /// How a side is written.
 const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), an interval ('14:00..14:05'), 'baseline' and its name, or what rowsource_plan() returns.";
+
+/// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows
+/// have changed since it was. The time of the last ANALYZE is lost in a crash, and who may not read the table
+/// sees no statistics of its columns.
+const ANALYSED: &str = "
+    SELECT pg_catalog.json_build_array(
+               pg_catalog.pg_stat_get_last_analyze_time(c.oid) IS NULL
+               AND pg_catalog.pg_stat_get_last_autoanalyze_time(c.oid) IS NULL
+               AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND NOT pg_catalog.row_security_active(c.oid)
+               AND NOT EXISTS (SELECT FROM pg_catalog.pg_stats s
+                                WHERE s.schemaname OPERATOR(pg_catalog.=) n.nspname AND s.tablename OPERATOR(pg_catalog.=) c.relname),
+               pg_catalog.pg_stat_get_mod_since_analyze(c.oid))
+      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+     WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[schema]', 'hex'), 'UTF8')
+           AND c.relname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[table]', 'hex'), 'UTF8')
+           AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,m}'::pg_catalog.\"char\"[])";
 
 /// A side of a comparison.
 enum Wanted {
@@ -79,10 +95,10 @@ pub fn lines(
         },
     ) = (first.side, second);
     let difference = difference(&first, &second);
-    if let (Some((Cause::Locks, _)), Some((key, interval))) = (difference.cause(), ran)
+    if let Some((key, interval)) = ran
         && difference.total.total() > 0.0
     {
-        second.blocker = blockers::longest(&key, interval);
+        explain(&mut second, &difference, &key, Some(interval));
     }
     let comparison = Comparison {
         first: &first,
@@ -115,8 +131,8 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 }
 
 /// Returns both sides. If one is not given, it is the mean of the plan of today, or what ran since the
-/// interval of the other one. If both are not, the other
-/// one is the plan that it replaced; without such, the sides are the mean and the slowest execution.
+/// interval of the other one. If both are not, the other one is the plan that it replaced; without such, the
+/// sides are the mean and the slowest execution.
 fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
     // By default that of the session's last statement. Plans of other servers need none.
     let queryid = LazyCell::new(|| queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid));
@@ -263,32 +279,67 @@ pub(super) fn cause(from: &PlanKey, to: &PlanKey) -> Option<String> {
         memory::ensure_headroom(plan.description.nodes.len());
         Some(Side::of(&plan, &wait_names::shown(&plan, false)))
     });
-    Some(cause_of(&first?, second?, None))
+    Some(cause_of(&first?, second?, to, None))
 }
 
 /// Returns why the mean execution of a plan took longer in the second of two intervals, if the history has
 /// both.
 pub(super) fn cause_since(key: &PlanKey, [first, second]: [(i64, i64); 2]) -> Option<String> {
     let [before, after] = [first, second].map(|interval| interval_plans::side_of(key, interval));
-    Some(cause_of(&before?, after?, Some((key, second))))
+    Some(cause_of(&before?, after?, key, Some(second)))
 }
 
-/// Returns the cause of a difference; [`NOT_KNOWN`] if there is none, or no difference. `ran` is the plan of
-/// the second side, and when it ran.
-fn cause_of(first: &Side, second: Side, ran: Option<(&PlanKey, (i64, i64))>) -> String {
+/// Returns the cause of a difference; [`NOT_KNOWN`] if there is none, or no difference. `key` is the plan of
+/// the second side, and `ran` says when it ran.
+fn cause_of(first: &Side, second: Side, key: &PlanKey, ran: Option<(i64, i64)>) -> String {
     let mut second = second;
     let difference = difference(first, &second);
-    if let (Some((Cause::Locks, _)), Some((key, (from, to)))) = (difference.cause(), ran) {
-        // It may have lasted for weeks.
-        let from = from.max(to.saturating_sub(BLOCKERS_US));
-        second.blocker = blockers::longest(key, (from, to));
-    }
+    // It may have lasted for weeks.
+    let ran = ran.map(|(from, to)| (from.max(to.saturating_sub(BLOCKERS_US)), to));
+    explain(&mut second, &difference, key, ran);
     let comparison = Comparison {
         first,
         second: &second,
         difference: &difference,
     };
     comparison.cause().unwrap_or_else(|| NOT_KNOWN.to_owned())
+}
+
+/// Notes on the second side what is known of its cause beyond the figures: who held the locks for which its
+/// plan waited, and whether the table was analysed whose estimate is wrong. `ran` says when the plan ran.
+fn explain(second: &mut Side, difference: &Difference, key: &PlanKey, ran: Option<(i64, i64)>) {
+    match (difference.cause(), ran) {
+        (Some((Cause::Locks, _)), Some(interval)) => second.blocker = blockers::longest(key, interval),
+        (Some((Cause::WrongEstimate, _)), _) => {
+            let node = difference.misestimated_node.map(|i| &second.nodes[i]);
+            second.statistics = node.and_then(|node| statistics(node, key.datid));
+        }
+        _ => {}
+    }
+}
+
+/// Returns what is known of the statistics of a node's table, in the database of its plan. `None` if it has
+/// none, or if nothing has changed since it was analysed.
+fn statistics(node: &Node, datid: u32) -> Option<TableStatistics> {
+    let (schema, table) = node
+        .schema
+        .as_ref()
+        .zip(node.table.as_ref().or(node.object.as_ref()))?;
+    if datid != server::database_id() {
+        return Some(TableStatistics::InDatabase(server::database_name(datid)?));
+    }
+    let sql = ANALYSED
+        .replace("[schema]", &query::hex(schema))
+        .replace("[table]", &query::hex(table));
+    let mut found = None;
+    query::each(&sql, (0, 0), |row| {
+        found = match (row[0].as_bool(), row[1].as_u64()) {
+            (Some(true), _) => Some(TableStatistics::NeverAnalysed),
+            (_, Some(changed)) if changed > 0 => Some(TableStatistics::Changed(changed)),
+            _ => None,
+        };
+    });
+    found
 }
 
 /// Returns executions as a side.

@@ -34,10 +34,11 @@ const PLANS: &str = "
               AND d.userid OPERATOR(pg_catalog.=) p.userid AND d.datid OPERATOR(pg_catalog.=) p.datid
               AND d.toplevel OPERATOR(pg_catalog.=) p.toplevel";
 
-/// Selects the interval of each baseline.
+/// Selects the interval of each baseline, the newest first: that is the one that plans are compared with.
 const BASELINES: &str = "
     SELECT pg_catalog.json_build_array(b.name, pg_catalog.extract('epoch', b.from_at), pg_catalog.extract('epoch', b.to_at))
-      FROM {}rowsource_baselines b";
+      FROM {}rowsource_baselines b
+     WHERE [allowed] ORDER BY b.created_at DESC, b.name";
 
 /// Returns the interval of a baseline.
 ///
@@ -45,7 +46,7 @@ const BASELINES: &str = "
 /// Raises an error if there is none of this name.
 pub fn baseline(name: &str) -> (i64, i64) {
     let mut found = None;
-    query::each(BASELINES, (0, 0), |row| {
+    query::each(&BASELINES.replace("[allowed]", "true"), (0, 0), |row| {
         if row[0].as_str() == Some(name) {
             // A snapshot ends an interval and begins the next one.
             found = Some((query::time(&row[1]) + 1, query::time(&row[2]) - 1));
@@ -75,13 +76,13 @@ impl Baseline {
     }
 }
 
-/// Returns the baselines of this database; none if the user may not read them.
+/// Returns the baselines of this database, the newest first; none if the user may not read them.
 pub fn baselines() -> Vec<Baseline> {
-    let sql = format!("{BASELINES} WHERE pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')");
+    let allowed = "pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')";
+    let sql = BASELINES.replace("[allowed]", allowed);
     let mut baselines = Vec::new();
     if origin::other().is_none() {
         query::each(&sql, (0, 0), |row| {
-            server::check_for_interrupts();
             memory::ensure();
             if baselines.try_reserve(1).is_ok() {
                 baselines.push(Baseline {
@@ -175,7 +176,6 @@ pub fn snapshot_times() -> Vec<i64> {
     let mut times = Vec::new();
     if origin::other().is_none() {
         query::each(TIMES, (0, 0), |row| {
-            server::check_for_interrupts();
             memory::ensure();
             if times.try_reserve(1).is_ok() {
                 times.push(query::time(&row[0]));
@@ -200,7 +200,6 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)
         &intervals::with_intervals(PLANS).replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
         interval,
         |row| {
-            server::check_for_interrupts();
             let Some((key, plan)) = stored_plan(queryid, row) else {
                 return;
             };
@@ -226,6 +225,7 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)
     }
     let mut sides = memory::with_room(plans.len());
     sides.extend(plans.into_iter().filter_map(|(key, stored)| {
+        server::check_for_interrupts();
         let side = did(&stored.end?, stored.begin.as_ref());
         (side.executions > 0).then_some((key, side))
     }));

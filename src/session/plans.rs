@@ -1,6 +1,7 @@
 //! The plans that this session has run. A statement finds its plan here, with the description and its slot in
 //! the session's buffer. If there is no shared store, the plan's statistics are here too.
 
+use super::unfolded::Unfolded;
 use crate::guc;
 use crate::pg::server;
 use crate::pg::store::{PlanRef, PlanSlot};
@@ -8,7 +9,7 @@ use rowsource_core::eviction::{Limits, oldest};
 use rowsource_core::model::partitions::ListedPartition;
 use rowsource_core::model::{ExecutionStats, KeepLimit, Late, LazyDescription, NodeTotals, Plan, PlanKey};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -17,8 +18,6 @@ const MAX_LISTED: Limits = Limits {
     plans: 1_000,
     bytes: 4 << 20,
 };
-/// The memory of the descriptions that are kept unfolded, in bytes.
-const MAX_UNFOLDED: usize = 4 << 20;
 /// If there are too many plans, one in this many is evicted.
 const EVICTED_PART: usize = 10;
 
@@ -110,13 +109,7 @@ pub(super) struct Plans {
     bytes: usize,
     executions: i64,
     keep_limit: KeepLimit,
-    /// The descriptions of executions whose plans are folded, by the keys of their plans before that. They
-    /// share the folded description with the listed plan.
-    unfolded: FxHashMap<PlanKey, Rc<LazyDescription>>,
-    /// The memory of these, in bytes.
-    unfolded_bytes: usize,
-    /// How much they grew because somebody looked at all nodes.
-    decoded_bytes: OnceCell<Rc<Cell<usize>>>,
+    pub unfolded: Unfolded,
 }
 
 impl Plans {
@@ -126,71 +119,13 @@ impl Plans {
             bytes: 0,
             executions: 0,
             keep_limit: KeepLimit::UNUSED,
-            unfolded: HashMap::with_hasher(FxBuildHasher),
-            unfolded_bytes: 0,
-            decoded_bytes: OnceCell::new(),
+            unfolded: Unfolded::new(),
         }
     }
 
     /// Returns a listed plan.
     pub fn get(&self, by_oids: &PlanKey) -> Option<&Rc<KnownPlan>> {
         self.plans.get(by_oids)
-    }
-
-    /// Returns the description of an execution whose plan had this key before it was folded.
-    pub fn unfolded(&mut self, found_as: &PlanKey) -> Option<Rc<LazyDescription>> {
-        let known = self.unfolded.get(found_as).cloned();
-        if known.is_some() && self.unfolded_size() > MAX_UNFOLDED {
-            self.forget_unfolded();
-        }
-        known
-    }
-
-    /// Returns where the bytes of such descriptions are counted that were decoded.
-    pub fn decoded_bytes(&self) -> Rc<Cell<usize>> {
-        self.decoded_bytes.get_or_init(Rc::default).clone()
-    }
-
-    /// Returns the memory of all of them.
-    fn unfolded_size(&self) -> usize {
-        let decoded = self.decoded_bytes.get().map_or(0, |bytes| bytes.get());
-        self.unfolded_bytes.saturating_add(decoded)
-    }
-
-    fn forget_unfolded(&mut self) {
-        self.unfolded.clear();
-        self.unfolded_bytes = 0;
-        if let Some(bytes) = self.decoded_bytes.get() {
-            bytes.set(0);
-        }
-    }
-
-    /// Forgets those that share the folded description of this one, which the listed plan has no more.
-    #[cold]
-    fn forget_unfolded_of(&mut self, description: &Rc<LazyDescription>) {
-        if description.fold().is_none() {
-            return;
-        }
-        let bytes = &mut self.unfolded_bytes;
-        self.unfolded.retain(|_, known| {
-            let is_kept = !Rc::ptr_eq(known.to_keep(), description.to_keep());
-            if !is_kept {
-                *bytes = bytes.saturating_sub(known.size());
-            }
-            is_kept
-        });
-    }
-
-    /// Keeps such a description. If there are too many, all others are forgotten.
-    pub fn keep_unfolded(&mut self, found_as: PlanKey, description: &Rc<LazyDescription>) {
-        if self.unfolded_size() + description.size() > MAX_UNFOLDED {
-            self.forget_unfolded();
-        }
-        if self.unfolded.try_reserve(1).is_ok() {
-            let before = self.unfolded.insert(found_as, description.clone());
-            let before = before.map_or(0, |before| before.size());
-            self.unfolded_bytes = (self.unfolded_bytes + description.size()).saturating_sub(before);
-        }
     }
 
     /// Returns a listed plan whose statistics are in this session.
@@ -219,7 +154,7 @@ impl Plans {
             let before = plan.description.replace(description.clone());
             self.update_bytes(plan);
             if !Rc::ptr_eq(before.to_keep(), description.to_keep()) {
-                self.forget_unfolded_of(&before);
+                self.unfolded.forget_of(&before);
             }
         }
     }
@@ -269,7 +204,7 @@ impl Plans {
     /// there were some.
     pub fn reset(&mut self, userid: u32, datid: u32, queryid: i64) -> bool {
         let before = self.plans.len();
-        self.forget_unfolded();
+        self.unfolded.forget();
         self.remove(|plan| {
             let is_unwanted = plan.key.matches(userid, datid, queryid);
             if is_unwanted {
@@ -298,7 +233,7 @@ impl Plans {
                 self.bytes -= earlier.bytes.replace(0);
                 earlier.listed.set(false);
                 plan.local.replace(earlier.local.take());
-                self.forget_unfolded_of(&earlier.description.borrow());
+                self.unfolded.forget_of(&earlier.description.borrow());
             }
         }
         plan.listed.set(true);
@@ -329,7 +264,7 @@ impl Plans {
                 .copied()
                 .unwrap_or(i64::MAX);
             self.remove(|plan| plan.used.get() <= last_evicted);
-            self.forget_unfolded();
+            self.unfolded.forget();
         }
     }
 

@@ -5,11 +5,12 @@ use crate::Server;
 use crate::compiled::object;
 use crate::session::{run_each, value};
 use crate::store::measure_all;
+use crate::waiting::{Ended, TIMEOUT};
 use postgres::Client;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,20 @@ impl Planted {
             Planted::SlowerStorage => "a read takes longer",
             Planted::FewerWorkers => "fewer processes share the work",
         }
+    }
+
+    /// Returns whether it makes a regression in any case. Without another plan, the busy time must
+    /// be three times as long.
+    pub fn is_regression(self) -> bool {
+        self == Planted::IndexDropped
+    }
+
+    /// Returns whether a cause may be true where nothing was planted in this statement: only times tell
+    /// these, and how long the same work takes is for a machine that others use to say. Parallel workers that
+    /// begin late, or not at all, are fewer.
+    pub fn may_be_true(self, cause: &str) -> bool {
+        ["slower storage", "more CPU per row", "outside of the nodes"].contains(&cause)
+            || self == Planted::FewerWorkers && cause == self.expected()
     }
 
     /// Returns a statement for each cause.
@@ -262,7 +277,9 @@ impl Lock {
 
     /// Waits until the row is locked, if somebody wants that.
     fn wait(&self) {
+        let deadline = Instant::now() + TIMEOUT;
         while self.is_wanted.load(Relaxed) && !self.is_held.load(Relaxed) {
+            assert!(Instant::now() < deadline, "nobody locks the row");
             std::thread::sleep(Duration::from_micros(100));
         }
     }
@@ -377,6 +394,7 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
     stage.lock.is_wanted.store(is_locked, Relaxed);
     let lock = Arc::clone(&stage.lock);
     std::thread::scope(|scope| {
+        let _ended = Ended(&lock.is_done);
         scope.spawn(|| lock.run(server));
         for quarter in 0..QUARTERS {
             stage.run(statements, EXECUTIONS / QUARTERS);
@@ -384,7 +402,6 @@ pub fn judged_each(server: &Server, statements: &[Planted], is_planted: bool, ro
                 stage.end_quarter(2 + quarter);
             }
         }
-        lock.is_done.store(true, Relaxed);
     });
     let end = stage.snapshot(1 + QUARTERS);
     stage.end_quarter(1 + QUARTERS);

@@ -114,7 +114,35 @@ pub fn core_counts(client: &mut Client, statement: &str) -> Vec<NodeCounts> {
 pub fn explain_json(client: &mut Client, statement: &str, options: &str) -> Value {
     let sql = format!("EXPLAIN ({options}) {statement}");
     let text = first_column(client, &sql).join("\n");
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
+    serde_json::from_str(&valid(&text)).unwrap_or_else(|error| panic!("{sql}\n{text}\n{error}"))
+}
+
+/// Makes valid JSON of what core prints of a MERGE into several tables: the rows that it inserted, updated,
+/// deleted and skipped are in the list of these tables, where no names may be.
+fn valid(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let is_of_merge = |line: &&str| line.trim_start().starts_with("\"Tuples ");
+    let Some(first) = lines.iter().position(&is_of_merge) else {
+        return text.to_owned();
+    };
+    let count = lines[first..].iter().take_while(|line| is_of_merge(line)).count();
+    if first == 0 || lines[first - 1].trim() != "}," || lines[first + count].trim() != "]," {
+        return text.to_owned();
+    }
+    let rows: Vec<String> = lines
+        .splice(first..=first + count, [])
+        .map(str::to_owned)
+        .collect();
+    lines[first - 1] = "}";
+    let (last, rows) = rows.split_last().expect("the end of the list");
+    let (of_last, others) = rows.split_last().expect("a row");
+    let of_last = format!("{of_last},");
+    let others = others.iter().map(String::as_str);
+    lines.splice(
+        first..first,
+        std::iter::once(&**last).chain(others).chain([&*of_last]),
+    );
+    lines.join("\n")
 }
 
 /// Runs the statement and returns how many rows its nodes handled: the rows returned and the rows removed,

@@ -161,7 +161,7 @@ fn add_partitions(append: &mut NodeCounts, partitions: &[bool]) {
 }
 
 /// Adds the nodes that are one, and what is below them.
-fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<NodeCounts>) {
+fn add(mut alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<NodeCounts>) {
     let nodes: Vec<NodeCounts> = alike.iter().map(|tree| tree.node.clone()).collect();
     let mut sum = NodeCounts { depth, ..sum(&nodes) };
     let is_alone = alike[0].is_partition && !is_below_append;
@@ -181,12 +181,23 @@ fn add(alike: Vec<Tree>, depth: usize, is_below_append: bool, folded: &mut Vec<N
     }
     if is_alone {
         let mut append = sum.clone();
-        append.operation = "Append".to_owned();
+        let is_parallel = sum.operation.starts_with("Parallel ");
+        append.operation = if is_parallel { "Parallel Append" } else { "Append" }.to_owned();
         append.facts.clear();
         add_partitions(&mut append, &partitions);
         folded.push(append);
         sum.depth += 1;
         sum.init_plan = false;
+        // The Append has the InitPlans.
+        for tree in &mut alike {
+            let below = std::mem::take(&mut tree.below);
+            let (init_plans, others): (Vec<Tree>, Vec<Tree>) =
+                below.into_iter().partition(|below| below.node.init_plan);
+            tree.below = others;
+            for init_plan in init_plans {
+                add(vec![init_plan], sum.depth, false, folded);
+            }
+        }
     }
     let (depth, is_append) = (sum.depth + 1, is_append(&sum));
     let all_have_partition = alike[0].all_have_partition;

@@ -305,7 +305,21 @@ const CLI: &[Layer] = &[
     ),
     layer("queries", &["model"], "the queries of the program"),
     layer("delta", &["model"], "what happened between two refreshes"),
-    layer("table", &["queries"], "tables, which each screen consists of"),
+    layer(
+        "title",
+        &[],
+        "titles, whose names become shorter before figures go",
+    ),
+    layer(
+        "series",
+        &["delta", "model", "title"],
+        "rows of counters from refresh to refresh",
+    ),
+    layer(
+        "table",
+        &["queries", "title"],
+        "tables, which each screen consists of",
+    ),
     layer(
         "signals",
         &["queries", "table"],
@@ -323,19 +337,31 @@ const CLI: &[Layer] = &[
         "which statements are the program's own",
     ),
     layer(
+        "texts",
+        &["model", "own", "queries", "server"],
+        "the texts of statements",
+    ),
+    layer(
         "data",
-        &["delta", "model", "own", "queries"],
+        &["model", "queries", "series", "texts"],
         "what the program knows of the server",
     ),
+    layer(
+        "news",
+        &["data"],
+        "what came in between, as the last line says it",
+    ),
     layer("terminal", &[], "what the terminal can show: a screen, colours"),
+    layer("ending", &[], "signals that end the program"),
+    layer("password", &["ending"], "the question for a password"),
     layer(
         "screens_live",
-        &["data", "delta", "model", "table"],
+        &["data", "delta", "model", "table", "title"],
         "the tables of what runs and waits now",
     ),
     layer(
         "screens_plan",
-        &["data", "model", "queries", "table"],
+        &["data", "model", "queries", "table", "title"],
         "the tables of a plan and of a node",
     ),
     layer(
@@ -372,12 +398,14 @@ const CLI: &[Layer] = &[
     ),
     layer(
         "app",
-        &["data", "keys", "model", "queries", "screens", "signals", "table"],
+        &[
+            "data", "keys", "model", "news", "queries", "screens", "signals", "table",
+        ],
         "the state: what keys do",
     ),
     layer(
         "actions",
-        &["app", "queries", "screens", "signals", "table"],
+        &["app", "model", "queries", "screens", "server", "signals", "table"],
         "keys that ask the server for something about a row",
     ),
     layer(
@@ -403,7 +431,7 @@ const CLI: &[Layer] = &[
     layer(
         "top",
         &[
-            "app", "draw", "json", "model", "queries", "record", "screens", "worker",
+            "app", "draw", "ending", "json", "model", "queries", "record", "screens", "signals", "worker",
         ],
         "the loop, and what is printed once",
     ),
@@ -416,8 +444,8 @@ const CLI: &[Layer] = &[
     layer(
         "tests",
         &[
-            "actions", "app", "args", "data", "delta", "draw", "hints", "json", "model", "queries", "record",
-            "screens", "signals", "table", "top", "working",
+            "actions", "app", "args", "data", "delta", "draw", "hints", "json", "keys", "model", "queries",
+            "record", "screens", "server", "signals", "table", "top", "working",
         ],
         "each screen as text, with what was recorded",
     ),

@@ -1,6 +1,6 @@
 //! The program `rowsource` in a real terminal (tmux), that a test types into.
 
-use crate::Server;
+use crate::{Server, process};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -120,6 +120,15 @@ impl Terminal {
         terminal.tmux(&[&start[..], &["-c", folder, &command]].concat());
         terminal.tmux(&["set-option", "-g", "set-clipboard", "on"]);
         terminal
+    }
+
+    /// Returns the process of the program.
+    pub fn process(&self) -> u32 {
+        let shell = self.tmux(&["list-panes", "-t", "it", "-F", "#{pane_pid}"]);
+        let shell = shell.trim().parse().expect("the process of the shell");
+        let children = process::children(shell);
+        assert_eq!(children.len(), 1, "{children:?}");
+        children[0]
     }
 
     /// Returns what the program has put on the terminal's clipboard.

@@ -3,10 +3,21 @@
 use crate::session::{cancel_backend, must_fail, run_each, value};
 use postgres::Client;
 use postgres::error::SqlState;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The maximum time until a session waits.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Dropping this tells the threads to stop that look at the flag: also if what they wait for fails. A scope
+/// of threads waits for them.
+pub struct Ended<'a>(pub &'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
 
 pub fn pid(client: &mut Client) -> i32 {
     value(client, "SELECT pg_backend_pid()")

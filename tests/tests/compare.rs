@@ -248,6 +248,74 @@ fn two_intervals_are_compared() {
     wrong_intervals(&mut client, queryid, &begin, &end);
 }
 
+/// Returns the sentence that compares the last execution of a statement with its slowest one.
+fn last_and_slowest(client: &mut Client, (queryid, planid): (i64, i64)) -> String {
+    let arguments = format!("{queryid}, '{planid} last', '{planid} slowest', format => 'json'");
+    value(
+        client,
+        &format!("SELECT rowsource_compare({arguments})::jsonb->>'sentence'"),
+    )
+}
+
+/// Many rows come where few are expected, and are gone again. Whether the table was analysed, its database
+/// knows. Nothing is guessed elsewhere.
+#[test]
+fn a_wrong_estimate_says_whether_the_table_was_analysed() {
+    let server = basic_server("compare-analysed", &["autovacuum = off"]);
+    let mut client = measuring(&server);
+    run_each(
+        &mut client,
+        "CREATE DATABASE elsewhere;
+         CREATE TABLE wide AS SELECT i AS id, repeat('x', 100) AS pad FROM generate_series(1, 300) i;
+         CREATE UNIQUE INDEX ON wide (id); ANALYZE wide;
+         CREATE TABLE events AS SELECT i AS id, CASE WHEN i % 400 = 0 THEN 9 ELSE i % 5 END AS kind FROM generate_series(1, 20000) i;
+         CREATE INDEX ON events (kind);
+         SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET enable_material = off;
+         SET enable_bitmapscan = off; SET enable_seqscan = off",
+    );
+    let sql = "SELECT count(d.pad) FROM events e JOIN wide d ON d.id = 1 + e.id % 299 WHERE e.kind = 9";
+    let ids = |client: &mut Client| -> (i64, i64) {
+        run_each(client, "SELECT rowsource_reset()");
+        run_each(client, sql);
+        for change in [
+            "INSERT INTO events SELECT i, 9 FROM generate_series(1, 20000) i",
+            "DELETE FROM events WHERE ctid > '(80,0)' AND kind = 9",
+        ] {
+            run_each(client, change);
+            run_each(client, "SELECT pg_stat_force_next_flush()");
+            (0..2).for_each(|_| run_each(client, sql));
+        }
+        let row = client.query_one("SELECT queryid, planid FROM rowsource_last()", &[]);
+        let row = row.expect("ids");
+        (row.get(0), row.get(1))
+    };
+    let is = |sentence: &str, known: &str| {
+        assert!(
+            sentence.contains("rows of Index Scan using events_kind_idx on events were expected and ")
+                && sentence.ends_with(known),
+            "{sentence}"
+        );
+    };
+    let found = ids(&mut client);
+    is(
+        &last_and_slowest(&mut client, found),
+        " came (the table was never analysed)",
+    );
+    run_each(&mut client, "VACUUM ANALYZE events");
+    let found = ids(&mut client);
+    is(
+        &last_and_slowest(&mut client, found),
+        " rows of the table changed since it was analysed)",
+    );
+    let mut other = server.try_connect_to("postgres", "elsewhere").expect("a session");
+    run_each(&mut other, "CREATE EXTENSION pg_rowsource");
+    is(
+        &last_and_slowest(&mut other, found),
+        " came (whether the table was analysed, only the database \"postgres\" knows: connect to it)",
+    );
+    server.assert_no_crash();
+}
+
 #[test]
 fn plans_of_two_servers_are_compared() {
     let (staging, production) = (server("compare-staging"), server("compare-production"));

@@ -5,6 +5,7 @@ use postgres::Client;
 use rowsource_tests::attack::{send, wait_until};
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::basic_server;
+use rowsource_tests::waiting::Ended;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -158,13 +159,4 @@ fn marks(client: &mut Client) -> i64 {
         client,
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT id, % AS mark FROM t'",
     )
-}
-
-/// Dropping this tells the threads to stop.
-struct Ended<'a>(&'a AtomicBool);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }

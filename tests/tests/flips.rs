@@ -487,6 +487,38 @@ fn a_change_names_the_index_that_is_gone() {
     }
 }
 
+/// The query went back to its first plan, and is not observed any more, because many others changed theirs
+/// since. The plan before the third one is that which ran last, not that which came last.
+#[test]
+fn the_plan_before_is_that_which_ran_last() {
+    let server = keeping("ran-last", &["pg_rowsource.max_plans = 4000"]);
+    let mut client = server.connect();
+    run_each(
+        &mut client,
+        "CREATE TABLE u AS SELECT i AS n, i AS m, repeat('x', 100) AS pad FROM generate_series(1, 5000) i;
+         CREATE INDEX u_n ON u (n); ANALYZE u",
+    );
+    let mut run = |settings: &str| {
+        run_each(&mut client, settings);
+        measured(
+            &mut client,
+            &["SELECT pad FROM u WHERE n = 7 AND m = 7"; 10].join(";"),
+        );
+        flips(&mut client).len()
+    };
+    assert_eq!([FIRST_PLAN, OTHER_PLAN, FIRST_PLAN].map(&mut run), [0, 1, 2]);
+    let mut other = server.connect();
+    run_each(&mut other, "SET pg_rowsource.statistics_level = 'typical'");
+    change_many(&mut other, "1..700", "on,off");
+    run("DROP INDEX u_n; CREATE INDEX u_m ON u (m)");
+    let gone = texts(
+        &mut server.connect(),
+        "SELECT gone_indexes::text FROM pg_stat_rowsource_plans WHERE gone_indexes IS NOT NULL",
+    );
+    assert_eq!(gone, [[Some("{public.u_n}".to_owned())]]);
+    server.assert_no_crash();
+}
+
 /// Thousands of statements came since. The plan of the oldest is still known.
 #[test]
 fn the_plan_of_the_oldest_of_thousands_of_statements_is_known() {

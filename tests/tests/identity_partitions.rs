@@ -90,7 +90,7 @@ fn partitions_that_are_read_alike_are_one_node() {
 }
 
 /// Queries with the same plan for any day, which bounds what the outermost one reads.
-const OUTER_QUERIES: [&str; 10] = [
+const OUTER_QUERIES: [&str; 13] = [
     "SELECT (SELECT max(plain.day) FROM plain WHERE plain.id = orders.id) FROM orders WHERE day >= DAY",
     "SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT plain.id FROM plain WHERE plain.day > 7)",
     "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
@@ -104,6 +104,11 @@ const OUTER_QUERIES: [&str; 10] = [
     "SELECT generate_series(1, id % 2 + 1) FROM orders WHERE day >= DAY
      AND note <> (SELECT max(note) FROM plain) AND current_setting('port') <> '1' ORDER BY 1",
     "SELECT note, 1 FROM orders WHERE day >= DAY UNION ALL SELECT note, 2 FROM plain WHERE day > 7",
+    "SELECT note FROM orders WHERE day >= DAY AND id <> (SELECT max(id) FROM plain)",
+    "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
+     SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT id FROM others) AND id > (SELECT count(*) FROM others)",
+    "SELECT note FROM orders WHERE day >= DAY AND current_setting('port') <> '1'
+     AND id <> (SELECT max(o.id) FROM orders o WHERE o.day >= DAY AND o.id <> (SELECT max(id) FROM plain))",
 ];
 
 #[test]

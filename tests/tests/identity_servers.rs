@@ -172,8 +172,10 @@ impl Recorded {
 }
 
 /// Cases that differ in the partitions that are left, which is no other plan.
-const ONE_PLAN: [&[&str]; 4] = [
+const ONE_PLAN: [&[&str]; 6] = [
     &["parts-all", "parts-pruned", "parts-lone"],
+    &["parts-lone-init-plan", "parts-two-init-plan"],
+    &["parallel partitions", "parallel partition"],
     &[
         "parts-generic-all",
         "parts-generic-one",

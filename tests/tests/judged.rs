@@ -1,11 +1,13 @@
-//! What the process that looks for regressions needs: time, the snapshots of a week ago, and thousands of
-//! plans.
+//! What the process that looks for regressions needs: time, the snapshots of a week ago, all plans of the
+//! last run, and thousands of plans.
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::compiled::object;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{keeping, make_plans, measuring};
-use rowsource_tests::waiting::until;
+use rowsource_tests::waiting::{TIMEOUT, until};
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// An hour after midnight, the same hour of a week ago began on the day before. The snapshots around it are
@@ -52,6 +54,53 @@ fn the_worker_goes_on_after_it_was_asked_to_look_long() {
     change_plan(&mut client);
     let mut reader = server.connect();
     until(&mut reader, "SELECT EXISTS (SELECT FROM rowsource_regressions())");
+    server.assert_no_crash();
+}
+
+/// The statements of ten seconds, before the plan changed, are loaded for some seconds. Who looks meanwhile
+/// would take those that are missing for new ones a moment later: then the regression is too small a part of
+/// the time of all statements since.
+#[test]
+fn who_looks_while_the_plans_are_loaded_waits_for_all_of_them() {
+    let settings = [
+        "pg_rowsource.statistics_level = 'basic'",
+        "pg_rowsource.snapshot_interval = 0",
+        "max_parallel_workers_per_gather = 0",
+        "jit = off",
+    ];
+    let object = object("slow_loads/slow_loads.c");
+    let mut server = Server::overridden("judged-loading", &settings, &object);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    let mut client = measuring(&server);
+    for i in 0..500 {
+        let columns = "1, ".repeat(i);
+        run_each(&mut client, &format!("SELECT {columns}pg_sleep(0.02)"));
+    }
+    change_plan(&mut client);
+    let look = "SELECT rowsource_judge(now())";
+    let state = "SELECT state, closing_reason FROM rowsource_regressions()";
+    run_each(&mut client, look);
+    let open = [[Some("open".to_owned()), None]];
+    assert_eq!(texts(&mut client, state), open);
+    drop(client);
+    server.stop();
+    let (file, slow) = ("pg_stat/pg_rowsource.stat", "slow_loads");
+    let [file, slow] = [file, slow].map(|name| server.data().join(name));
+    fs::write(&slow, "30000").expect("the file");
+    server.launch();
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| run_each(&mut measuring(&server), "SELECT 1"));
+        let deadline = Instant::now() + TIMEOUT;
+        while file.exists() {
+            assert!(Instant::now() < deadline, "nobody loads the plans");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!loading.is_finished(), "the plans are loaded at once");
+        run_each(&mut server.connect(), look);
+    });
+    let mut client = server.connect();
+    run_each(&mut client, look);
+    assert_eq!(texts(&mut client, state), open);
     server.assert_no_crash();
 }
 

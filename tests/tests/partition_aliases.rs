@@ -7,7 +7,10 @@ use rowsource_tests::store::{basic_server, measured};
 use serde_json::Value;
 
 /// What is compared of each node.
-const SHOWN: [&str; 9] = [
+const SHOWN: [&str; 12] = [
+    "Parent Relationship",
+    "Subplan Name",
+    "CTE Name",
     "Relation Name",
     "Alias",
     "Filter",
@@ -19,7 +22,7 @@ const SHOWN: [&str; 9] = [
     "Group Key",
 ];
 
-const STATEMENTS: [&str; 24] = [
+const STATEMENTS: [&str; 26] = [
     "SELECT * FROM p",
     "SELECT * FROM p AS q WHERE q.v > q.id",
     "SELECT * FROM p WHERE id < 10",
@@ -29,6 +32,8 @@ const STATEMENTS: [&str; 24] = [
     "SELECT * FROM p, (SELECT p.v, count(*) FROM p GROUP BY p.v) b WHERE p.id = b.v",
     "SELECT * FROM p UNION ALL SELECT * FROM p WHERE v > id",
     "SELECT * FROM p WHERE v = (SELECT max(v) FROM p WHERE id > v)",
+    "SELECT * FROM p WHERE id < 10 AND v > (SELECT min(v) FROM p WHERE id < 5 AND id > v)",
+    "WITH r AS MATERIALIZED (SELECT v FROM p WHERE id > 20) SELECT * FROM p WHERE id < 10 AND v > id AND v < (SELECT max(v) FROM r)",
     "SELECT * FROM p WHERE v = (SELECT count(*) FROM r WHERE r.v = p.id)",
     "SELECT * FROM p WHERE v IN (SELECT v FROM p p_1 WHERE id > v)",
     "SELECT * FROM p AS p_1_1, p, (VALUES (1)) AS p_1 (id), p AS p_2 WHERE p.id = p_2.v AND p_1_1.v = p.v",

@@ -12,7 +12,7 @@ use rowsource_tests::measured::{assert_consistent_times, display};
 use rowsource_tests::process::{context_switches, send_signal, sleeps, tracer};
 use rowsource_tests::session::{major, run_each, texts, value};
 use rowsource_tests::verdict::{Limit, Side, Trial, Verdicts};
-use rowsource_tests::waiting::{pid, until};
+use rowsource_tests::waiting::{Ended, pid, until};
 use rowsource_tests::{Server, measure};
 use std::net::TcpListener;
 use std::process::Command;
@@ -548,6 +548,7 @@ fn statements_outlive_the_worker_at_random_moments() {
     );
     let enough = AtomicBool::new(false);
     let (within, statements) = std::thread::scope(|scope| {
+        let ended = Ended(&enough);
         let session = scope.spawn(|| {
             let (mut within, mut statements, mut timed) = (0, 0, 0);
             while !enough.load(Ordering::Relaxed) {
@@ -589,7 +590,7 @@ fn statements_outlive_the_worker_at_random_moments() {
                 moments += usize::from(is_during);
             }
         }
-        enough.store(true, Ordering::Relaxed);
+        drop(ended);
         println!("{moments} moments in statements, {rounds} rounds");
         session.join().expect("the session")
     });

@@ -122,7 +122,7 @@ fn the_first_frame_takes_four_questions_needs_terminal() {
         "pg_postmaster_start_time",
         "rowsource_info()",
         "pg_stat_rowsource_plans()",
-        "WHERE queryid IN",
+        "WHERE queryid = ANY (",
     ] {
         let question = questions.next().unwrap_or_default();
         assert!(question.contains(part), "{part}: {question}");
@@ -211,7 +211,7 @@ fn a_reset_and_evictions_are_said_needs_terminal() {
         run_each(&mut client, sql);
         let screen = terminal.until(says);
         assert!(is_fine(&screen), "{screen}");
-        // The message stays until a key is typed; what comes next is a whole interval.
+        // A key takes the message away; what comes next is a whole interval.
         terminal.keys(&["g"]);
         let screen = terminal.until_it("it is over", |screen| !screen.contains(says));
         assert!(is_fine(&screen), "{screen}");

@@ -457,3 +457,59 @@ fn a_full_disk_ends_a_recording_with_an_error_needs_program() {
     let (passes, _, err) = run_as(&server, "postgres", &["top", "--once", "--record", "/dev/full"]);
     assert!(!passes && err.contains("No space left on device"), "{err}");
 }
+
+/// The screen, which is needed most then, goes on without it.
+#[test]
+fn a_full_disk_takes_no_screen_needs_terminal() {
+    let (server, _) = server("terminal-full-screen");
+    let arguments = ["top", "--interval", "0.5", "--record", "/dev/full"];
+    let terminal = Terminal::of(&server, &arguments);
+    terminal.until("the recording has ended: No space left on device");
+    terminal.keys(&["g"]);
+    terminal.until_it("the screen", |screen| {
+        !screen.contains("No space left") && screen.contains("what was added in the last")
+    });
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+}
+
+/// As psql: a database or a string may follow. A password in it can be seen by others, which is said.
+#[test]
+fn a_database_follows_top_and_passwords_there_are_warned_of_needs_program() {
+    let (server, _) = server("terminal-positional");
+    let folder = server.folder().display().to_string();
+    let uri = format!(
+        "postgresql://postgres:hush-42@/postgres?host={}",
+        folder.replace('/', "%2F")
+    );
+    let words = format!("host='{folder}' user=postgres dbname=postgres password=hush-42");
+    for (arguments, warns) in [
+        (&["-h", &folder, "-U", "postgres", "top", "postgres"][..], false),
+        (&["top", &uri], true),
+        (&["-d", &uri, "top"], true),
+        (&["-d", &words, "top"], true),
+    ] {
+        let output = run(&[arguments, &["--once", "--interval", "0.5"]].concat(), &[]);
+        let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("a text"));
+        assert!(
+            output.status.success() && out.contains("Statements"),
+            "{out}{err}"
+        );
+        let warned = err.matches("others on this machine can see the password").count();
+        assert_eq!(warned, usize::from(warns), "{err}");
+        assert!(!err.contains("hush-42") && !out.contains("hush-42"), "{out}{err}");
+    }
+    // One that comes from elsewhere is not seen.
+    let variables = [("PGPASSWORD", "hush-42".to_owned())];
+    let output = run(
+        &["-h", &folder, "-U", "postgres", "top", "postgres", "--once"],
+        &variables,
+    );
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let output = run(&["-d", "postgres", "top", "postgres"], &[]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && err.contains("there twice"),
+        "{err}"
+    );
+}

@@ -2,14 +2,16 @@
 //! a standby, without the extension, as a role that may see little, while the server restarts, and in a
 //! terminal whose size changes while somebody types at random.
 
+use postgres::{Client, NoTls, SimpleQueryMessage};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::documents::checkout;
 use rowsource_tests::environment::environment;
-use rowsource_tests::session::run_each;
+use rowsource_tests::session::{run_each, value};
 use rowsource_tests::terminal::{Terminal, VIEWS, certificates, declared_keys, run};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -53,11 +55,12 @@ fn each_view(server: &Server, user: &str) -> Vec<String> {
         .collect()
 }
 
-/// PgBouncer before a server: transactions share one connection, clients come with TLS and a password.
+/// PgBouncer before a server: transactions share its connections, and clients have a password.
 struct Pooler(Child, u16);
 
 impl Pooler {
-    fn before(server: &Server, folder: &Path) -> Pooler {
+    /// Starts it with more settings. What it needs lies in a folder, whose name stands for `@` there.
+    fn before(server: &Server, folder: &Path, settings: &str) -> Pooler {
         let port = TcpListener::bind("127.0.0.1:0")
             .expect("a port")
             .local_addr()
@@ -65,10 +68,10 @@ impl Pooler {
             .port();
         fs::write(folder.join("users"), "\"postgres\" \"secret\"\n").expect("a file");
         let at = folder.display();
+        let settings = settings.replace('@', &at.to_string());
         let configuration = format!(
             "[databases]\n* = host={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = plain\nauth_file = {at}/users\npool_mode = transaction\ndefault_pool_size = 1\nlogfile = {at}/log\n\
-             client_tls_sslmode = require\nclient_tls_key_file = {at}/it.key\nclient_tls_cert_file = {at}/it.crt\n",
+             auth_type = plain\nauth_file = {at}/users\npool_mode = transaction\nlogfile = {at}/log\n{settings}\n",
             server.folder().display()
         );
         fs::write(folder.join("ini"), configuration).expect("a file");
@@ -127,7 +130,8 @@ fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
     let folder = server.folder().join("pooler");
     fs::create_dir(&folder).expect("a folder");
     let authority = certificates(&folder);
-    let pooler = Pooler::before(&server, &folder);
+    let settings = "default_pool_size = 1\nclient_tls_sslmode = require\nclient_tls_key_file = @/it.key\nclient_tls_cert_file = @/it.crt";
+    let pooler = Pooler::before(&server, &folder, settings);
     let port = pooler.1;
     let service = service(&folder, port, &authority);
     let file = &service[..1];
@@ -178,6 +182,129 @@ fn a_pooler_of_transactions_and_tls_are_as_psql_has_them_needs_pgbouncer() {
         text(&output).contains("the server wants a password"),
         "{output:?}"
     );
+}
+
+/// Connects to a pooler, and begins a transaction, in which nobody else has its session.
+fn begin(pooler: &Pooler) -> (Client, i32) {
+    let address = format!("host=127.0.0.1 port={} user=postgres password=secret", pooler.1);
+    let mut client = Client::connect(&address, NoTls).expect("a connection");
+    client.batch_execute("BEGIN").expect("a transaction");
+    // In one message: a prepared statement would be another session's by its next one.
+    let answer = client.simple_query("SELECT pg_backend_pid()").expect("a row");
+    let row = answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    let pid = row.expect("a process").parse().expect("its number");
+    (client, pid)
+}
+
+/// Three sessions that are asked in turn: each question comes from another one than the question before.
+fn in_turn(name: &str) -> (Server, Pooler, Vec<i32>) {
+    let server = Server::preloaded(name, &[]);
+    run_each(
+        &mut server.connect(),
+        "CREATE EXTENSION pg_rowsource; CREATE TABLE held (id int)",
+    );
+    let folder = server.folder().join("pooler");
+    fs::create_dir(&folder).expect("a folder");
+    let pooler = Pooler::before(&server, &folder, "default_pool_size = 3\nserver_round_robin = 1");
+    let clients: Vec<_> = (0..3).map(|_| begin(&pooler)).collect();
+    let pids = clients.into_iter().map(|(mut client, pid)| {
+        client.batch_execute("COMMIT").expect("it is over");
+        pid
+    });
+    let pids = pids.collect();
+    (server, pooler, pids)
+}
+
+/// Runs the program behind a pooler.
+fn behind(pooler: &Pooler, server: &Server, arguments: &str) -> Terminal {
+    let folder = server.folder().display().to_string();
+    let to = format!("-h 127.0.0.1 -p {} -U postgres -d postgres", pooler.1);
+    Terminal::of_command(&folder, "PGPASSWORD=secret", &format!("{to} {arguments}"))
+}
+
+/// All views, and a page, which another connection asks for. None has the program's own questions, whichever
+/// session asks.
+#[test]
+fn a_screen_behind_a_pooler_leaves_out_its_own_questions_needs_pgbouncer() {
+    let (server, pooler, _) = in_turn("terminal-pooled");
+    let mut observer = server.connect();
+    let other = Busy::run(server.connect(), "SELECT count(*) FROM pg_class, pg_sleep(1000)").pid;
+    let terminal = behind(&pooler, &server, "top --interval 0.2");
+    for (key, has) in [
+        ("3", other.to_string()),
+        ("9", other.to_string()),
+        ("1", "FROM held".to_owned()),
+        ("2", "Seq Scan | held".to_owned()),
+        ("6", "Client".to_owned()),
+    ] {
+        terminal.keys(&[key]);
+        let mut refreshes = BTreeSet::new();
+        terminal.until_it(&format!("three refreshes with {has}"), |screen| {
+            run_each(&mut observer, "SELECT count(*) FROM held");
+            let is_own = screen.contains("SET LOCAL") || screen.contains("/* rowsource */");
+            assert!(!is_own && !screen.contains("not refreshed"), "{screen}");
+            let clock = screen.split(" UTC").next().unwrap_or_default();
+            refreshes.extend(screen.contains(&has).then(|| clock.to_owned()));
+            refreshes.len() == 3
+        });
+    }
+    terminal.keys(&["w"]);
+    terminal.until("written to rowsource-report.html");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    server.assert_no_crash();
+}
+
+/// A session that the pooler gives to the program is no target of a signal meanwhile, and shows no plan of
+/// the program. One that an application has is a target.
+#[test]
+fn signals_behind_a_pooler_are_for_others_needs_pgbouncer() {
+    let (server, pooler, pids) = in_turn("terminal-pooled-signals");
+    let mut observer = server.connect();
+    let shared = pids[0];
+    let terminal = behind(&pooler, &server, &format!("live {shared} --interval 0.2"));
+    let own = format!("process {shared} works for rowsource now, behind a pooler");
+    let title = format!("Plan that process {shared} runs");
+    let screen = terminal.until(&own);
+    assert!(screen.contains(&title), "{screen}");
+    let question = format!("terminate the session of process {shared}?");
+    // Another session may answer.
+    let is_refused = (0..50).any(|_| {
+        terminal.keys(&["T"]);
+        let refused = format!("nothing was sent: {own}");
+        let screen = terminal.until_it("an answer", |screen| {
+            screen.contains(&question) || screen.contains(&refused)
+        });
+        terminal.keys(&["n"]);
+        terminal.until_it("no question", |screen| !screen.contains(&question));
+        screen.contains(&refused)
+    });
+    assert!(is_refused, "{}", terminal.screen());
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    let (mut client, pid) = begin(&pooler);
+    let sleeps = std::thread::spawn(move || {
+        let is_cancelled = client.batch_execute("SELECT pg_sleep(1000)").is_err();
+        // A session that is left in a transaction would be closed.
+        client.batch_execute("ROLLBACK").expect("it is over");
+        is_cancelled
+    });
+    let terminal = behind(&pooler, &server, "top --interval 0.2 --view sessions");
+    terminal.until("pg_sleep(1000)");
+    terminal.keys(&["/", &pid.to_string(), "Enter"]);
+    terminal.until(&format!("filter: {pid}"));
+    terminal.keys(&["C"]);
+    terminal.until(&format!("cancel the statement of process {pid}?"));
+    terminal.keys(&["y"]);
+    terminal.until(&format!("sent to process {pid}"));
+    assert!(sleeps.join().expect("the session"));
+    let all = pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
+    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({all})");
+    assert_eq!(value::<i64>(&mut observer, &left), 3);
+    server.assert_no_crash();
 }
 
 #[test]

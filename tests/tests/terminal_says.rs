@@ -132,7 +132,7 @@ fn json_says_what_is_missing_needs_program() {
 
 /// A terminal that cannot move its cursor gets a sentence, and not a byte that moves it.
 #[test]
-fn a_dumb_terminal_is_told_to_print_needs_terminal() {
+fn a_dumb_terminal_is_told_to_print_needs_script() {
     for term in ["TERM=dumb", "-u TERM"] {
         let command = format!("env {term} '{}' -h /nowhere -U nobody top", program());
         let output = Command::new("script")
@@ -272,6 +272,28 @@ fn findings_need_no_second_connection_needs_terminal() {
     terminal.until("cause number 3");
 }
 
+/// The first line has the time in UTC: no other clock stands on the screen.
+#[test]
+fn findings_have_the_clock_of_the_first_line_needs_program() {
+    let (server, mut client) = server("terminal-zone", &[]);
+    findings_take(&mut client, 0.0);
+    let mut hour = || {
+        value::<String>(
+            &mut client,
+            "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:')",
+        )
+    };
+    let before = hour();
+    let mut program = json(&server, "postgres", "postgres", &["--view", "findings"]);
+    let zone = program.env("PGOPTIONS", "-c timezone=Asia/Tokyo");
+    let found = parsed(zone.output().expect("the program runs"));
+    let since = found["rows"][0]["since"].as_str().unwrap_or_default();
+    assert!(
+        since.starts_with(&before) || since.starts_with(&hour()),
+        "{found}"
+    );
+}
+
 /// After evictions, the sum of what is not stored any more is a row like others: with NULL as its user.
 #[test]
 fn evictions_take_nothing_from_the_statements_needs_terminal() {
@@ -409,6 +431,28 @@ fn a_view_that_takes_long_is_asked_for_less_often_needs_terminal() {
     assert!((1..=4).contains(&more), "{more}");
     terminal.keys(&["q"]);
     terminal.until("left with 0");
+}
+
+/// What the store says of itself may take long while something holds it. The rest is shown all the same.
+#[test]
+fn a_store_that_answers_late_hides_nothing_else_needs_program() {
+    let (server, mut client) = server("terminal-slow-store", &[]);
+    run_each(
+        &mut client,
+        "ALTER FUNCTION rowsource_info() RENAME TO fast_info;
+         CREATE FUNCTION rowsource_info() RETURNS TABLE (stats_reset timestamptz, evictions int8)
+         LANGUAGE sql AS 'SELECT now(), 0::int8 FROM pg_sleep(5)'",
+    );
+    run_each(&mut client, "BEGIN; SELECT 4711");
+    for (view, shows) in [("sessions", "SELECT 4711"), ("statements", "")] {
+        let arguments = ["--view", view, "--interval", "0.5"];
+        let found = json(&server, "postgres", "postgres", &arguments).output();
+        let found = parsed(found.expect("the program runs"));
+        let rows = found["rows"].to_string();
+        assert!(rows.contains(shows), "{found}");
+        assert_eq!(found["missing"], serde_json::json!([]));
+        assert_eq!(found["events"], serde_json::json!([]));
+    }
 }
 
 /// The program's own queries are left out, and not what an application writes like them.

@@ -190,12 +190,13 @@ fn a_command_has_a_timeout_needs_program() {
     server.assert_no_crash();
 }
 
-/// psql takes a URI without an option; here that is an error, which has no password.
+/// psql takes a URI without an option; here only `top` does. What is said of one elsewhere has no password.
 #[test]
 fn a_connection_string_in_the_wrong_place_is_not_printed_needs_program() {
     for wrong in [
         &["postgresql://me:secret@h/d"][..],
-        &["top", "postgres://me:secret@h/d"],
+        &["live", "postgres://me:secret@h/d"],
+        &["top", "mydb", "postgres://me:secret@h/d"],
         &["host=h password=secret"],
         &["-d", "postgresql://me:secret%zz@h/d", "top", "--once"],
         &["-d", "password=my secret", "top", "--once"],

@@ -112,6 +112,43 @@ fn the_options_of_passwords_are_psqls_needs_terminal() {
     terminal.until("Password for user asked:");
     terminal.keys(&["C-c"]);
     terminal.until("left with 130");
+    // The terminal shows again what is typed.
+    terminal.keys(&["is-shown"]);
+    terminal.until("is-shown");
+}
+
+/// Fails unless a signal ends the program, and the terminal shows what is typed then.
+fn ends(terminal: &Terminal, signal: &str, status: u32) {
+    send_signal(terminal.process(), signal);
+    let screen = terminal.until(&format!("left with {status}"));
+    for gone in ["Statements", "? help", "panicked"] {
+        assert!(!screen.contains(gone), "{screen}");
+    }
+    terminal.keys(&["is-shown"]);
+    terminal.until("is-shown");
+}
+
+/// Whoever kills the program, or closes the terminal, leaves no terminal behind that shows nothing.
+#[test]
+fn signals_leave_the_terminal_as_it_was_needs_terminal() {
+    let server = server("terminal-ended");
+    for (signal, status) in [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131)] {
+        let terminal = as_role(&server, "postgres", "", "top --interval 0.3");
+        terminal.until("Statements");
+        ends(&terminal, signal, status);
+    }
+    // Also at the question for a password, and after it.
+    for (signal, status) in [("TERM", 143), ("HUP", 129)] {
+        let terminal = as_role(&server, "asked", "", "top");
+        terminal.until("Password for user asked:");
+        ends(&terminal, signal, status);
+    }
+    let terminal = as_role(&server, "asked", "", "top");
+    terminal.until("Password for user asked:");
+    terminal.keys(&[PASSWORD, "Enter"]);
+    terminal.until("Statements");
+    ends(&terminal, "TERM", 143);
+    server.assert_no_crash();
 }
 
 /// The time without an answer at which a connection is given up.

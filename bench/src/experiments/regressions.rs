@@ -70,13 +70,15 @@ impl Outcome {
 
     /// Returns how often any of the causes was named where none was planted.
     fn invented(&self) -> usize {
-        let is_planted = |judged: &&Judged| {
-            let cause = judged.cause.as_deref();
-            Planted::ALL
-                .iter()
-                .any(|planted| cause == Some(planted.expected()))
-        };
-        self.without.iter().filter(is_planted).count()
+        let causes = self.without.iter().filter_map(|judged| judged.cause.as_deref());
+        let is_planted = |cause: &&str| Planted::ALL.iter().any(|planted| *cause == planted.expected());
+        causes.filter(is_planted).count()
+    }
+
+    /// Returns how often a cause was named then that counters tell, and no times.
+    fn disproved(&self) -> usize {
+        let causes = self.without.iter().filter_map(|judged| judged.cause.as_deref());
+        causes.filter(|cause| !self.of.may_be_true(cause)).count()
     }
 
     /// Returns how often a regression was found, and how often with the cause.
@@ -126,15 +128,23 @@ impl Outcome {
         let all = self.with.len();
         goal("named first", self.named(), all);
         goal("not planted, no regression", all - self.wrong(), all);
+        goal(
+            "not planted, none of the causes named",
+            all - self.invented(),
+            all,
+        );
         // Without another plan, there may be none. An index that is gone must be found.
-        let needed = if self.of == Planted::IndexDropped {
-            all
-        } else {
-            found
-        };
+        let needed = if self.of.is_regression() { all } else { found };
         if needed > 0 {
             goal("regressions with the cause", right, needed);
         }
+        let disproved = self.disproved();
+        context.assert_exact(
+            format!("{name}: not planted, causes that counters tell"),
+            "at most 5 %",
+            format!("{disproved} of {all}"),
+            disproved as f64 <= 0.05 * all as f64,
+        );
     }
 }
 

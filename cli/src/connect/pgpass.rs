@@ -20,7 +20,7 @@ pub struct Wanted<'a> {
 #[derive(Debug, PartialEq)]
 pub enum Found {
     /// The password.
-    Password(String),
+    Password(Vec<u8>),
     /// No line fits, or there is no such file.
     Nothing,
     /// Why the file is not read.
@@ -44,21 +44,28 @@ pub fn look_up(file: &Path, wanted: &Wanted) -> Found {
             "password file \"{name}\" may be read by others: chmod 0600 \"{name}\""
         ));
     }
-    let text = fs::read_to_string(file).unwrap_or_default();
-    text.lines()
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            return Found::Refused(format!("password file \"{}\": {error}", file.display()));
+        }
+    };
+    // As in libpq, these are bytes: a line may be in another encoding.
+    { bytes.split(|byte| *byte == b'\n') }
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
         .find_map(|line| password_of(line, wanted))
         .map_or(Found::Nothing, Found::Password)
 }
 
 /// Returns the password of a line that fits.
-fn password_of(line: &str, wanted: &Wanted) -> Option<String> {
-    if line.starts_with('#') {
+fn password_of(line: &[u8], wanted: &Wanted) -> Option<Vec<u8>> {
+    if line.starts_with(b"#") {
         return None;
     }
     let mut rest = line;
     for value in [wanted.host, &wanted.port.to_string(), wanted.dbname, wanted.user] {
         let (field, after) = read_field(rest)?;
-        if field != value && !rest.starts_with("*:") {
+        if field != value.as_bytes() && !rest.starts_with(b"*:") {
             return None;
         }
         rest = after;
@@ -67,25 +74,25 @@ fn password_of(line: &str, wanted: &Wanted) -> Option<String> {
 }
 
 /// Reads a field up to its colon, and returns what follows that.
-fn read_field(text: &str) -> Option<(String, &str)> {
+fn read_field(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut escaped = false;
-    for (at, letter) in text.char_indices() {
-        match letter {
-            ':' if !escaped => return Some((unescape(&text[..at]), &text[at + 1..])),
-            _ => escaped = letter == '\\' && !escaped,
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b':' if !escaped => return Some((unescape(&text[..at]), &text[at + 1..])),
+            _ => escaped = *byte == b'\\' && !escaped,
         }
     }
     None
 }
 
-fn unescape(text: &str) -> String {
-    let mut letters = text.chars();
-    let mut result = String::with_capacity(text.len());
-    while let Some(letter) = letters.next() {
-        result.push(if letter == '\\' {
-            letters.next().unwrap_or('\\')
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut bytes = text.iter().copied();
+    let mut result = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        result.push(if byte == b'\\' {
+            bytes.next().unwrap_or(b'\\')
         } else {
-            letter
+            byte
         });
     }
     result

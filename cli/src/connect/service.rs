@@ -1,7 +1,7 @@
 //! The service file of libpq: named sets of connection parameters.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::environment::{Environment, Error};
 
@@ -22,8 +22,7 @@ pub fn read(
             .map(|home| home.join(".pg_service.conf")),
     };
     if let Some(file) = user_file.filter(|file| named.is_some() || file.exists()) {
-        let text = fs::read_to_string(&file)
-            .map_err(|error| Error(format!("service file \"{}\": {error}", file.display())))?;
+        let text = read_file(&file)?;
         if let Some(found) = find(&text, service) {
             return found;
         }
@@ -31,18 +30,31 @@ pub fn read(
     let folder = environment
         .variable("PGSYSCONFDIR")
         .unwrap_or_else(|| "/etc/postgresql-common".to_owned());
-    fs::read_to_string(PathBuf::from(folder).join("pg_service.conf"))
-        .ok()
-        .and_then(|text| find(&text, service))
+    let file = PathBuf::from(folder).join("pg_service.conf");
+    let text = if file.exists() {
+        read_file(&file)?
+    } else {
+        Vec::new()
+    };
+    find(&text, service)
         .unwrap_or_else(|| Err(Error(format!("definition of service \"{service}\" not found"))))
 }
 
+fn read_file(file: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(file).map_err(|error| Error(format!("service file \"{}\": {error}", file.display())))
+}
+
 /// Returns the parameters of the service's section in a file; nothing if the file has no such section.
-fn find(text: &str, service: &str) -> Option<Result<Vec<(String, String)>, Error>> {
-    let mut lines = text.lines().map(str::trim);
-    lines.find(|line| line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) == Some(service))?;
+/// Only its own lines have to be UTF-8.
+fn find(text: &[u8], service: &str) -> Option<Result<Vec<(String, String)>, Error>> {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let name = format!("[{service}]");
+    lines.find(|line| *line == name.as_bytes())?;
     let mut found = Vec::new();
-    for line in lines.take_while(|line| !line.starts_with('[')) {
+    for line in lines.take_while(|line| !line.starts_with(b"[")) {
+        let Ok(line) = str::from_utf8(line) else {
+            return Some(Err(Error(format!("service \"{service}\": a line is not UTF-8"))));
+        };
         if line.is_empty() || line.starts_with('#') {
             continue;
         }

@@ -160,11 +160,9 @@ fn requiressl_is_an_older_name() {
 #[test]
 fn options_win_over_the_service_that_wins_over_variables() {
     let folder = Folder::new("service");
-    folder.write(
-        ".pg_service.conf",
-        "# a comment\n[other]\nhost=no\n\n[mine]\nhost=from-service\nport=1\n",
-        0o644,
-    );
+    // What is said of another service is in another encoding.
+    let file = b"# gr\xfcn\n[other]\nhost=\xfc\n\n[mine]\nhost=from-service\nport=1\n";
+    fs::write(folder.0.join(".pg_service.conf"), file).expect("a file");
     let read = |name: &str| match name {
         "PGSERVICE" => Some("mine".to_owned()),
         "PGHOST" | "PGUSER" => Some("from-variable".to_owned()),
@@ -186,6 +184,10 @@ fn options_win_over_the_service_that_wins_over_variables() {
         .expect_err("an error")
         .to_string();
     assert_eq!(error, "definition of service \"none\" not found");
+    let error = params("service=other")
+        .complete(&environment)
+        .expect_err("an error");
+    assert_eq!(error.to_string(), "service \"other\": a line is not UTF-8");
 }
 
 #[test]
@@ -194,6 +196,14 @@ fn the_password_file_is_libpqs() {
     let text =
         "# a comment\nother:*:*:*:no\nlocalhost:5432:x:me:first\nh\\:1:5432:*:me:a\\:b\\\\\n*:*:*:me:last";
     let file = folder.write("pgpass", text, 0o600);
+    // A line in another encoding, before the one that fits.
+    let with_latin1 = [
+        b"db\xfc:*:*:me:no\n# \xff\n",
+        text.as_bytes(),
+        b"\n*:*:*:latin1:gr\xfcn",
+    ]
+    .concat();
+    fs::write(&file, with_latin1).expect("a file");
     let look = |host, port, dbname, user| {
         look_up(
             &file,
@@ -207,13 +217,15 @@ fn the_password_file_is_libpqs() {
     };
     assert_eq!(
         look("localhost", 5432, "x", "me"),
-        Found::Password("first".to_owned())
+        Found::Password(b"first".to_vec())
     );
-    assert_eq!(look("h:1", 5432, "x", "me"), Found::Password("a:b\\".to_owned()));
+    assert_eq!(look("h:1", 5432, "x", "me"), Found::Password(b"a:b\\".to_vec()));
     assert_eq!(
         look("localhost", 5433, "x", "me"),
-        Found::Password("last".to_owned())
+        Found::Password(b"last".to_vec())
     );
+    let green = Found::Password(b"gr\xfcn".to_vec());
+    assert_eq!(look("localhost", 5433, "x", "latin1"), green);
     assert_eq!(look("localhost", 5433, "x", "you"), Found::Nothing);
     let open = folder.write("open", text, 0o644);
     let found = look_up(

@@ -107,6 +107,34 @@ fn keys_are_offered_that_do_something() {
     assert!(app.status.contains("ROLLBACK PREPARED"), "{}", app.status);
 }
 
+/// A server without the extension shows its sessions, whatever the screen is: the selected one is meant.
+#[test]
+fn a_server_without_the_extension_has_only_sessions() {
+    let first = app(View::Sessions).process().expect("a process");
+    for screen in [
+        Screen::List(View::Statements),
+        Screen::List(View::Waits),
+        Screen::LivePlan(first + 1_000_000),
+    ] {
+        let mut app = App::new(screen, String::new(), Duration::from_secs(1), false);
+        let mut refresh = recorded().pop().expect("a refresh");
+        refresh.server.schema = None;
+        app.apply(refresh);
+        let offers = offered(&mut app);
+        assert!(
+            offers.contains("T terminate") && offers.contains("/ filter"),
+            "{offers}"
+        );
+        for absent in ["w report", "e as", "Enter", "b who"] {
+            assert!(!offers.contains(absent), "{offers}");
+        }
+        let selected = app.target().and_then(|target| target.pid);
+        assert!(selected.is_some());
+        let asked = question(&mut app, 'T');
+        assert_eq!(Some(asked), selected);
+    }
+}
+
 /// Who blocks and works leads on to what it runs.
 #[test]
 fn a_blocker_that_works_has_a_plan() {

@@ -195,6 +195,7 @@ fn the_first_interval_is_said() {
         refresh.at += [0.0, 0.5, 2.5][number];
         refresh.parts = vec![Part::Plans(vec![plan(1, number as f64 + 1.0, 1.0)])];
         app.apply(refresh);
-        assert!(app.table().0.title.contains(says), "{}", app.table().0.title);
+        let title = app.table().0.title;
+        assert!(title.whole().contains(says), "{title:?}");
     }
 }

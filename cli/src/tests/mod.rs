@@ -17,11 +17,13 @@ use crate::signals::Addressee;
 
 mod hints;
 mod intervals;
+mod keys;
 mod refreshes;
 mod replays;
 mod rows;
 mod safety;
 mod signals;
+mod titles;
 mod working;
 
 fn folder() -> PathBuf {
@@ -209,6 +211,7 @@ fn addressee(pid: i64) -> Addressee {
         usename: Some("postgres".to_owned()),
         application: Some("psql".to_owned()),
         query: Some("LOCK TABLE\nheld \u{9b}2J".to_owned()),
+        is_own: false,
     }
 }
 
@@ -379,8 +382,9 @@ fn a_wide_text_moves() {
     press(&mut app, KeyCode::Right);
     let moved = text(&mut app);
     assert!(moved.contains("the end") && !moved.contains("begin"), "{moved}");
-    // There is nothing more to the right.
     press(&mut app, KeyCode::Right);
+    assert!(app.status.contains("nothing more"), "{}", app.status);
+    app.status.clear();
     assert_eq!(text(&mut app), moved);
     press(&mut app, KeyCode::Left);
     assert!(text(&mut app).contains("begin"));

@@ -41,16 +41,35 @@ fn a_restart_a_reset_and_evictions_are_said() {
     let mut next = recorded().remove(2);
     next.server.started += 100.0;
     app.apply(next.clone());
-    assert!(app.status.contains("restarted"), "{}", app.status);
+    let news = |app: &App| app.news.now(app.data.at).unwrap_or_default().to_owned();
+    assert!(news(&app).contains("restarted"), "{}", news(&app));
     assert!(app.data.plans.seconds.is_none());
     next.server.reset = Some(next.at);
     app.apply(next.clone());
-    assert!(app.status.contains("reset"), "{}", app.status);
+    assert!(news(&app).contains("reset"), "{}", news(&app));
     next.server.evictions += 7.0;
     app.apply(next);
-    assert!(app.status.contains("7 plans were evicted"), "{}", app.status);
+    assert!(news(&app).contains("7 plans were evicted"), "{}", news(&app));
     let table = app.table().0;
     assert!(table.rows.iter().all(|row| !row.cells[0].show().starts_with('-')));
+}
+
+/// The counters, which lie in the server's memory, stay and go on.
+#[test]
+fn an_extension_that_is_dropped_or_created_is_no_reset() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    let (schema, reset) = (next.server.schema.clone(), next.server.reset);
+    assert!(reset.is_some());
+    let evictions = next.server.evictions + 3.0;
+    for is_there in [false, true, false, true] {
+        next.at += 1.0;
+        next.server.schema = schema.clone().filter(|_| is_there);
+        next.server.reset = reset.filter(|_| is_there);
+        next.server.evictions = if is_there { evictions } else { 0.0 };
+        app.apply(next.clone());
+        assert_eq!(app.data.event, None);
+    }
 }
 
 /// What a screen lacks is said only when the server has answered for it.
@@ -106,6 +125,7 @@ fn a_text_that_did_not_come_is_asked_for_again() {
     next.parts = vec![Part::Texts(vec![Text {
         queryid: 4711,
         query: Some("SELECT 4711".to_owned()),
+        ..Text::default()
     }])];
     app.apply(next);
     assert!(!wanted_texts(&mut app).contains(&4711));
@@ -272,10 +292,19 @@ fn a_process_that_is_not_there_is_said() {
         query: Some("SELECT 4711".to_owned()),
         ..Session::default()
     };
+    let own = Session {
+        is_own: true,
+        ..session.clone()
+    };
     for (sessions, says, seconds) in [
         (Some(vec![]), "the server has no process 4711 now", 1.0),
         (Some(vec![session]), "SELECT 4711", 2.0),
         (None, "runs no measured statement now", 3.0),
+        (
+            Some(vec![own]),
+            "process 4711 works for rowsource now, behind a pooler",
+            4.0,
+        ),
     ] {
         app.wants();
         let mut next = refresh(sessions);
@@ -356,7 +385,7 @@ fn slow_findings_hold_nothing_up() {
     app.apply(refresh(2.0, &["Waits: a timeout"]));
     let shown = text(&mut app);
     assert!(
-        shown.contains("Findings: too many clients") && shown.contains("Waits: a timeout"),
+        shown.contains("not refreshed: findings: too many clients") && shown.contains("waits: a timeout"),
         "{shown}"
     );
     let found = Finding {
@@ -373,7 +402,7 @@ fn slow_findings_hold_nothing_up() {
     assert_eq!(app.data.at, at);
     let shown = text(&mut app);
     assert!(
-        shown.contains("an index is gone") && shown.contains("Waits: a timeout"),
+        shown.contains("an index is gone") && shown.contains("waits: a timeout"),
         "{shown}"
     );
     assert!(!shown.contains("too many clients"), "{shown}");
@@ -400,7 +429,61 @@ fn texts_do_not_hide_what_is_missing() {
     next.missing.clear();
     next.parts = vec![Part::Texts(Vec::new())];
     app.apply(next);
-    assert!(text(&mut app).contains("Waits: a timeout"));
+    assert!(text(&mut app).contains("waits: a timeout"));
+}
+
+/// Names of the program's parts are nothing that a user knows.
+#[test]
+fn what_is_missing_has_the_name_that_the_screen_has() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    let refused = "canceling statement due to statement timeout";
+    next.missing = vec![format!("ChangedPlans: {refused}"), format!("Working: {refused}")];
+    app.apply(next);
+    let shown = text(&mut app);
+    for says in ["statements", "what processes do now"] {
+        let says = format!("not refreshed: {says}: {refused}");
+        assert!(shown.contains(&says), "{shown}");
+    }
+}
+
+/// A server may evict plans at each refresh. That is said for some seconds, and hides neither what a key
+/// does nor a state nor, for long, the keys.
+#[test]
+fn events_leave_room_for_the_rest_of_the_last_line() {
+    let mut app = app(View::Statements);
+    let mut next = recorded().remove(2);
+    let last = |app: &mut App| text(app).lines().last().unwrap_or_default().to_owned();
+    let mut refresh = |app: &mut App| {
+        next.at += 1.0;
+        next.server.evictions += 7.0;
+        app.apply(next.clone());
+        last(app)
+    };
+    let lines: Vec<String> = (0..60).map(|_| refresh(&mut app)).collect();
+    let says = lines
+        .iter()
+        .filter(|line| line.contains("7 plans were evicted"))
+        .count();
+    let hints = lines.iter().filter(|line| line.contains("q leave")).count();
+    assert_eq!((says, hints), (10, 50), "{lines:?}");
+    // It is said again, beside a filter and beside a pause.
+    type_text(&mut app, "/count\n");
+    press(&mut app, KeyCode::Enter);
+    let lines: Vec<String> = (0..30).map(|_| refresh(&mut app)).collect();
+    assert!(
+        lines.iter().all(|line| line.starts_with("filter: count")),
+        "{lines:?}"
+    );
+    let says = lines
+        .iter()
+        .filter(|line| line.contains("7 plans were evicted"))
+        .count();
+    assert_eq!(says, 5, "{lines:?}");
+    refresh(&mut app);
+    press(&mut app, KeyCode::Char(' '));
+    let shown = last(&mut app);
+    assert!(shown.starts_with("PAUSED: Space goes on"), "{shown}");
 }
 
 /// A row whose columns are all NULL, as it comes from the server: without them.

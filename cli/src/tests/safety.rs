@@ -16,7 +16,9 @@ use crate::record;
 use crate::top::show;
 
 /// Clears the screen of a terminal.
-const EVIL: &str = "a\u{9b}2J\u{1b}[2Jb";
+const EVIL: &str = "a\u{9b}2J\u{1b}[2Jb\u{202e}c\u{2066}d\u{200f}e\u{2028}f";
+/// What it has that turns the order of letters.
+const TURNS: [char; 4] = ['\u{202e}', '\u{2066}', '\u{200f}', '\u{2028}'];
 
 #[test]
 fn json_has_no_control_characters() {
@@ -43,12 +45,83 @@ fn json_has_no_control_characters() {
         let json = serde_json::to_string(&crate::json::of(&app)).expect("JSON");
         assert!(json.contains("a 2J"), "{json}");
         assert!(
-            !json.contains(char::is_control) && !json.contains("\\u00"),
+            !json.contains(char::is_control) && !json.contains("\\u00") && !json.contains(TURNS),
             "{json}"
         );
         let shown = text(&mut app).replace('\n', "");
-        assert!(!shown.contains(char::is_control), "{shown}");
+        assert!(
+            !shown.contains(char::is_control) && !shown.contains(TURNS),
+            "{shown}"
+        );
     }
+}
+
+/// The order of letters is turned nowhere: not in the question before a signal, and not in the first line.
+#[test]
+fn nothing_turns_the_order_of_what_is_shown() {
+    let mut app = app(View::Sessions);
+    app.place = EVIL.to_owned();
+    let session = Addressee {
+        usename: Some(EVIL.to_owned()),
+        query: Some(EVIL.to_owned()),
+        ..Addressee::default()
+    };
+    app.mode = Mode::Confirm(crate::signals::Signal::Terminate, Box::new(session));
+    let shown = text(&mut app);
+    assert!(shown.contains("b c d e f") && !shown.contains(TURNS), "{shown}");
+    app.mode = Mode::Normal;
+    app.push(Screen::Text {
+        title: EVIL.to_owned(),
+        call: String::new(),
+        lines: Some(vec![EVIL.to_owned()]),
+        note: Some(EVIL.to_owned()),
+    });
+    let shown = text(&mut app);
+    assert!(shown.contains("b c d e f") && !shown.contains(TURNS), "{shown}");
+}
+
+/// The functions that keys call are given a queryid and a planid, which several users and databases may have.
+#[test]
+fn texts_say_whose_figures_they_have_if_several_have_the_plan() {
+    let mut app = app(View::Statements);
+    open_plan(&mut app);
+    let id = app.data.plan[0].planid;
+    let plan = app.data.plans.last().find(|plan| plan.planid == id);
+    let plan = plan.expect("the plan").clone();
+    calls(&mut app, KeyCode::Char('e'));
+    assert!(!text(&mut app).contains("these are the figures"));
+    let mut next = recorded().remove(2);
+    next.at += 1.0;
+    (next.server.database, next.server.user) = ("shop".to_owned(), "app".to_owned());
+    let of = |userid: i64, user: &str, database: &str, time: f64| Plan {
+        userid,
+        usename: Some(user.to_owned()),
+        datname: Some(database.to_owned()),
+        time,
+        ..plan.clone()
+    };
+    let rows = vec![
+        of(71, "slow", "other", 9e9),
+        of(72, "batch", "shop", 1e3),
+        of(73, "app", "shop", 1.0),
+    ];
+    next.parts = vec![Part::ChangedPlans(rows)];
+    app.apply(next);
+    press(&mut app, KeyCode::Esc);
+    calls(&mut app, KeyCode::Char('e'));
+    let shown = text(&mut app).replace('\n', " ");
+    assert!(
+        shown.contains("these are the figures of user app in database shop"),
+        "{shown}"
+    );
+    press(&mut app, KeyCode::Esc);
+    let effects = press(&mut app, KeyCode::Char('w'));
+    assert!(matches!(effects[..], [Effect::Call(..)]), "{effects:?}");
+    assert!(
+        app.page_note.contains("of user app in database shop"),
+        "{}",
+        app.page_note
+    );
 }
 
 /// A folder for a test, that goes with it.

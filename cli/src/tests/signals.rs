@@ -90,9 +90,24 @@ fn what_has_no_process_any_more_is_no_target() {
         state: Some("idle in transaction".to_owned()),
         ..addressee(7)
     };
+    // A role that does not see when a session began cannot tell it from the next one of the same process.
+    let masked = Addressee {
+        backend_start: None,
+        state: None,
+        ..addressee(7)
+    };
+    let sql = masked.statements(Signal::Terminate);
+    assert!(sql.contains("pid = 7 AND false AND"), "{sql}");
+    // A pooler has given the session to the program itself.
+    let own = Addressee {
+        is_own: true,
+        ..addressee(7)
+    };
     for (found, says) in [
+        (Ok(Some(own)), "process 7 works for rowsource now"),
         (Ok(None), "process 7 is gone"),
         (Ok(Some(idle)), "runs no statement now"),
+        (Ok(Some(masked)), "pg_read_all_stats"),
         (Err("no answer".to_owned()), "nothing was sent: no answer"),
     ] {
         it.mode = Mode::Asking(Signal::Cancel, 7);
@@ -100,6 +115,27 @@ fn what_has_no_process_any_more_is_no_target() {
         assert_eq!(it.mode, Mode::Normal);
         assert!(it.status.contains(says), "{}", it.status);
     }
+}
+
+/// Names have up to 63 letters each.
+#[test]
+fn the_question_shows_what_runs_beside_long_names() {
+    let session = Addressee {
+        usename: Some("u".repeat(63)),
+        application: Some("ä".repeat(63)),
+        state: Some("idle in transaction".to_owned()),
+        ..addressee(7)
+    };
+    let said: String = session.describe(80).chars().take(80).collect();
+    assert!(
+        said.contains("u~ (ä") && said.contains("idle in transaction: LOCK TABLE"),
+        "{said}"
+    );
+    assert!(
+        addressee(7)
+            .describe(80)
+            .starts_with("postgres (psql), active: LOCK TABLE")
+    );
 }
 
 #[test]
@@ -116,6 +152,9 @@ fn the_statements_name_the_session_and_the_statement() {
     }
     let terminate = it.statements(Signal::Terminate);
     assert!(!terminate.contains("query_start"), "{terminate}");
+    for sql in [cancel, terminate] {
+        assert_eq!(sql.matches("pid <> pg_backend_pid()").count(), 1, "{sql}");
+    }
     let outcome = |answers: &[&str]| {
         let answers: Vec<String> = answers.iter().map(|it| it.to_string()).collect();
         it.outcome(&answers)

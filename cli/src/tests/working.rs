@@ -20,6 +20,7 @@ fn waiting(class: Option<&str>, event: Option<&str>, statements: f64, longest: f
         event: event.map(str::to_owned),
         processes: statements,
         statements,
+        planless: 0.0,
         longest: Some(longest),
     }
 }
@@ -89,6 +90,7 @@ fn a_statement_that_waits_for_a_lock_has_no_time_left() {
         assert!(!line.contains("1.6") && !line.contains('#'), "{line}");
         let json = crate::json::of(&app);
         assert_eq!(json["rows"][0]["done"].as_f64(), Some(100.0));
+        assert_eq!(json["rows"][0]["blocked by"].as_i64(), blocker);
     }
     press(&mut app, KeyCode::Enter);
     let shown = text(&mut app);
@@ -103,18 +105,44 @@ fn a_statement_that_waits_for_a_lock_has_no_time_left() {
 fn statements_without_a_plan_are_counted() {
     let mut app = app(View::Live);
     assert!(app.wants().contains(&Want::Working));
-    let live = app.data.live.len() as f64;
-    app.apply(working(
-        &app,
-        vec![waiting(Some("Lock"), Some("relation"), live + 2.0, 9_000.0)],
-    ));
+    // The server compares them: the list may be cut, or of another time.
+    let mut rows = vec![
+        waiting(Some("Lock"), Some("relation"), 2.0, 9_000.0),
+        waiting(None, None, 300.0, 9_000.0),
+    ];
+    rows[0].planless = 2.0;
+    app.apply(working(&app, rows));
     let shown = text(&mut app);
     assert!(
         shown.contains("2 more statements run ") && shown.contains("8 locks, 9 sessions"),
         "{shown}"
     );
-    app.apply(working(&app, vec![waiting(None, None, live, 9_000.0)]));
+    app.apply(working(&app, vec![waiting(None, None, 300.0, 9_000.0)]));
     assert!(!text(&mut app).contains("more statement"));
+}
+
+/// An application may have the mark of the program in its text, which only the beginning of a message tells.
+#[test]
+fn only_the_beginning_of_a_message_is_its_own() {
+    let (query, _) = Want::Working.query(&crate::model::Server::default());
+    assert!(
+        query.contains("query !~ '^(SET LOCAL statement_timeout"),
+        "{query}"
+    );
+    assert!(!query.contains("%/*"), "{query}");
+    assert!(query.contains("backend_type <> 'walsender'"), "{query}");
+    // What the regular expression takes for its own.
+    let first = format!("{} json_strip_nulls(", crate::queries::OWN);
+    assert!(crate::queries::rows_of("").starts_with(&first));
+    let sets = crate::server::set_timeout(None);
+    assert!(
+        sets.starts_with(&format!("{} pg_catalog.", crate::queries::OWN)),
+        "{sets}"
+    );
+    let signal = addressee(7).statements(crate::signals::Signal::Cancel);
+    let (settings, rest) = signal.split_once(crate::queries::OWN).expect("its mark");
+    assert!(settings.starts_with("SET LOCAL statement_timeout = 500; SET LOCAL ") && !settings.contains('/'));
+    assert!(rest.starts_with(" pg_cancel"), "{rest}");
 }
 
 /// An empty list says what that means, and not only that it is empty.
@@ -208,6 +236,10 @@ fn what_is_beside_the_figures_is_asked_for_less_often() {
             );
         }
     }
+    // The server's clock was set back by an hour.
+    let mut app = app(View::Activity);
+    app.data.activity_at = app.data.at + 3_600.0;
+    assert!(app.wants().contains(&Want::Activity));
     let new = |view: View| App::new(Screen::List(view), String::new(), Duration::from_secs(1), false);
     assert!(new(View::Activity).wants().contains(&Want::Activity));
 }

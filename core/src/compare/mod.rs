@@ -15,4 +15,4 @@ pub use crate::regressions::{LEAST_RATIO, SIZE};
 pub use cause::{Cause, LEAST_ERRORS, LEAST_SHARE, Verdict};
 pub use matching::{Pairs, do_the_same, pairs};
 pub use parts::{Difference, MISESTIMATE, NodeParts, difference};
-pub use side::{Blocker, Node, Side, SideError};
+pub use side::{Blocker, Node, Side, SideError, TableStatistics};

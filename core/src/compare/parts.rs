@@ -103,6 +103,8 @@ pub struct Difference {
     pub total: NodeParts,
     /// Which nodes of the second side have an estimate that is wrong now, and was not before.
     pub misestimated: Vec<bool>,
+    /// The first of these with none below it: the estimates above it are wrong because its own is.
+    pub misestimated_node: Option<usize>,
     /// Whether there is a difference to explain.
     pub verdict: Verdict,
     /// The standard error of the difference, in milliseconds; 0 if nothing is known of it.
@@ -256,9 +258,11 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
     let misestimated = misestimated(first, second, &pairs);
     let context = Context::of(first, second, &pairs, &misestimated);
     let mut above_misestimated = misestimated.clone();
+    let mut origins = misestimated.clone();
     for i in (0..second.nodes.len()).rev() {
         if let (true, Some(parent)) = (above_misestimated[i], second.nodes[i].parent) {
             above_misestimated[parent] = true;
+            origins[parent] = false;
         }
     }
     let mut found = Difference {
@@ -267,6 +271,7 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         outside: NodeParts::default(),
         total: NodeParts::default(),
         misestimated,
+        misestimated_node: origins.iter().position(|is_origin| *is_origin),
         verdict: Verdict::Differs,
         error_ms: (first.squared_error() + second.squared_error()).sqrt(),
         timed: Timed::default(),

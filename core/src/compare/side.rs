@@ -59,6 +59,9 @@ pub struct Side {
     pub gone_indexes: Vec<String>,
     /// The session for which they waited longest, if that is known.
     pub blocker: Option<Blocker>,
+    /// What is known of the statistics of the table whose estimate is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<TableStatistics>,
     /// The milliseconds that they waited for locks outside of the nodes.
     pub lock_ms: f64,
     /// The milliseconds that they waited for something else there.
@@ -76,6 +79,18 @@ pub struct Blocker {
     pub application: Option<String>,
     /// Its statement, or its last one if it is idle.
     pub statement: Option<String>,
+}
+
+/// What is known of a table's statistics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableStatistics {
+    /// Nobody has analysed it.
+    NeverAnalysed,
+    /// This many of its rows have changed since it was analysed.
+    Changed(u64),
+    /// Only this database knows.
+    InDatabase(String),
 }
 
 /// A node. The figures of processes that run it together add up.

@@ -137,7 +137,7 @@ impl KnownPlans<'_> {
 }
 
 /// Returns a hash of a query that is not 0.
-fn hash_of_query(key: &PlanKey) -> u64 {
+pub(super) fn hash_of_query(key: &PlanKey) -> u64 {
     let mut hasher = StableHasher::new();
     hasher.bytes(key.queryid.to_le_bytes());
     for number in [key.userid, key.datid, u32::from(key.toplevel())] {

@@ -1,7 +1,7 @@
 //! The executions of two plans, and whether one is slower: the predicate is that of regressions.
 
 use crate::model::{Batch, PlanStats};
-use crate::regressions::{Candidate, Finding, Regression, Sums, judge};
+use crate::regressions::{Candidate, Finding, Found, Regression, Sums, judge};
 use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;
 
@@ -109,6 +109,8 @@ impl Executions {
 pub enum Verdict {
     /// They are a regression.
     Slower(Finding),
+    /// They would be one, if they did not cost so little.
+    Cheap,
     /// To go back to the plan before would be one.
     Faster,
     /// Neither.
@@ -121,7 +123,7 @@ impl Verdict {
         match self {
             Verdict::Slower(_) => "slower",
             Verdict::Faster => "faster",
-            Verdict::Unknown => "no difference that can be told",
+            Verdict::Cheap | Verdict::Unknown => "no difference that can be told",
         }
     }
 }
@@ -158,9 +160,10 @@ pub fn verdicts(
             .into_iter()
             .zip(faster)
             .map(|(slower, faster)| match (slower, faster) {
-                (Some(finding), _) => Verdict::Slower(finding),
-                (None, Some(_)) => Verdict::Faster,
-                (None, None) => Verdict::Unknown,
+                (Found::Slower(finding), _) => Verdict::Slower(finding),
+                (_, Found::Slower(_)) => Verdict::Faster,
+                (Found::Cheap, _) => Verdict::Cheap,
+                _ => Verdict::Unknown,
             }),
     );
     Ok(verdicts)

@@ -3,7 +3,7 @@
 //!
 //! Nodes are equal if the same [`PlanPart::number`] was computed for them, and if their inputs are equal. The
 //! groups of an Append are sorted by these numbers. A partition that the planner left alone has no Append. It
-//! gets one.
+//! gets one, which has its InitPlans.
 //!
 //! Partitions that were pruned when the statement started count as well, though they have no states: what
 //! only they do is a node of the folded plan that did not run. So the folded plan is the same whichever
@@ -137,99 +137,83 @@ impl Fold {
         })];
         while let Some(step) = steps.pop() {
             let below = match step {
-                Step::Node(group) => {
-                    let (node, below) = fold.add(&tree, group);
-                    if node.members.iter().any(|member| calls.contains_key(member)) {
-                        steps.push(Step::Subplans(node));
-                    }
-                    below
-                }
+                Step::Node(group) => fold.add(&tree, group),
                 Step::Subplans(node) => {
                     let groups = tree.take_subplans(&node.members).into_iter();
-                    let group = |members| Group {
-                        members,
-                        parent: node.parent,
-                        depth: node.depth,
-                        is_partitions: false,
-                        is_below_made: false,
-                    };
-                    groups.map(group).collect()
+                    groups
+                        .map(|members| Step::Node(Group { members, ..node }))
+                        .collect()
                 }
             };
-            steps.extend(below.into_iter().rev().map(Step::Node));
+            steps.extend(below.into_iter().rev());
         }
         Some(fold)
     }
 
-    /// Adds a node. Returns it as the parent of its subplans, and its other children.
-    fn add(&mut self, tree: &Tree, group: Group) -> (Group, Vec<Group>) {
-        let Group {
-            members,
-            mut parent,
-            mut depth,
-            mut is_partitions,
-            mut is_below_made,
-        } = group;
+    /// Adds a node, or the Append that is made above it. Returns what comes below.
+    fn add(&mut self, tree: &Tree, group: Group) -> Vec<Step> {
         let plan = tree.plan;
-        let real = members.iter().filter(|member| !plan[**member].is_pruned);
-        let first = real.clone().next().unwrap_or(&members[0]);
+        let real = group.members.iter().filter(|member| !plan[**member].is_pruned);
+        let first = real.clone().next().unwrap_or(&group.members[0]);
         let part = &plan[*first];
-        let mut node = FoldedNode {
-            parent,
-            depth,
-            first: *first as u32,
-            count: 0,
-            by_expression: part.by_expression,
-            is_partitions,
-            by_core: part.by_core,
-            is_parallel: false,
-            is_pruned: false,
-        };
-        let leads_to_lone = tree.leads_to_lone[members[0]];
-        if leads_to_lone && !is_below_made {
-            parent = Some(self.nodes.len() as u32);
-            depth += 1;
-            is_partitions = true;
-            is_below_made = true;
-            self.nodes.push(FoldedNode {
-                is_parallel: part.is_parallel,
-                ..node
-            });
-            node.by_expression = false;
-        }
+        let leads_to_lone = tree.leads_to_lone[group.members[0]];
+        let is_made = leads_to_lone && !group.is_below_made;
+        let is_of_made =
+            group.is_below_made && group.parent.is_some_and(|above| self.is_made(above as usize));
         let index = self.nodes.len() as u32;
-        let count = real.clone().count() as u32;
+        let count = if is_made { 0 } else { real.clone().count() as u32 };
         self.nodes.push(FoldedNode {
-            parent,
-            depth,
+            parent: group.parent,
+            depth: group.depth,
+            first: *first as u32,
             count,
-            is_partitions,
-            is_pruned: count == 0,
-            ..node
+            by_expression: part.by_expression && !is_of_made,
+            is_partitions: group.is_partitions,
+            by_core: part.by_core,
+            is_parallel: is_made && part.is_parallel,
+            is_pruned: count == 0 && !is_made,
         });
+        let below = |members| Group {
+            members,
+            parent: Some(index),
+            depth: group.depth + 1,
+            is_partitions: false,
+            is_below_made: false,
+        };
+        let is_init_plan = |members: &Vec<usize>| plan[members[0]].by_expression;
+        let mut groups = tree.groups_below(&group.members);
+        if is_made {
+            // The planner gives an Append the InitPlans.
+            groups.retain(is_init_plan);
+            let mut steps: Vec<Step> = groups
+                .into_iter()
+                .map(|members| Step::Node(below(members)))
+                .collect();
+            steps.push(Step::Node(Group {
+                is_partitions: true,
+                is_below_made: true,
+                ..below(group.members)
+            }));
+            return steps;
+        }
         for member in real {
             self.of[*member] = index;
         }
-        let below = tree.groups_below(&members).into_iter().map(|members| {
+        groups.retain(|members| !is_of_made || !is_init_plan(members));
+        let inputs = groups.into_iter().map(|members| {
             let child = &plan[members[0]];
             let is_appended = part.is_append && !child.by_expression && tree.has_appended[members[0]];
-            Group {
-                parent: Some(index),
-                depth: depth + 1,
+            Step::Node(Group {
                 is_partitions: is_appended && !child.is_append,
-                is_below_made: leads_to_lone && is_below_made && !child.by_expression,
-                members,
-            }
+                is_below_made: leads_to_lone && !child.by_expression,
+                ..below(members)
+            })
         });
-        let below = below.collect();
-        let above = Group {
-            members,
-            parent: Some(index),
-            depth: depth + 1,
-            is_partitions,
-            is_below_made,
-        };
-        (above, below)
+        let mut steps: Vec<Step> = inputs.collect();
+        if group.members.iter().any(|member| tree.calls.contains_key(member)) {
+            steps.push(Step::Subplans(below(group.members)));
+        }
+        steps
     }
 
     /// Returns the number of nodes of the plan.
@@ -272,25 +256,32 @@ impl Fold {
             return PlanWaits::of(waits);
         }
         let mut folded = *waits;
-        folded.move_nodes(|waits| match waits.node() {
-            Some(node) => self.while_running(node) as u32,
-            None => EventWaits::OUTSIDE,
-        });
+        move_nodes(&mut folded, |node| Some(self.while_running(node)));
         PlanWaits::of(&folded)
     }
 
     /// Moves waits of nodes that were folded while they ran outside of the nodes: who sees each partition
     /// cannot say which one waited.
     pub fn move_folded_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
-        waits.move_nodes(|waits| match waits.node() {
-            Some(node) if node < self.of.len() => waits.node,
-            _ => EventWaits::OUTSIDE,
-        });
+        move_nodes(waits, |node| (node < self.of.len()).then_some(node));
     }
 
     /// Returns whether a node of the folded plan is an Append that the plan does not have.
     pub fn is_made(&self, folded: usize) -> bool {
         self.nodes.get(folded).is_some_and(FoldedNode::is_made)
+    }
+
+    /// Returns each Append that was made, and the node below it that is no InitPlan.
+    pub fn made(&self) -> impl Iterator<Item = (usize, usize)> {
+        let inputs = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| !node.by_expression);
+        inputs.filter_map(|(at, node)| {
+            let above = node.parent? as usize;
+            self.is_made(above).then_some((above, at))
+        })
     }
 
     /// Returns whether there are nodes whose partitions were all pruned when the statement started.
@@ -321,8 +312,8 @@ impl Fold {
             sum.plan_rows += costs.plan_rows / f64::from(count);
             sum.plan_width = sum.plan_width.max(costs.plan_width);
         }
-        for at in (0..self.nodes.len()).rev().filter(|at| self.is_made(*at)) {
-            folded[at] = folded[at + 1];
+        for (made, below) in self.made() {
+            folded[made] = folded[below];
         }
         folded
     }
@@ -366,9 +357,8 @@ impl Fold {
         for (stats, sum) in folded.iter_mut().zip(&estimates) {
             stats.estimate = sum.estimate();
         }
-        // What is made comes before its child, which may be below another made one.
-        for at in (0..self.nodes.len()).rev().filter(|at| self.nodes[*at].is_made()) {
-            folded[at] = appended(&folded[at + 1]);
+        for (made, below) in self.made() {
+            folded[made] = appended(&folded[below]);
         }
         let ran = stats.iter().map(|stats| stats.starts.get_or_zero() > 0);
         self.count_partitions(ran, |append, planned, ran| {
@@ -412,11 +402,16 @@ impl Fold {
 
     /// Moves the waits to the nodes of the folded plan.
     pub fn move_waits<const N: usize>(&self, waits: &mut PlanWaits<N>) {
-        waits.move_nodes(|waits| match waits.node() {
-            Some(node) => self.of(node) as u32,
-            None => EventWaits::OUTSIDE,
-        });
+        move_nodes(waits, |node| Some(self.of(node)));
     }
+}
+
+/// Moves the waits of each node to another one, or outside of all.
+fn move_nodes<const N: usize>(waits: &mut PlanWaits<N>, to: impl Fn(usize) -> Option<usize>) {
+    waits.move_nodes(|waits| {
+        let node = waits.node().and_then(&to);
+        node.map_or(EventWaits::OUTSIDE, |node| node as u32)
+    });
 }
 
 /// The statistics of an Append whose only child has these: it takes nothing itself.

@@ -5,7 +5,7 @@ use super::description::PlanDescription;
 use super::fold::Fold;
 use super::node::NodeStats;
 use super::partitions::{PartitionSum, list_length};
-use crate::plan::{Attribute, PlanNode, Relationship, Rename, has_usual_characters, in_quotes};
+use crate::plan::{Attribute, PlanNode, Relationship, Rename, Renames, has_usual_characters, in_quotes};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -151,7 +151,10 @@ impl Unfolding {
                 ..folded_node.clone()
             };
             // The parent of the Append that was made is the node's own.
-            let made = folded_node.parent.filter(|parent| self.fold.is_made(*parent));
+            let is_input = self.fold.nodes().get(at).is_some_and(|node| !node.by_expression);
+            let made = folded_node
+                .parent
+                .filter(|parent| is_input && self.fold.is_made(*parent));
             if let Some(made) = made.and_then(|made| folded.nodes.get(made)) {
                 node.relationship = made.relationship;
                 node.subplan_name.clone_from(&made.subplan_name);
@@ -184,7 +187,7 @@ impl Unfolding {
                 }
                 if unfolded.object != 0 {
                     let rename = self.rename_of(&names.folded, &alias);
-                    add_rename(renamed.entry(member.unwrap_or(id)).or_default(), &rename);
+                    renamed.entry(member.unwrap_or(id)).or_default().add(rename);
                 }
             }
             nodes.push(node);
@@ -209,37 +212,20 @@ impl Unfolding {
     /// Gives the conditions of the nodes the names that EXPLAIN shows. `members` has for each node the input
     /// of an Append that it is in, and `renamed` the names of the partitions in these.
     fn rename(&self, nodes: &mut [PlanNode], members: &[Option<usize>], renamed: &FxHashMap<usize, Renames>) {
-        let tables: Renames = self
-            .names
-            .iter()
-            .map(|names| self.rename_of(&names.folded, &names.table))
-            .collect();
-        for at in 0..nodes.len() {
-            let mut renames = Renames::new();
-            // A partition's name hides that of its table, and that of the partition around.
-            let mut around = members[at];
-            while let Some(member) = around {
-                for rename in renamed.get(&member).into_iter().flatten() {
-                    add_rename(&mut renames, rename);
-                }
-                around = nodes[member].parent.and_then(|parent| members[parent]);
-            }
-            for rename in &tables {
-                add_rename(&mut renames, rename);
-            }
-            renames.retain(Rename::is_needed);
-            nodes[at].rename_prefixes(&renames);
+        let mut tables = Renames::default();
+        for names in &self.names {
+            tables.add(self.rename_of(&names.folded, &names.table));
         }
-    }
-}
-
-/// Names in conditions, and those that take their places.
-type Renames = Vec<Rename>;
-
-/// Adds a name, unless it has another one already.
-fn add_rename(renames: &mut Renames, rename: &Rename) {
-    if renames.iter().all(|known| !known.is_of_same(rename)) {
-        renames.push(rename.clone());
+        // The input around each node's parent.
+        let around: Vec<Option<usize>> = nodes.iter().map(|node| members[node.parent?]).collect();
+        for (node, member) in nodes.iter_mut().zip(members) {
+            node.rename_prefixes(|alias| {
+                // A partition's name hides that of its table, and that of the partition around.
+                let inputs = std::iter::successors(*member, |member| around[*member]);
+                let of_inputs = inputs.filter_map(|member| renamed.get(&member)?.of(alias)).next();
+                of_inputs.or_else(|| tables.of(alias))
+            });
+        }
     }
 }
 

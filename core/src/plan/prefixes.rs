@@ -1,5 +1,7 @@
 //! The aliases of tables before the names of columns in expressions, as PostgreSQL prints them.
 
+use rustc_hash::FxHashMap;
+
 /// An alias in expressions, and the one that takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
@@ -10,6 +12,8 @@ pub struct Rename {
     to: String,
     /// The same in quotes.
     in_quotes: String,
+    /// It changes anything.
+    is_needed: bool,
 }
 
 impl Rename {
@@ -20,30 +24,13 @@ impl Rename {
             from: from.to_owned(),
             to: quoted(to),
             in_quotes: in_quotes(to),
+            is_needed: !from.is_empty() && from != to,
         }
     }
 
-    /// Returns whether it replaces the same alias as another one.
-    pub fn is_of_same(&self, other: &Rename) -> bool {
-        self.from == other.from
-    }
-
-    /// Returns whether it changes anything.
-    pub fn is_needed(&self) -> bool {
-        !self.from.is_empty() && in_quotes(&self.from) != self.in_quotes
-    }
-
-    /// Returns whether a text may have the alias.
-    pub(super) fn may_be_in(&self, text: &str) -> bool {
-        match self.from.contains('"') {
-            true => text.contains(&self.from.replace('"', "\"\"")),
-            false => text.contains(&self.from),
-        }
-    }
-
-    /// Returns what takes the place of a token, if that is the alias before this column.
+    /// Returns what takes the place of a token that is the alias before this column.
     fn instead_of(&self, token: &Token, column: &str) -> Option<&str> {
-        if token.name() != self.from || !token.is_quoted && self.is_quoted {
+        if !self.is_needed || !token.is_quoted && self.is_quoted {
             return None;
         }
         // With quote_all_identifiers, all names are in quotes, also if they need none.
@@ -53,6 +40,27 @@ impl Rename {
             false => token.is_quoted,
         };
         Some(if are_all_quoted { &self.in_quotes } else { &self.to })
+    }
+}
+
+/// Aliases, and what takes the place of each.
+#[derive(Clone, Debug, Default)]
+pub struct Renames(FxHashMap<String, Rename>);
+
+impl Renames {
+    /// Adds one, unless its alias has another one already.
+    pub fn add(&mut self, rename: Rename) {
+        self.0.entry(rename.from.clone()).or_insert(rename);
+    }
+
+    /// Returns that of an alias.
+    pub fn of(&self, alias: &str) -> Option<&Rename> {
+        self.0.get(alias)
+    }
+
+    /// Returns whether one of them changes anything.
+    pub fn are_needed(&self) -> bool {
+        self.0.values().any(|rename| rename.is_needed)
     }
 }
 
@@ -113,8 +121,8 @@ const BEFORE_SCHEMAS: [&str; 4] = ["COLLATE", "RETURNING", "AS", "OPERATOR"];
 
 /// Replaces the aliases of tables before the names of columns: `a_1.x` becomes `a.x`, but not that in
 /// `ba_1.x`, in a string, or before a type or a function, where it is a schema. All are replaced at once, so
-/// two may swap their names.
-pub(super) fn with_prefixes(text: &str, renames: &[Rename]) -> String {
+/// two may swap their names. `rename_of` returns what takes the place of an alias.
+pub(super) fn with_prefixes<'r>(text: &str, rename_of: &impl Fn(&str) -> Option<&'r Rename>) -> String {
     let mut changed = String::with_capacity(text.len());
     let mut rest = text;
     // The word before that nothing but blanks or a parenthesis comes after.
@@ -132,11 +140,7 @@ pub(super) fn with_prefixes(text: &str, renames: &[Rename]) -> String {
         let is_alias = !changed.ends_with('.') && !changed.ends_with("::") && !BEFORE_SCHEMAS.contains(&word);
         let column = behind.strip_prefix('.').filter(|_| is_alias);
         let column = column.filter(|column| !is_called(column));
-        let renamed = column.and_then(|column| {
-            renames
-                .iter()
-                .find_map(|rename| rename.instead_of(&token, column))
-        });
+        let renamed = column.and_then(|column| rename_of(&token.name())?.instead_of(&token, column));
         changed.push_str(renamed.unwrap_or(token.text));
         word = if token.is_quoted { "" } else { token.text };
         rest = behind;
@@ -173,11 +177,11 @@ mod tests {
     }
 
     fn renamed(text: &str, renames: &[(&str, &str)]) -> String {
-        let renames: Vec<Rename> = renames
-            .iter()
-            .map(|(from, to)| Rename::new(from, to, quoted))
-            .collect();
-        with_prefixes(text, &renames)
+        let mut all = Renames::default();
+        for (from, to) in renames {
+            all.add(Rename::new(from, to, quoted));
+        }
+        with_prefixes(text, &|alias| all.of(alias))
     }
 
     #[test]

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// How many moments are kept.
 const MOMENTS: usize = 512;
+/// How often the time of all statements is read, if plans are evicted meanwhile.
+const TRIES: usize = 3;
 
 /// A moment in microseconds since 2000-01-01 UTC, and the milliseconds until then.
 type Moment = (i64, f64);
@@ -20,6 +22,23 @@ pub struct DatabaseTime {
 /// The same in a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SavedDatabaseTime(Vec<Moment>);
+
+/// Returns the milliseconds of all statements. `evicted` returns how many plans have been evicted so far, and
+/// the milliseconds of all executions that are not stored with their plan; `stored` returns those of the
+/// plans. A plan that is evicted between both would count twice, or not at all: then they are read again.
+/// Returns `None` if that happens each time.
+pub fn total_ms(mut evicted: impl FnMut() -> (u64, f64), mut stored: impl FnMut() -> f64) -> Option<f64> {
+    let (mut count, mut others_ms) = evicted();
+    for _ in 0..TRIES {
+        let stored_ms = stored();
+        let (count_after, ms_after) = evicted();
+        if count_after == count {
+            return Some(stored_ms + others_ms);
+        }
+        (count, others_ms) = (count_after, ms_after);
+    }
+    None
+}
 
 impl DatabaseTime {
     /// Notes the milliseconds of all statements until a moment.
@@ -132,6 +151,26 @@ mod tests {
         assert_eq!(other.since(35), 8.0);
         other.clear();
         assert_eq!(other.since(35), 0.0);
+    }
+
+    /// Ten plans of 100 ms each, and one of them is evicted while the others are read, before it or after it
+    /// was.
+    #[test]
+    fn a_plan_that_is_evicted_meanwhile_counts_once() {
+        for has_read in [true, false] {
+            for evictions in 0..5 {
+                let evicted = std::cell::Cell::new(0_u32);
+                let left = || f64::from(10 - evicted.get()) * 100.0;
+                let stored = || {
+                    let before = left();
+                    evicted.set((evicted.get() + 1).min(evictions));
+                    if has_read { before } else { left() }
+                };
+                let others = || (u64::from(evicted.get()), f64::from(evicted.get()) * 100.0);
+                let expected = (evictions < TRIES as u32).then_some(1_000.0);
+                assert_eq!(total_ms(others, stored), expected, "{evictions}, {has_read}");
+            }
+        }
     }
 
     /// A finding may be weeks old. What it must have cost is a part of the time since.

@@ -69,6 +69,21 @@ pub struct Candidate {
     pub intervals: Option<[Interval; 4]>,
 }
 
+/// What was found of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    /// It is a regression.
+    Slower(Finding),
+    /// It is one but for its cost: each execution is slower, and all together cost little.
+    Cheap,
+    /// It is none.
+    Nothing,
+    /// Too few of its executions ended lately to say more than before.
+    TooFew,
+    /// Its latest executions are few, and slow.
+    StillSlow,
+}
+
 /// What a finding rests on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
@@ -156,12 +171,10 @@ pub(super) fn median_of(ratios: &mut [f64]) -> f64 {
     median.exp2()
 }
 
-/// Returns which of the candidates are regressions, in their order. All candidates of the server must be
-/// among them: the more there are, the less may be chance. `check` is called for each: see [`median_ratio`].
-pub fn judge(
-    candidates: &[Candidate],
-    mut check: impl FnMut(),
-) -> Result<Vec<Option<Finding>>, TryReserveError> {
+/// Returns what the candidates are, in their order: [`Found::Slower`], [`Found::Cheap`] or
+/// [`Found::Nothing`]. All candidates of the server must be among them: the more there are, the less may be
+/// chance. `check` is called for each: see [`median_ratio`].
+pub fn judge(candidates: &[Candidate], mut check: impl FnMut()) -> Result<Vec<Found>, TryReserveError> {
     let (mut sorted, mut findings) = (Vec::new(), Vec::new());
     sorted.try_reserve_exact(candidates.len())?;
     findings.try_reserve_exact(candidates.len())?;
@@ -172,21 +185,24 @@ pub fn judge(
         if let Some(Basis::Tested(chance)) = basis {
             sorted.push(chance);
         }
-        let is_found = |size: &Size| candidate.is_costly(size) && candidate.is_steady();
-        let found = size.filter(is_found).zip(basis);
-        findings.push(found.map(|(size, basis)| Finding {
-            ratio: size.ratio,
-            extra_ms: size.extra_ms,
-            basis,
-        }));
+        findings.push(size.filter(|_| candidate.is_steady()).zip(basis));
     }
     let largest = largest_not_chance(&mut sorted, FALSE_RATE);
-    for found in &mut findings {
-        if matches!(found, Some(Finding { basis: Basis::Tested(chance), .. }) if *chance > largest) {
-            *found = None;
+    let is_chance = |basis: &Basis| matches!(basis, Basis::Tested(chance) if *chance > largest);
+    let mut all = Vec::new();
+    all.try_reserve_exact(candidates.len())?;
+    all.extend(findings.into_iter().zip(candidates).map(|(found, candidate)| {
+        match found.filter(|(_, basis)| !is_chance(basis)) {
+            None => Found::Nothing,
+            Some((size, _)) if !candidate.is_costly(&size) => Found::Cheap,
+            Some((size, basis)) => Found::Slower(Finding {
+                ratio: size.ratio,
+                extra_ms: size.extra_ms,
+                basis,
+            }),
         }
-    }
-    Ok(findings)
+    }));
+    Ok(all)
 }
 
 /// How much slower it is.

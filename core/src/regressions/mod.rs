@@ -39,8 +39,10 @@
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
 //! later, or three periods of a statement that comes less than once in five minutes. It is over when it does
 //! not hold any more, or when the statement has not run for a day; if it comes seldom, for up to eight days
-//! ([`Regressions`]). A plan without a change that runs in fewer than three of the four intervals is over
-//! when three executions take less than [`SIZE`] times the time before.
+//! ([`Regressions`]). If all of it holds but the spend, it is over, too, and says so: it is as slow as it
+//! was. A plan without a change that runs in fewer than three of the four intervals, or less than
+//! [`MIN_EXECUTIONS`] times in all of them, is over when three executions take less than [`SIZE`] times the
+//! time before.
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 
@@ -52,16 +54,16 @@ mod steady;
 mod sums;
 mod table;
 
-pub use database::{DatabaseTime, SavedDatabaseTime};
+pub use database::{DatabaseTime, SavedDatabaseTime, total_ms};
 pub use judge::{
-    Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Interval,
+    Basis, Candidate, FAILED_AS, FALSE_RATE, FEW_CHANCE, FEW_EXTRA_MS, FEW_SIZE, Finding, Found, Interval,
     LEAST_RATIO, MIN_EXECUTIONS, MIN_PAIRS, Reference, SIZE, SPEND_MS, SPEND_SHARE, STEADY_SIZE, WALL_BUSY,
     WALL_SIZE, judge, median_ratio,
 };
 pub use kept::{Against, Kept};
 pub use steady::{Known, PlanNow, Steady};
 pub use sums::Sums;
-pub use table::{Active, Closing, Found, Look, Regression, Regressions, SavedRegressions, State};
+pub use table::{Active, Closing, Look, Regression, Regressions, SavedRegressions, State};
 
 #[cfg(test)]
 mod simulation;

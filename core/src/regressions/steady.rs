@@ -3,10 +3,12 @@
 //! the history has ([`super::Kept`]), else the interval before. The history outlives a restart, so with it
 //! three intervals suffice.
 
-use super::judge::{Candidate, Interval, MIN_EXECUTIONS, Reference, SIZE, judge, median_of, median_ratio};
+use super::judge::{
+    Candidate, Found, Interval, MIN_EXECUTIONS, Reference, SIZE, judge, median_of, median_ratio,
+};
 use super::kept::Against;
 use super::sums::Sums;
-use super::table::{Active, Found, Look};
+use super::table::{Active, Look};
 use crate::model::PlanKey;
 use rustc_hash::FxHashMap;
 use std::collections::TryReserveError;
@@ -22,8 +24,8 @@ const MIN_MARKS: usize = LATEST;
 /// All plans together take longer, or less long, if they take this many times as long, or less. What is below
 /// that is noise, which would add up. Unmeasured.
 const JUMP: f64 = 1.25;
-/// A plan that was slow and runs in too few of the intervals is slow no more if this many executions in a row
-/// are not. As many confirm it. Unmeasured.
+/// A plan that was slow, and runs in too few of the intervals or too seldom for the test of chance, is slow
+/// no more if this many executions in a row are not. As many confirm it. Unmeasured.
 const FAST_EXECUTIONS: u64 = 3;
 
 /// What is known of each plan. Empty if nothing is.
@@ -272,9 +274,9 @@ impl Steady {
         for (plan, (candidate, finding)) in judged.into_iter().zip(candidates.iter().zip(findings)) {
             let sums = self.plans.get(&plan.key).map_or_else(Sums::default, Marked::now);
             let found = match (finding, plan.active) {
-                (Some(finding), _) => Found::Slower(finding),
-                (None, None) => continue,
-                (None, Some(active)) => found_again(candidate, &active, &sums),
+                (Found::Slower(_), _) | (Found::Cheap, Some(_)) => finding,
+                (_, None) => continue,
+                (_, Some(active)) => found_again(candidate, &active, &sums),
             };
             let first = candidate.first_slow().and_then(|i| intervals[i]).unwrap_or(all);
             self.looks.push(Look {
@@ -299,7 +301,7 @@ impl Steady {
 /// Says what can be said of a plan that was slow, and of which the predicate does not hold. `sums` has all of
 /// its executions.
 fn found_again(candidate: &Candidate, active: &Active, sums: &Sums) -> Found {
-    if !candidate.has_few_intervals() {
+    if !candidate.has_few_intervals() && candidate.after.executions >= MIN_EXECUTIONS {
         return Found::Nothing;
     }
     let (executions, busy_ms) = active.slow;

@@ -1,6 +1,6 @@
 //! The regressions that are known, in a table of fixed size: they open, are confirmed, and are over.
 
-use super::judge::{Basis, Finding, Reference};
+use super::judge::{Basis, Finding, Found, Reference};
 use super::kept::Against;
 use super::sums::Sums;
 use crate::model::PlanKey;
@@ -59,6 +59,8 @@ pub enum Closing {
     NotRun,
     /// The statement runs with another plan, or the change of its plan is not known any more.
     AnotherPlan,
+    /// Its executions are slower than before still, and all together cost little.
+    Cheap,
 }
 
 impl Closing {
@@ -68,6 +70,7 @@ impl Closing {
             Closing::Faster => "no longer slower",
             Closing::NotRun => "not run",
             Closing::AnotherPlan => "another plan",
+            Closing::Cheap => "costs little",
         }
     }
 }
@@ -168,19 +171,6 @@ pub struct Look {
     pub machine: f64,
     /// What was found.
     pub found: Found,
-}
-
-/// What was found of a statement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Found {
-    /// It is a regression.
-    Slower(Finding),
-    /// It is none.
-    Nothing,
-    /// Too few of its executions ended lately to say more than before.
-    TooFew,
-    /// Its latest executions are few, and slow.
-    StillSlow,
 }
 
 /// The regressions in a file.
@@ -314,7 +304,7 @@ impl Regressions {
             let at = self.all.iter().position(|known| known.is_of(&look));
             let slower = match &look.found {
                 Found::Slower(finding) => Some(finding),
-                Found::Nothing | Found::TooFew | Found::StillSlow => None,
+                Found::Cheap | Found::Nothing | Found::TooFew | Found::StillSlow => None,
             };
             let at = at.or_else(|| self.open(&look, slower?));
             let Some(known) = at.and_then(|at| self.all.get_mut(at)) else {
@@ -340,6 +330,7 @@ impl Regressions {
                     }
                 }
                 (Found::Nothing, State::Open | State::Confirmed) => known.close(Closing::Faster, now),
+                (Found::Cheap, State::Open | State::Confirmed) => known.close(Closing::Cheap, now),
                 _ => {}
             }
             if known.is_active() && known.is_idle(&look) {

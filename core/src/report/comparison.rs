@@ -4,7 +4,8 @@ use super::numbers;
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
 use crate::compare::{
-    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side, Verdict, do_the_same,
+    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side, TableStatistics,
+    Verdict, do_the_same,
 };
 use serde::Serialize;
 
@@ -291,14 +292,29 @@ impl Comparison<'_> {
     }
 
     fn wrong_estimate(&self) -> String {
-        let mut wrong = self.difference.misestimated.iter();
-        let Some(node) = wrong.position(|wrong| *wrong).map(|i| &self.second.nodes[i]) else {
+        let node = self.difference.misestimated_node;
+        let Some(node) = node.map(|i| &self.second.nodes[i]) else {
             return "an estimate is wrong".to_owned();
+        };
+        let known = match &self.second.statistics {
+            None => String::new(),
+            Some(TableStatistics::NeverAnalysed) => " (the table was never analysed)".to_owned(),
+            Some(TableStatistics::Changed(rows)) => {
+                format!(
+                    " ({} rows of the table changed since it was analysed)",
+                    numbers::count(*rows as f64)
+                )
+            }
+            Some(TableStatistics::InDatabase(name)) => {
+                format!(
+                    " (whether the table was analysed, only the database \"{name}\" knows: connect to it)"
+                )
+            }
         };
         let [expected, actual] = [node.expected_rows, node.actual_rows as f64]
             .map(|rows| numbers::count(self.second.per_execution(rows)));
         format!(
-            "{expected} rows of {} were expected and {actual} came",
+            "{expected} rows of {} were expected and {actual} came{known}",
             node.name()
         )
     }

@@ -107,11 +107,9 @@ impl Counts {
         for (node, sum) in folded.nodes.iter_mut().zip(&estimates) {
             node.estimate = sum.estimate();
         }
-        // What is made comes before its child, which may be below another made one.
-        for at in (0..nodes.len()).rev().filter(|at| nodes[*at].is_made()) {
-            let child = folded.nodes[at + 1];
-            folded.nodes[at] = child.appended(is_by_core(at));
-            folded.extras.append(at, is_by_core(at));
+        for (made, below) in fold.made() {
+            folded.nodes[made] = folded.nodes[below].appended(is_by_core(made));
+            folded.extras.append(made, below, is_by_core(made));
         }
         let ran = self.nodes().iter().map(|node| node.starts > 0);
         fold.count_partitions(ran, |append, planned, ran| {

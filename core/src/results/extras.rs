@@ -81,10 +81,10 @@ impl NodeExtras {
         }
     }
 
-    /// Makes those of a node those of an Append whose only child is the next one.
-    pub fn append(&mut self, at: usize, is_by_core: bool) {
-        let child = self.of(at + 1);
-        self.of_nodes[at] = Extras {
+    /// Makes those of a node those of an Append that has only `below` below it.
+    pub fn append(&mut self, made: usize, below: usize, is_by_core: bool) {
+        let child = self.of(below);
+        self.of_nodes[made] = Extras {
             shared_dirtied: if is_by_core { child.shared_dirtied } else { 0 },
             wal: if is_by_core { child.wal } else { Wal::default() },
             detected_calls: 0,

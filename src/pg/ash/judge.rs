@@ -3,11 +3,13 @@
 use crate::guc;
 use crate::pg::server::{self, switch};
 use crate::pg::store::{self, SharedHistory};
-use rowsource_core::regressions::{Regression, State, Steady};
+use rowsource_core::regressions::{Closing, Regression, State, Steady};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// How often it looks, in microseconds.
 const EACH_US: i64 = 60_000_000;
+/// When it looks again, if it was too early.
+const AGAIN_US: i64 = 100_000;
 /// Who asks it to look means now, and not a moment of a test.
 const NOW: i64 = i64::MIN;
 
@@ -34,14 +36,23 @@ impl Judge {
     pub fn tick(&mut self, now: i64) -> i64 {
         let asked = self.history.judge_at.swap(0, Acquire);
         let is_due = now >= self.next && !self.is_moved && switch::is_on();
-        if asked == NOW {
-            self.is_moved = false;
-            self.look(server::now());
-        } else if asked != 0 {
-            self.is_moved = true;
-            self.look(asked);
-        } else if is_due {
-            self.look(server::now());
+        let at = match asked {
+            0 => is_due.then(server::now),
+            NOW => Some(server::now()),
+            moment => Some(moment),
+        };
+        if asked != 0 {
+            self.is_moved = asked != NOW;
+        }
+        if at.is_some_and(|at| !self.looks(at)) {
+            // Who asks goes on to wait, unless somebody else has asked meanwhile.
+            if asked != 0 {
+                self.history
+                    .judge_at
+                    .compare_exchange(0, asked, Release, Relaxed)
+                    .ok();
+            }
+            return now + AGAIN_US;
         }
         if now >= self.next {
             self.next = now + EACH_US;
@@ -49,13 +60,17 @@ impl Judge {
         self.next
     }
 
-    /// Looks, as if it were this moment in microseconds since 2000-01-01 UTC.
-    fn look(&mut self, at: i64) {
-        let changed = store::judge(&mut self.steady, at);
+    /// Looks, as if it were this moment in microseconds since 2000-01-01 UTC. Returns false if it is too
+    /// early, because the plans of the last run are still being loaded.
+    fn looks(&mut self, at: i64) -> bool {
+        let Some(changed) = store::judge(&mut self.steady, at) else {
+            return false;
+        };
         if guc::log_regressions() {
             changed.iter().for_each(|known| server::log_alone(&line(known)));
         }
         self.history.judged.fetch_add(1, Release);
+        true
     }
 }
 
@@ -66,7 +81,7 @@ fn line(known: &Regression) -> String {
         false => format!("planid {} -> {}", known.from.planid, known.to),
     };
     let what = match known.state {
-        State::Over => "it is over".to_owned(),
+        State::Over => format!("it is over: {}", known.closing().map_or("", Closing::name)),
         state => format!(
             "it is {}: {:.1} times as long, {:.0} ms more in {} executions",
             state.name(),

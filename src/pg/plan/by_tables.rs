@@ -131,6 +131,10 @@ impl Ranks {
     }
 }
 
+/// The number of an Append that is not parallel. The order of a plan's nodes, which its planid has, depends
+/// on it.
+const APPEND: u64 = 0x9e37_79b9;
+
 /// Nodes are told apart by the tables whose partitions they read.
 pub(super) struct ByTables {
     pub(super) roots: Roots,
@@ -138,9 +142,6 @@ pub(super) struct ByTables {
     /// Numbers of the names of kinds of nodes. Majors give these other tags.
     kinds: RefCell<FxHashMap<u32, u64>>,
 }
-
-/// The number of an Append.
-pub(super) const APPEND: u64 = 0x9e37_79b9;
 
 impl ByTables {
     /// Reads the tables of a statement. Returns `None` if there are no partitions.
@@ -152,13 +153,21 @@ impl ByTables {
     }
 
     /// Returns a number for the name of a kind of node.
-    pub(super) fn kind(&self, tag: NodeTag) -> u64 {
+    fn kind(&self, tag: NodeTag) -> u64 {
         let mut kinds = self.kinds.borrow_mut();
         *kinds.entry(tag as u32).or_insert_with(|| {
             let mut hash = StableHasher::new();
             hash.text(format!("{tag:?}").as_bytes());
             hash.finish() as u64
         })
+    }
+
+    /// Returns the number of an Append.
+    pub(super) fn append(&self, is_parallel: bool) -> u64 {
+        match is_parallel {
+            true => self.kind(NodeTag::T_Append).wrapping_add(1),
+            false => APPEND,
+        }
     }
 
     /// Returns a number for the table that the statement names.
@@ -175,12 +184,11 @@ impl ByTables {
         append: Option<PlanRef>,
     ) -> PlanPart {
         let tag = plan.tag();
-        let mut number = self.kind(tag).wrapping_add(u64::from(plan.parallel_aware));
-        if tag == NodeTag::T_Append && !plan.parallel_aware {
-            number = APPEND;
-        } else {
-            details(plan, estate, state, self, &mut |add| number = mixed(number, add));
-        }
+        let mut number = match tag {
+            NodeTag::T_Append => self.append(plan.parallel_aware),
+            tag => self.kind(tag).wrapping_add(u64::from(plan.parallel_aware)),
+        };
+        details(plan, estate, state, self, &mut |add| number = mixed(number, add));
         let is_append = matches!(tag, NodeTag::T_Append | NodeTag::T_MergeAppend);
         let (mut is_partition, mut is_appended) = (false, false);
         let mut look = |entry| {

@@ -4,7 +4,7 @@
 //! Nodes get numbers that are equal on each server and major: kinds of nodes count by their names, tables by
 //! their order in the statement, indexes by what they index. So no catalog is read for the usual ones.
 
-use super::by_tables::{APPEND, ByTables, relation};
+use super::by_tables::{ByTables, relation};
 use super::entries::scanned_entry;
 use super::identity::mixed;
 use super::tree::{self, Found};
@@ -54,15 +54,17 @@ pub fn fold<'q>(query: StartedQuery<'q>, found: &[Found<'q>], subplans_of: Subpl
         let pruned = whole.stand_ins(&fold);
         let names = Names::of(estate, &numbers.roots, found, &pruned);
         let number = fold.hash(|node| {
+            // An Append scans neither a table nor an index.
+            let of = |number: u64, table, index| mixed(mixed(number, table), index);
             if node.is_made() {
-                return match node.is_parallel {
-                    true => numbers.kind(NodeTag::T_Append).wrapping_add(1),
-                    false => APPEND,
-                };
+                return of(numbers.append(node.is_parallel), 0, 0);
             }
             let (part, plan) = (&whole.parts[node.first as usize], whole.plan(node.first as usize));
-            let number = mixed(part.number, numbers.table(plan, estate));
-            mixed(number, numbers.index_of_table(plan))
+            of(
+                part.number,
+                numbers.table(plan, estate),
+                numbers.index_of_table(plan),
+            )
         });
         Some((fold, number, whole, pruned, names))
     })?;
@@ -166,6 +168,8 @@ impl Names {
         let reserved =
             all.filter(|name| has_usual_characters(name) && server::quoted_identifier(name) != **name);
         names.reserved = reserved.cloned().collect();
+        names.reserved.sort_unstable();
+        names.reserved.dedup();
         names
     }
 
@@ -250,7 +254,7 @@ pub struct Shown<'a, 'q> {
     /// If the plan is folded: what stands for nodes whose partitions were all pruned.
     pruned: &'a [Found<'q>],
     /// If the plan is folded: the nodes that are described.
-    first: OnceCell<Vec<Found<'q>>>,
+    first: OnceCell<First<'q>>,
     /// If the plan is folded: the tables of its partitions.
     roots: OnceCell<Option<Roots>>,
 }
@@ -276,15 +280,26 @@ impl<'a, 'q> Shown<'a, 'q> {
         }
     }
 
-    /// Returns the nodes in the order of the folded plan, as if the plan had only these. There is none for an
-    /// Append that was made.
+    /// Returns the nodes as EXPLAIN orders them, as if the plan had only these. There is none for an Append
+    /// that was made.
     pub fn found(&self) -> &[Found<'q>] {
         match self.fold {
             None => self.all,
-            Some(fold) => self
-                .first
-                .get_or_init(|| first_nodes(fold, self.all, self.pruned)),
+            Some(fold) => &self.first(fold).found,
         }
+    }
+
+    fn first(&self, fold: &Fold) -> &First<'q> {
+        self.first.get_or_init(|| First::of(fold, self.all, self.pruned))
+    }
+
+    /// Returns the nodes in the order of the folded plan: it is the same if EXPLAIN shows the InitPlans of an
+    /// Append below its only partition.
+    pub fn in_order_of_fold(&self) -> impl Iterator<Item = &Found<'q>> {
+        let found = self.found();
+        let order = self.fold.map(|fold| self.first(fold).places.iter().flatten());
+        let all = if order.is_none() { found } else { &[] };
+        order.into_iter().flatten().map(|at| &found[*at]).chain(all)
     }
 
     /// Returns the number of nodes that are described.
@@ -315,6 +330,9 @@ impl<'a, 'q> Shown<'a, 'q> {
                 for ((costs, _), place) in pruned.zip(self.pruned) {
                     *costs = tree::costs(place.plan_state);
                 }
+                for (made, below) in fold.made() {
+                    folded[made] = folded[below];
+                }
                 folded
             }
         }
@@ -332,30 +350,28 @@ impl<'a, 'q> Shown<'a, 'q> {
         let Some(fold) = self.fold else {
             return nodes;
         };
-        let mut all: Vec<PlanNode> = Vec::with_capacity(fold.nodes().len());
-        let mut nodes = nodes.into_iter().peekable();
-        for (id, (folded, costs)) in fold.nodes().iter().zip(&self.costs()).enumerate() {
-            let mut node = match nodes.peek() {
-                Some(below) if folded.is_made() => PlanNode {
-                    operation: made_append(folded).to_owned(),
-                    subplan_name: below.subplan_name.clone(),
-                    relationship: below.relationship,
-                    may_stop_early: below.may_stop_early,
-                    stops_with_reader: below.stops_with_reader,
-                    ..PlanNode::default()
-                },
-                _ => match nodes.next() {
-                    Some(node) => node,
-                    None => break,
-                },
+        let hidden = usize::from(self.all[0].hidden);
+        let places = self.first(fold).places.iter();
+        let mut nodes: Vec<Option<PlanNode>> = nodes.into_iter().map(Some).collect();
+        let described = places.map(|at| nodes.get_mut((*at)? - hidden)?.take());
+        let mut all: Vec<PlanNode> = described.map(Option::unwrap_or_default).collect();
+        for (made, below) in fold.made() {
+            let below = &mut all[below];
+            let append = PlanNode {
+                operation: made_append(&fold.nodes()[made]).to_owned(),
+                subplan_name: below.subplan_name.take(),
+                relationship: std::mem::replace(&mut below.relationship, Relationship::Member),
+                may_stop_early: below.may_stop_early,
+                stops_with_reader: below.stops_with_reader,
+                ..PlanNode::default()
             };
+            all[made] = append;
+        }
+        let folded = fold.nodes().iter().zip(self.costs());
+        for (id, (node, (folded, costs))) in all.iter_mut().zip(folded).enumerate() {
             (node.id, node.depth) = (id, folded.depth as usize);
             node.parent = folded.parent.map(|parent| parent as usize);
-            if node.parent.is_some_and(|parent| fold.is_made(parent)) {
-                (node.subplan_name, node.relationship) = (None, Relationship::Member);
-            }
-            node.set_costs(*costs);
-            all.push(node);
+            node.set_costs(costs);
         }
         all
     }
@@ -369,34 +385,55 @@ pub fn made_append(node: &FoldedNode) -> &'static str {
     }
 }
 
-/// Returns the nodes of a plan that the nodes of the folded plan stand for first.
-fn first_nodes<'q>(fold: &Fold, found: &[Found<'q>], pruned: &[Found<'q>]) -> Vec<Found<'q>> {
-    let hidden = usize::from(found[0].hidden);
-    let mut first: Vec<Found> = Vec::with_capacity(hidden + fold.nodes().len());
-    first.extend_from_slice(&found[..hidden]);
-    // Where the nodes of the folded plan are in the result; those that were made are where their parent is.
-    let mut places: Vec<i32> = Vec::with_capacity(fold.nodes().len());
-    let mut pruned = pruned.iter();
-    for node in fold.nodes() {
-        let parent = match node.parent {
-            Some(parent) => places[parent as usize],
-            None => hidden as i32 - 1,
-        };
-        let place = match node.is_pruned {
-            _ if node.is_made() => None,
-            true => pruned.next(),
-            false => found.get(hidden + node.first as usize),
-        };
-        let Some(place) = place else {
-            places.push(parent);
-            continue;
-        };
-        places.push(first.len() as i32);
-        first.push(Found {
-            parent,
-            depth: usize::try_from(parent).map_or(0, |parent| first[parent].depth + 1),
-            ..*place
-        });
+/// The nodes of a plan that the nodes of the folded plan stand for first.
+struct First<'q> {
+    /// As EXPLAIN orders them.
+    found: Vec<Found<'q>>,
+    /// For each node of the folded plan, where it is; `None` for an Append that was made.
+    places: Vec<Option<usize>>,
+}
+
+impl<'q> First<'q> {
+    fn of(fold: &Fold, all: &[Found<'q>], pruned: &[Found<'q>]) -> First<'q> {
+        let (hidden, nodes) = (usize::from(all[0].hidden), fold.nodes());
+        let mut pruned = pruned.iter();
+        let mut found_of: Vec<Option<&Found>> = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            found_of.push(match node.is_pruned {
+                _ if node.is_made() => None,
+                true => pruned.next(),
+                false => all.get(hidden + node.first as usize),
+            });
+        }
+        // EXPLAIN shows what an Append that was made has below its only input.
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        for (made, below) in fold.made() {
+            order[made + 1..=below].rotate_right(1);
+        }
+        let mut found: Vec<Found> = Vec::with_capacity(hidden + nodes.len());
+        found.extend_from_slice(&all[..hidden]);
+        let mut places = vec![None; nodes.len()];
+        // Where the parent of what is below a node is. Of an Append that was made, it is the parent of that
+        // first, and then the input.
+        let mut parents: Vec<i32> = vec![hidden as i32 - 1; nodes.len()];
+        for at in order {
+            let above = nodes[at].parent.map(|above| above as usize);
+            let parent = above.map_or(hidden as i32 - 1, |above| parents[above]);
+            parents[at] = parent;
+            let Some(place) = found_of[at] else {
+                continue;
+            };
+            places[at] = Some(found.len());
+            parents[at] = found.len() as i32;
+            if let Some(above) = above.filter(|above| fold.is_made(*above) && !nodes[at].by_expression) {
+                parents[above] = found.len() as i32;
+            }
+            found.push(Found {
+                parent,
+                depth: usize::try_from(parent).map_or(0, |parent| found[parent].depth + 1),
+                ..*place
+            });
+        }
+        First { found, places }
     }
-    first
 }

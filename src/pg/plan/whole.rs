@@ -211,7 +211,14 @@ impl<'a, 'q> Whole<'a, 'q> {
             }
         }
         // Inputs come after who reads them.
-        for (at, node) in nodes.iter().enumerate().rev().filter(|(_, node)| node.is_pruned) {
+        for (at, node) in nodes.iter().enumerate().rev() {
+            if node.is_made() {
+                // EXPLAIN does not see it.
+                states[at] = inputs[at].first().and_then(|input| states[*input]);
+            }
+            if !node.is_pruned {
+                continue;
+            }
             let part = node.first as usize;
             states[at] = match &self.unmeasured[part - self.shown.len()] {
                 Unmeasured::State(state) => Some(*state),

@@ -1,6 +1,6 @@
 //! Reads what the extension's tables and views have, with the rights of the user who called its function.
 
-use super::{fail, from_unix, memory, quoted_identifier, shown_time, srf};
+use super::{check_for_interrupts, fail, from_unix, memory, quoted_identifier, shown_time, srf};
 use pgrx::{PgSqlErrorCode, Spi, spi};
 use serde_json::Value;
 
@@ -9,7 +9,8 @@ const BATCH: i64 = 1_000;
 
 /// Visits the rows of a query, whose one column is of the type json. In it, `{}` stands for the schema of
 /// the extension with a dot, and `{from}` and `{to}` for the times of an interval. The query must name the
-/// schemas of all that it uses: the session's search path is that of the user.
+/// schemas of all that it uses: the session's search path is that of the user. The user can cancel this
+/// before each row.
 pub fn each(sql: &str, (from, to): (i64, i64), mut visit: impl FnMut(&Value)) {
     let schema = srf::schema().unwrap_or_default();
     // The year 2000 is before all that is stored.
@@ -32,8 +33,16 @@ pub fn each(sql: &str, (from, to): (i64, i64), mut visit: impl FnMut(&Value)) {
         if rows.is_empty() {
             return;
         }
-        rows.iter().for_each(&mut visit);
+        for row in &rows {
+            check_for_interrupts();
+            visit(row);
+        }
     }
+}
+
+/// Returns the bytes of a name in hexadecimal, so that a query can have any name.
+pub fn hex(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns a time that a query returned in seconds since 1970.
@@ -46,6 +55,8 @@ fn batch(client: &spi::SpiClient<'_>, cursor: &str) -> Result<Vec<Value>, spi::E
     let mut cursor = client.find_cursor(cursor)?;
     let mut rows = memory::with_room(BATCH as usize);
     for row in cursor.fetch(BATCH)? {
+        // A row may be the description of a large plan.
+        check_for_interrupts();
         memory::ensure();
         let json = row.get::<Vec<u8>>(1)?;
         rows.extend(json.and_then(|json| serde_json::from_slice::<Value>(&json).ok()));

@@ -19,7 +19,8 @@ use rowsource_core::pending::{List, Owner, OwnerGuard};
 use rowsource_core::planids;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
 /// The control block. It is made as zero bytes. Behind it are the table of planids ([`planids`]) and that of
 /// the plans of each query ([`known_plans`]).
@@ -315,6 +316,11 @@ impl Control {
     /// another process does so.
     pub fn become_maker(&self) -> Option<OwnerGuard<'_>> {
         self.maker.hold_or_inherit(server::pid(), server::is_alive)
+    }
+
+    /// Returns whether the plans of the last run are not all there: another process loads them, or will.
+    pub fn is_loading(&self) -> bool {
+        !self.loaded.load(Acquire) || is_being_made()
     }
 
     /// Returns whether plans must be evicted before a new one is inserted.

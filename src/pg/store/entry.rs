@@ -353,6 +353,11 @@ pub(super) fn observe(store: &Store, key: &PlanKey) -> Option<Executions> {
     })
 }
 
+/// Returns when a plan ran last, as far as that is stored. Raises if memory cannot be mapped.
+pub(super) fn last_at(store: &Store, key: &PlanKey) -> Option<i64> {
+    with_entry(store, key, |stats, _, _| stats.last_seen_at)
+}
+
 /// Changes what a plan is compared with. Raises if memory cannot be mapped.
 pub(super) fn keep(store: &Store, key: &PlanKey, change: impl FnOnce(&mut Kept)) {
     with_entry(store, key, |_, _, kept| change(kept));

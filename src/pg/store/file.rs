@@ -23,7 +23,7 @@ use serde_bytes::{ByteBuf, Bytes};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 pub(super) const NAME: &str = "pg_stat/pg_rowsource.stat";
 
@@ -119,7 +119,8 @@ pub(super) fn load(store: &Store, unlocked: &mut Unlocked) {
     let Some(_maker) = control.become_maker() else {
         return;
     };
-    if control.loaded.swap(true, Relaxed) {
+    // Who sees this sees that this process is the maker, too.
+    if control.loaded.swap(true, Release) {
         return;
     }
     if !guc::save() {

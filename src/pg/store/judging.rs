@@ -5,10 +5,10 @@ use super::access::Store;
 use super::read::{Reading, loaded, reading};
 use super::{attach, control, entry, listing, pending};
 use crate::pg::server::contained::{self, Unlocked};
-use crate::pg::server::memory;
+use crate::pg::server::{self, memory};
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
 use rowsource_core::regressions::{
-    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady,
+    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, total_ms,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,20 +22,24 @@ pub struct Judged {
 }
 
 /// Judges all at a moment, and keeps what was found. `steady` is what the worker knows of plans without a
-/// change. Returns the regressions whose state has changed. Only the background worker may call this.
-pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
+/// change. Returns the regressions whose state has changed, or `None` if the plans of the last run are still
+/// being loaded: those that are there already are not all. Only the background worker may call this.
+pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
     // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
     if let Some(control) = control::known().filter(|control| memory::can_map(control.mapped_bytes())) {
         attach::attach_worker(control);
     }
     let Some(Reading { store, mut unlocked }) = reading() else {
-        return Vec::new();
+        return Some(Vec::new());
     };
-    contained::attempt(&mut unlocked, "look for regressions", |unlocked| {
+    if store.control().is_loading() {
+        return None;
+    }
+    let found = contained::attempt(&mut unlocked, "look for regressions", |unlocked| {
         pending::flush_soon(&store, unlocked);
         let plans = plans(&store, unlocked, now);
         let active = known(&store, |known| known.state != State::Over);
-        let judged = judged(&store, &active);
+        let judged = judged(&store, &active, || {});
         if steady.is_due(now) {
             mark(steady, &store, now, &plans, &active, &judged);
         }
@@ -53,31 +57,32 @@ pub fn judge(steady: &mut Steady, now: i64) -> Vec<Regression> {
             });
         });
         found
-    })
-    .unwrap_or_default()
+    });
+    Some(found.unwrap_or_default())
 }
 
-/// Returns the sums of all plans, and notes the time of all statements until now.
+/// Returns the sums of all plans, and notes the time of all statements until now. What runs inside of others
+/// is a part of their time.
 fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<PlanNow> {
     let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
-    entry::list_sums(store, now, &mut plans);
-    let others = listing::others(store, unlocked);
-    let others = others
-        .iter()
-        .map(|sum| (sum.toplevel, sum.totals.plan.times.total_ms));
-    let stored = plans
-        .iter()
-        .map(|plan: &PlanNow| (plan.key.toplevel(), plan.sums.wall_ms));
-    // What runs inside of others is a part of their time.
-    let total_ms = stored
-        .chain(others)
-        .filter(|(toplevel, _)| *toplevel)
-        .map(|(_, ms)| ms)
-        .sum();
-    store
-        .control()
-        .flips
-        .with_all(|all| all.database.note(now, total_ms));
+    let evicted = || {
+        let (others, evictions) = listing::others_and_evictions(store, unlocked);
+        let toplevel = others.iter().filter(|sum| sum.toplevel);
+        let ms = toplevel.map(|sum| sum.totals.plan.times.total_ms);
+        (evictions, ms.sum::<f64>())
+    };
+    let stored = || {
+        plans.clear();
+        entry::list_sums(store, now, &mut plans);
+        let toplevel = plans.iter().filter(|plan: &&PlanNow| plan.key.toplevel());
+        toplevel.map(|plan| plan.sums.wall_ms).sum::<f64>()
+    };
+    if let Some(total_ms) = total_ms(evicted, stored) {
+        store
+            .control()
+            .flips
+            .with_all(|all| all.database.note(now, total_ms));
+    }
     plans
 }
 
@@ -130,17 +135,17 @@ pub fn flips() -> Option<Vec<Judged>> {
     pending::flush_all(&store, &mut unlocked);
     // The comparisons with a plan before both are candidates for the worker, too. They are no changes.
     let active = known(&store, |known| known.state != State::Over);
-    let mut judged = judged(&store, &active);
+    let mut judged = judged(&store, &active, server::check_for_interrupts);
     judged.retain(|one| one.is_change);
     Some(judged)
 }
 
 /// Returns all changes of plans with their verdicts. A plan that took over from one that is a regression
-/// (`active`) is also compared with the plan before both.
+/// (`active`) is also compared with the plan before both. `check` is called for each of them.
 ///
 /// # Errors
 /// Raises "out of memory".
-fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
+fn judged(store: &Store, active: &[Regression], check: impl FnMut()) -> Vec<Judged> {
     let most = Flips::MAX_EVENTS + active.len();
     let mut events: Vec<Event> = memory::with_room(most);
     let mut changes: Vec<(Sample, Sample, f64)> = memory::with_room(most);
@@ -166,7 +171,7 @@ fn judged(store: &Store, active: &[Regression]) -> Vec<Judged> {
                 .map(|event| (event.before, event.after, since(event))),
         );
     });
-    let Ok(verdicts) = verdicts(&changes, || {}) else {
+    let Ok(verdicts) = verdicts(&changes, check) else {
         memory::out_of_memory()
     };
     let mut judged = memory::with_room(events.len());
@@ -212,6 +217,7 @@ fn look(judged: &Judged, now: i64) -> Look {
         machine: event.before.pace(),
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
+            Verdict::Cheap => Found::Cheap,
             Verdict::Faster | Verdict::Unknown => Found::Nothing,
         },
     }

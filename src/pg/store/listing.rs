@@ -35,8 +35,19 @@ pub(super) fn keys(
 /// # Errors
 /// Raises "out of memory".
 pub(super) fn others(store: &Store, unlocked: &mut Unlocked) -> Vec<DatabaseSum> {
+    others_and_evictions(store, unlocked).0
+}
+
+/// Returns the same, and how many plans had been evicted then.
+///
+/// # Errors
+/// Raises "out of memory".
+pub(super) fn others_and_evictions(store: &Store, unlocked: &mut Unlocked) -> (Vec<DatabaseSum>, u64) {
     let mut sums = memory::with_room(Others::MAX);
     let evicted = &store.control().evicted;
-    locked_by_control(store, unlocked, |lock| evicted.copy_sums(lock, &mut sums));
-    sums
+    let count = locked_by_control(store, unlocked, |lock| {
+        evicted.copy_sums(lock, &mut sums);
+        evicted.count()
+    });
+    (sums, count)
 }

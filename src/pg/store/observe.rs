@@ -41,7 +41,7 @@ pub(super) fn loaded_plan(store: &Store, unlocked: &mut Unlocked, key: &PlanKey)
             _ => other,
         };
         let flips = &store.control().flips;
-        flips.with_table(|table| table.observe_query(&last, &executions));
+        flips.with_table(|table| table.observe_loaded(&last, &executions));
     });
 }
 

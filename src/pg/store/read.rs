@@ -105,12 +105,12 @@ pub fn description(key: &PlanKey) -> Option<LazyDescription> {
 pub fn description_or_before(key: &PlanKey) -> Option<LazyDescription> {
     description(key).or_else(|| {
         let Reading { store, mut unlocked } = reading()?;
-        let known = control::known_plans();
         let last_plan = |_: &mut _| {
-            store
+            let (observed, known) = store
                 .control()
                 .flips
-                .with_table(|table| table.last_plan(known, key))
+                .with_table(|table| (table.last_plan(key), control::known_plans().of_query(key)));
+            observed.or_else(|| known.max_by_key(|plan| entry::last_at(&store, plan)))
         };
         description(&contained(&mut unlocked, last_plan).ok()??)
     })

@@ -18,12 +18,25 @@ const HASHES: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; 
 const NO_LEADER: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
      SET max_parallel_workers_per_gather = 2; SET jit = off; SET parallel_leader_participation = off";
 
+const PARTITIONS: &str = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \
+     SET max_parallel_workers_per_gather = 2; SET jit = off; SET enable_partitionwise_join = on; SET enable_mergejoin = off; \
+     SET enable_nestloop = off";
+
 /// The cases.
 pub const CASES: &[Case] = &[
     Case::new("parallel aggregate", "SELECT count(*), sum(k) FROM big", &["Gather", "Partial Aggregate", "Parallel Seq Scan"])
         .settings(FORCE)
         .parallel(),
     Case::new("parallel scan", "SELECT id FROM big WHERE k < 2000", &["Gather"]).settings(FORCE).parallel(),
+    Case::new("parallel partitions", "SELECT count(*), sum(v) FROM p", &["Gather"]).settings(FORCE).parallel(),
+    Case::new("parallel partition", "SELECT count(pad) FROM p WHERE id < 2000", &["Gather"]).settings(FORCE).parallel(),
+    Case::new(
+        "parallel partition-wise join",
+        "SELECT count(*) FROM p JOIN q USING (id) WHERE p.v % 2 = 0",
+        &["Gather"],
+    )
+    .settings(PARTITIONS)
+    .parallel(),
     Case::new("parallel index scan", "SELECT count(pad) FROM big WHERE id < 40000", &["Gather", "Parallel Index Scan"])
         .settings("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off")
         .parallel(),

@@ -7,6 +7,11 @@ const FRESH: &str = "DROP TABLE IF EXISTS d CASCADE; CREATE TABLE d (id int, v i
     CREATE TABLE d0 PARTITION OF d FOR VALUES IN (0); CREATE TABLE d1 PARTITION OF d FOR VALUES IN (1);
     CREATE TABLE d2 PARTITION OF d DEFAULT; INSERT INTO d SELECT i, i % 4 FROM generate_series(1, 1000) i;
     CREATE INDEX ON d (id); ANALYZE d";
+/// The same with a unique index.
+const UNIQUE: &str = "DROP TABLE IF EXISTS d CASCADE; CREATE TABLE d (id int, v int) PARTITION BY LIST (v);
+    CREATE TABLE d0 PARTITION OF d FOR VALUES IN (0); CREATE TABLE d1 PARTITION OF d FOR VALUES IN (1);
+    CREATE TABLE d2 PARTITION OF d DEFAULT; INSERT INTO d SELECT i, i % 4 FROM generate_series(1, 1000) i;
+    CREATE UNIQUE INDEX ON d (id, v); ANALYZE d";
 const PARTITION_WISE: &str = "SET enable_partitionwise_join = on; SET enable_partitionwise_aggregate = on";
 const NESTED_LOOPS: &str = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off";
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
@@ -33,6 +38,22 @@ pub const CASES: &[Case] = &[
         "parts-lone",
         "SELECT count(pad) FROM p WHERE id < 2000",
         &["Seq Scan"],
+    ),
+    Case::new(
+        "parts-lone-init-plan",
+        "SELECT pad FROM p WHERE id < 2000 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
+        &["Seq Scan", "Aggregate"],
+    ),
+    Case::new(
+        "parts-two-init-plan",
+        "SELECT pad FROM p WHERE id < 4900 AND v > (SELECT min(q.v) FROM q WHERE q.id < 100)",
+        &["Append", "Aggregate"],
+    ),
+    Case::new(
+        "parts-lone-cte",
+        "WITH c AS MATERIALIZED (SELECT v FROM q WHERE id % 2 = 1)
+         SELECT id FROM p WHERE id < 2000 AND v IN (SELECT v FROM c) AND v < (SELECT max(v) FROM c)",
+        &["CTE Scan"],
     ),
     Case::new("parts-lone-row", "SELECT pad FROM p WHERE id = 4711", &[]).settings(BY_INDEX),
     Case::new(
@@ -242,6 +263,19 @@ pub const CASES: &[Case] = &[
         &["Delete"],
     )
     .reset(FRESH),
+    Case::new(
+        "parts-merge",
+        "MERGE INTO d USING q ON d.id = q.id WHEN MATCHED AND q.v < 10 THEN DELETE
+         WHEN MATCHED THEN UPDATE SET id = d.id + 20000 WHEN NOT MATCHED AND q.v = 1 THEN INSERT VALUES (q.id, q.id % 3)",
+        &["Merge"],
+    )
+    .reset(FRESH),
+    Case::new(
+        "parts-conflict",
+        "INSERT INTO d SELECT id, id % 4 FROM q WHERE id < 1500 ON CONFLICT (id, v) DO UPDATE SET id = d.id + 20000",
+        &["Insert"],
+    )
+    .reset(UNIQUE),
     Case::new(
         "parts-insert",
         "INSERT INTO d SELECT id, id % 3 FROM q WHERE id < 500",

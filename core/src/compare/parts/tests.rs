@@ -234,6 +234,20 @@ fn another_plan_has_a_reason() {
     assert_eq!(found.largest_node(Some(Cause::IndexGone)), Some(Ok(1)));
 }
 
+/// The estimate of what is above a wrong one is wrong, too. The table whose statistics are stale is below.
+#[test]
+fn the_lowest_wrong_estimate_is_the_one_that_is_named() {
+    let named = |wrong: [bool; 2]| {
+        let mut after = scan();
+        for (node, _) in after.nodes.iter_mut().zip(wrong).filter(|(_, wrong)| *wrong) {
+            (node.expected_rows, node.actual_rows) = (100.0, 10_000);
+        }
+        difference(&scan(), &after).misestimated_node
+    };
+    let all = [[false, false], [true, false], [true, true], [false, true]].map(named);
+    assert_eq!(all, [None, Some(0), Some(1), Some(1)]);
+}
+
 #[test]
 fn below_two_fifths_the_cause_is_not_known() {
     let mut slow = scan();

@@ -17,8 +17,15 @@ fn candidate(before: Sums, after: Sums) -> Candidate {
     }
 }
 
-fn found(candidate: Candidate) -> Option<Finding> {
+fn judged(candidate: Candidate) -> Found {
     judge(&[candidate], || ()).expect("there is memory")[0]
+}
+
+fn found(candidate: Candidate) -> Option<Finding> {
+    match judged(candidate) {
+        Found::Slower(finding) => Some(finding),
+        _ => None,
+    }
 }
 
 #[test]
@@ -48,7 +55,39 @@ fn little_time_is_much_of_a_small_database() {
         database_ms: 300_000.0,
         ..small
     };
-    assert_eq!(found(large), None);
+    assert_eq!(judged(large), Found::Cheap);
+}
+
+/// Each execution takes three times as long. Who is told that it is no longer slower is told wrong.
+#[test]
+fn what_is_slower_and_costs_little_is_not_what_is_no_slower() {
+    let [before, short] = [sums(100, 100.0), sums(40, 300.0)];
+    assert_eq!(judged(candidate(before, short)), Found::Cheap);
+    for (after, reason) in [
+        (sums(100, 190.0), "it is not large"),
+        (sums(100, 30.0), "it is faster"),
+        (sums(4, 300.0), "there are few executions"),
+    ] {
+        assert_eq!(judged(candidate(before, after)), Found::Nothing, "{reason}");
+    }
+    // Chance explains that one, and there is no reason to speak of its cost.
+    let spread = |ms: [f64; 2]| {
+        let mut sums = Sums::default();
+        (0..5).for_each(|i| sums.add(ms[0] * ms[1].powi(i), ms[0] * ms[1].powi(i), false));
+        sums
+    };
+    let weak = candidate(spread([1.0, 4.0]), spread([2.5, 4.0]));
+    assert_eq!(judged(weak), Found::Nothing);
+    // Nor is one that was slow in two intervals of four.
+    let intervals = std::array::from_fn(|i| Interval {
+        sums: sums(10, if i < 2 { 600.0 } else { 100.0 }),
+        control: 1.0,
+    });
+    let brief = Candidate {
+        intervals: Some(intervals),
+        ..candidate(before, short)
+    };
+    assert_eq!(judged(brief), Found::Nothing);
 }
 
 /// Executions that wait for a lock. The plan is not slower.
@@ -162,7 +201,7 @@ fn many_candidates_need_less_chance() {
     let mut all = vec![candidate(sums(100, 100.0), sums(100, 100.0)); 50];
     all.push(weak);
     let findings = judge(&all, || ()).expect("there is memory");
-    assert_eq!(findings, vec![None; 51]);
+    assert_eq!(findings, vec![Found::Nothing; 51]);
 }
 
 #[test]

@@ -11,6 +11,8 @@ struct Server {
     plans: Vec<PlanNow>,
     quarter: i64,
     regressions: Box<Regressions>,
+    /// The time of all statements.
+    database_ms: f64,
 }
 
 impl Server {
@@ -25,6 +27,7 @@ impl Server {
             plans: (0..PLANS).map(plan).collect(),
             quarter: 1_000,
             regressions: Regressions::empty(),
+            database_ms: 1.0,
         }
     }
 
@@ -53,7 +56,7 @@ impl Server {
                 all.find(|known| known.from == *key).map(Regression::active)
             },
             has_changed: &|key, _| key.queryid == 3,
-            database_ms: &|_| 1.0,
+            database_ms: &|_| self.database_ms,
         };
         self.steady.mark(&known, || {}).expect("memory");
         assert!(!self.steady.is_due(now + INTERVAL_US - 1));
@@ -220,6 +223,40 @@ fn a_statement_that_has_become_rare_is_over_when_it_is_fast_again() {
     assert_eq!(hours(&mut server, 9, 4.0), [("confirmed", None)]);
     assert_eq!(hours(&mut server, 2, 1.0), [("confirmed", None)]);
     assert_eq!(hours(&mut server, 4, 1.0), [("over", Some("no longer slower"))]);
+}
+
+/// It goes on to take four times as long. Other statements take so much time meanwhile that it is not worth
+/// to look at.
+#[test]
+fn a_statement_that_costs_little_now_is_not_called_faster() {
+    let mut server = slow_server();
+    let slower = |query| if query == 7 { 4.0 } else { 1.0 };
+    server.database_ms = 1e6;
+    assert_eq!(server.run(slower), [] as [i64; 0]);
+    assert_eq!(server.states(), [("over", Some("costs little"))]);
+    server.database_ms = 1.0;
+    assert_eq!(server.run(slower), [7]);
+    assert_eq!(server.states(), [("open", None)]);
+    (0..4).for_each(|_| drop(server.run(|_| 1.0)));
+    assert_eq!(server.states(), [("over", Some("no longer slower"))]);
+}
+
+/// It runs once in each quarter of an hour from now on: in enough of them, and too seldom for the test of
+/// chance.
+#[test]
+fn a_statement_that_runs_four_times_an_hour_is_over_when_it_is_fast() {
+    let mut server = slow_server();
+    let mut hours = |hours: i32, ms: f64| {
+        for _ in 0..4 * hours {
+            server.run_each(
+                |query| if query == 7 { 1 } else { 20 },
+                |query| if query == 7 { ms } else { 1.0 },
+            );
+        }
+        server.states()
+    };
+    assert_eq!(hours(9, 4.0), [("confirmed", None)]);
+    assert_eq!(hours(2, 1.0), [("over", Some("no longer slower"))]);
 }
 
 /// It does not run at all any more.

@@ -153,6 +153,24 @@ fn what_is_over_says_why() {
 }
 
 #[test]
+fn what_costs_little_is_over_and_not_called_faster() {
+    let mut table = table();
+    let cheap = |executions| Look {
+        found: Found::Cheap,
+        ..look(10, 7, executions, 9.0)
+    };
+    // It does not open for that.
+    assert_eq!(update(&mut table, &[cheap(10)], 0), []);
+    assert_eq!(update(&mut table, &[look(10, 7, 20, 9.0)], 1), [(1, "open")]);
+    assert_eq!(update(&mut table, &[cheap(30)], 2), [(1, "over")]);
+    assert_eq!(closings(&table), ["costs little"]);
+    // The reason stays that of the moment at which it ended.
+    assert_eq!(update(&mut table, &[look(10, 7, 40, 0.0)], 3), []);
+    assert_eq!(closings(&table), ["costs little"]);
+    assert_eq!(update(&mut table, &[look(10, 7, 50, 9.0)], 4), [(1, "open")]);
+}
+
+#[test]
 fn who_has_the_most_makes_room() {
     let mut table = table();
     let many: Vec<Look> = (0..REGRESSIONS as i64)

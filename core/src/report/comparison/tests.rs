@@ -116,6 +116,14 @@ fn other_metrics_have_other_numbers() {
     assert_eq!(Metric::from_name("time"), None);
 }
 
+/// Makes 200 rows come where two were expected.
+fn misestimate(side: &mut Side, statistics: Option<TableStatistics>) {
+    (side.nodes[0].self_ms, side.total_ms) = (3_600.0, 3_600.0);
+    (side.nodes[0].expected_rows, side.nodes[0].actual_rows) = (24.0, 2_400);
+    side.nodes[0].handled_rows = 7_200;
+    side.statistics = statistics;
+}
+
 #[test]
 fn sentences_name_the_cause() {
     let base = || side(vec![node(0, None, "Seq Scan", ["orders", ""], 1_200.0)]);
@@ -158,11 +166,10 @@ fn sentences_name_the_cause() {
                 (side.nodes[0].self_ms, side.total_ms) = (3_600.0, 3_600.0);
                 (side.nodes[0].temp_blocks, side.nodes[0].temp_ms) = (500, 1_800.0);
             }),
-            sentence(|side| {
-                (side.nodes[0].self_ms, side.total_ms) = (3_600.0, 3_600.0);
-                (side.nodes[0].expected_rows, side.nodes[0].actual_rows) = (24.0, 2_400);
-                side.nodes[0].handled_rows = 7_200;
-            }),
+            sentence(|side| misestimate(side, None)),
+            sentence(|side| misestimate(side, Some(TableStatistics::NeverAnalysed))),
+            sentence(|side| misestimate(side, Some(TableStatistics::Changed(2_400)))),
+            sentence(|side| misestimate(side, Some(TableStatistics::InDatabase("shop".to_owned())))),
             sentence(|side| side.total_ms = 3_600.0),
             sentence(|side| side.total_ms = 1_400.0),
             sentence(|side| (side.total_ms, side.squares) = (3_600.0, 2_600_000.0)),
@@ -175,6 +182,9 @@ fn sentences_name_the_cause() {
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by a prepared transaction",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because it writes temporary files",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came",
+            "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came (the table was never analysed)",
+            "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came (2400 rows of the table changed since it was analysed)",
+            "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came (whether the table was analysed, only the database \"shop\" knows: connect to it)",
             "100 ms -> 300 ms (3.0x, 12 executions), because more time passes outside of the nodes",
             "100 ms -> 117 ms (1.2x, 12 executions): no difference, it is below 1.25x",
             "100 ms -> 300 ms (3.0x, 12 executions): no difference, chance explains up to 322 ms",

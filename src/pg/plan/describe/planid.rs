@@ -36,7 +36,7 @@ pub fn planid<'q>(query: StartedQuery<'q>, shown: &'q Shown) -> i64 {
         schema: None,
         tables: shown.roots(),
     };
-    let mut places = shown.found().iter().filter(|place| !place.hidden);
+    let mut places = shown.in_order_of_fold().filter(|place| !place.hidden);
     let Some(fold) = shown.fold else {
         for place in places {
             let plan = place.plan_state.plan();

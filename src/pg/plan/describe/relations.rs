@@ -4,7 +4,7 @@
 use super::named::text;
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
-use crate::pg::handles::{PlanStateRef, RelationRef, name};
+use crate::pg::handles::{PlanRef, PlanStateRef, RelationRef, name};
 use crate::pg::plan::aliases;
 use crate::pg::plan::entries::{scanned_entry, scanned_index};
 use crate::pg::plan::fold::Shown;
@@ -13,7 +13,7 @@ use crate::pg::plan::tree::Found;
 use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
 use pgrx::pg_sys::{self, Index, NodeTag, Oid};
-use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode, Rename};
+use rowsource_core::plan::{Attribute, Extent, ObjectKind, PlanNode, Rename, Renames};
 use rustc_hash::FxHasher;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -97,11 +97,14 @@ fn has_relation(schema: &str, name: &str) -> bool {
 pub fn names(shown: &Shown) -> Option<u64> {
     let mut hasher = FxHasher::default();
     let roots = shown.roots();
-    for ps in shown.found().iter().map(|place| place.plan_state) {
+    for ps in shown.in_order_of_fold().map(|place| place.plan_state) {
         if ps.tag() == NodeTag::T_MemoizeState {
             return None;
         }
-        hasher.write_i32(compat::disabled_nodes(&ps.plan()));
+        let is_append = matches!(ps.tag(), NodeTag::T_AppendState | NodeTag::T_MergeAppendState);
+        if shown.fold.is_none() || !is_append {
+            hasher.write_i32(own_disabled_nodes(ps.plan()));
+        }
         let table = roots.and_then(|roots| roots.entry_of_table(ps));
         if let Some(table) = table.and_then(|table| ps.estate().entry(table)) {
             // Which partition it is does not count. All have the columns of their table.
@@ -129,6 +132,16 @@ pub fn names(shown: &Shown) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// Returns how many nodes of a plan the planner was told not to use, but for those below.
+fn own_disabled_nodes(plan: PlanRef) -> i32 {
+    match compat::disabled_nodes(&plan) {
+        0 => 0,
+        all => pruned::inputs(plan)
+            .iter()
+            .fold(all, |own, input| own.wrapping_sub(compat::disabled_nodes(input))),
+    }
+}
+
 /// Gives the nodes that stand for partitions the name of the table, and of its index. May raise.
 pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
     let Some(roots) = shown.roots() else {
@@ -154,13 +167,17 @@ pub fn name_tables(shown: &Shown, nodes: &mut [PlanNode]) {
             folded.get(root as usize).copied().unwrap_or_default(),
         )
     };
-    let renames = (1..used.len()).filter(|entry| used[*entry]).map(|entry| {
+    let mut renames = Renames::default();
+    for entry in (1..used.len()).filter(|entry| used[*entry]) {
         let from = aliases::alias(estate, entry as Index, printed[entry]);
-        Rename::new(&from, &alias_of(entry as Index), server::quoted_identifier)
-    });
-    let mut renames: Vec<Rename> = renames.collect();
-    renames.retain(Rename::is_needed);
-    nodes.iter_mut().for_each(|node| node.rename_prefixes(&renames));
+        let to = alias_of(entry as Index);
+        renames.add(Rename::new(&from, &to, server::quoted_identifier));
+    }
+    if renames.are_needed() {
+        nodes
+            .iter_mut()
+            .for_each(|node| node.rename_prefixes(|alias| renames.of(alias)));
+    }
     let places = shown.found().iter().filter(|place| !place.hidden);
     for (place, node) in places.zip(nodes) {
         let state = place.plan_state;
