@@ -78,15 +78,27 @@ fn kept(client: &mut Client, text: &str) -> Vec<Did> {
     )
 }
 
-/// Waits until this number of workers sleeps.
-fn until_asleep(observer: &mut Client, workers: usize) {
-    until(
-        observer,
-        &format!(
-            "SELECT count(*) = {workers} FROM pg_stat_activity
-             WHERE backend_type = 'parallel worker' AND wait_event = 'PgSleep'"
-        ),
-    );
+/// Waits until this number of workers of the leader with this pid sleeps, and the others and the leader wait
+/// for a message, and returns what they have done. The leader may be slower than its workers, so two looks
+/// have to see the same.
+fn until_asleep(observer: &mut Client, pid: i32, workers: usize) -> Vec<Did> {
+    let mut before = Vec::new();
+    loop {
+        until(
+            observer,
+            &format!(
+                "SELECT count(*) FILTER (WHERE wait_event = 'PgSleep') = {workers}
+                        AND bool_and(coalesce(wait_event = 'PgSleep' OR wait_event_type = 'IPC', false))
+                 FROM pg_stat_activity WHERE {pid} IN (pid, leader_pid)"
+            ),
+        );
+        let now = seen(observer, pid);
+        if now == before {
+            return now;
+        }
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 fn node<'a>(nodes: &'a [MeasuredNode], operation: &str) -> &'a MeasuredNode {
@@ -165,8 +177,7 @@ fn a_cancelled_statement_has_done_what_was_seen_before() {
     let mut observer = server.session();
     for (what, sql, workers) in SLEEPING {
         let busy = Busy::run(server.session(), sql);
-        until_asleep(&mut observer, workers);
-        let seen = seen(&mut observer, busy.pid);
+        let seen = until_asleep(&mut observer, busy.pid, workers);
         let rows: i64 = seen.iter().map(|node| node.1).sum();
         assert!(rows > 7_000, "{what}: {seen:?}");
         let mut client = busy.cancel(&mut observer);
@@ -232,8 +243,7 @@ fn a_terminated_session_or_worker_leaves_what_was_done() {
         server.session(),
         "SELECT count(*) AS leader FROM t WHERE stop(id, 7000)",
     );
-    until_asleep(&mut observer, 2);
-    let before = seen(&mut observer, busy.pid);
+    let before = until_asleep(&mut observer, busy.pid, 2);
     value::<bool>(
         &mut observer,
         &format!("SELECT pg_terminate_backend({})", busy.pid),
@@ -251,8 +261,7 @@ fn a_terminated_session_or_worker_leaves_what_was_done() {
         server.session(),
         "SELECT count(*) AS worker FROM t WHERE stop(id, 7000)",
     );
-    until_asleep(&mut observer, 2);
-    let before = seen(&mut observer, busy.pid);
+    let before = until_asleep(&mut observer, busy.pid, 2);
     value::<bool>(
         &mut observer,
         "SELECT pg_terminate_backend(min(pid)) FROM pg_stat_activity WHERE backend_type = 'parallel worker'",
@@ -270,8 +279,7 @@ fn a_worker_that_has_left_has_left_its_part() {
     let server = server("failed-parallel-left");
     let mut observer = server.session();
     let busy = Busy::run(server.session(), "SELECT count(*) FROM t WHERE stop(id, 7000)");
-    until_asleep(&mut observer, 2);
-    let before = seen(&mut observer, busy.pid);
+    let before = until_asleep(&mut observer, busy.pid, 2);
     rowsource_tests::process::send_signal(busy.pid as u32, "STOP");
     value::<bool>(
         &mut observer,

@@ -236,10 +236,10 @@ fn a_shared_subplan_does_not_tell_partitions_apart() {
     // Each is called by its parent.
     let called = |made: &Made| {
         let (mut parts, mut calls) = (plan(made), Calls::default());
-        for at in 0..parts.len() {
-            if let Some(parent) = parts[at].parent.filter(|_| parts[at].by_expression) {
-                parts[at].subplan = at as u32;
-                calls.entry(parent).or_default().push(at as u32);
+        for (at, part) in (0..).zip(&mut parts) {
+            if let Some(parent) = part.parent.filter(|_| part.by_expression) {
+                part.subplan = at;
+                calls.entry(parent).or_default().push(at);
             }
         }
         (parts, calls)
