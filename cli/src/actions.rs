@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use crossterm::event::KeyEvent;
+
 use crate::app::{App, Effect, Mode, NO_ROW};
+use crate::keys::{self, Action};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens::{Screen, View};
+use crate::screens_plan::key_of;
 use crate::signals::{Addressee, Signal};
 use crate::table::Target;
 
@@ -148,7 +152,11 @@ impl App {
             );
         }
         let queryid = self.target().and_then(|target| target.queryid);
-        match (self.process(), queryid) {
+        // A statement that has ended has its stored plan.
+        let has_ended = |pid: &i64| queryid.is_some() && self.data.ended_run(*pid).is_some();
+        let is_live_plan = matches!(self.screen(), Screen::LivePlan(_));
+        let process = self.process().filter(|pid| !(is_live_plan && has_ended(pid)));
+        match (process, queryid) {
             (Some(0), _) => {
                 self.status = "a prepared transaction runs nothing".to_owned();
                 Vec::new()
@@ -232,6 +240,9 @@ impl App {
                 self.push(Screen::Flame(key));
                 return vec![Effect::Refresh];
             }
+            None if matches!(self.screen(), Screen::LivePlan(_)) => {
+                "f shows the executions that have ended: self has where the time of this one goes"
+            }
             None => "this row has no plan",
         };
         self.status = why.to_owned();
@@ -263,6 +274,24 @@ impl App {
                 Some("rowsource-report".to_owned()),
             ),
         }]
+    }
+
+    /// Returns the key of a plan of which only the statement and the plan are known: that of the user and
+    /// database where it took the most time.
+    fn stored_plan(&self, queryid: i64, planid: Option<i64>) -> Option<PlanKey> {
+        let plans = self.data.plans.last();
+        let plans = plans.filter(|plan| (plan.queryid, plan.planid) == (Some(queryid), planid));
+        key_of(plans.max_by(|a, b| a.time.total_cmp(&b.time))?)
+    }
+
+    /// Shows all plans of a statement as a table.
+    fn all_plans(&mut self, queryid: i64) -> Vec<Effect> {
+        self.call_of(
+            queryid,
+            None,
+            format!("Plans of statement {queryid}"),
+            format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
+        )
     }
 
     /// Goes down from the selected row.
@@ -319,19 +348,29 @@ impl App {
                 return self.call(format!("Statement {queryid}, before and after"), call);
             }
             (
-                Screen::List(View::Activity),
+                Screen::LivePlan(_),
                 Target {
                     queryid: Some(queryid),
                     ..
                 },
             ) => {
-                return self.call_of(
-                    queryid,
-                    None,
-                    format!("Plans of statement {queryid}"),
-                    format!("rowsource_display({queryid}, format => 'ALLSTATS')"),
-                );
+                let planid = self.data.last_run.planid();
+                match self.stored_plan(queryid, planid) {
+                    Some(key) => Screen::Plan(key),
+                    None => return self.all_plans(queryid),
+                }
             }
+            (
+                Screen::List(View::Activity),
+                Target {
+                    queryid: Some(queryid),
+                    planid,
+                    ..
+                },
+            ) => match self.stored_plan(queryid, planid) {
+                Some(key) => Screen::Plan(key),
+                None => return self.all_plans(queryid),
+            },
             (screen, target) => {
                 self.status = nothing_below(screen, &target);
                 return Vec::new();
@@ -356,6 +395,59 @@ impl App {
             }
         }
         wants
+    }
+}
+
+impl App {
+    /// Copies the text of a screen, or the statement of the selected row, and says which.
+    pub fn copy(&mut self) -> Vec<Effect> {
+        if let Screen::Text {
+            lines: Some(lines), ..
+        } = self.screen()
+        {
+            let text = lines.join("\n");
+            self.status = format!("copied {} lines", lines.len());
+            return vec![Effect::Copy(text)];
+        }
+        let (table, selected, _) = self.table();
+        let Some(row) = table.rows.get(selected) else {
+            self.status = NO_ROW.to_owned();
+            return Vec::new();
+        };
+        let whole = match self.screen() {
+            Screen::Blocker(pid) => self.data.blockers_of(*pid).into_iter().find_map(|lock| {
+                let is_it = Some(lock.pid) == row.target.pid;
+                lock.query.clone().filter(|_| is_it)
+            }),
+            Screen::LivePlan(pid) => self.data.text_of_run(*pid).map(str::to_owned),
+            _ => None,
+        };
+        let text = whole.or_else(|| self.data.text(row.target.queryid).map(str::to_owned));
+        let (what, text) = match text {
+            Some(text) => ("the statement", text),
+            None => {
+                let shown = row.cells.last().map(crate::table::Cell::show).unwrap_or_default();
+                let title = table.columns.last().map_or("", |column| column.title);
+                (title, shown)
+            }
+        };
+        self.status = format!("copied {what}: {} characters", text.chars().count());
+        vec![Effect::Copy(text)]
+    }
+
+    /// Does what a key means while the help is shown: it moves a help that has no room, and closes another.
+    pub fn help_key(&self, key: &KeyEvent, first: usize) -> Mode {
+        let page = self.page.max(2);
+        let next = match keys::action(key) {
+            _ if self.help_rest == 0 => return Mode::Normal,
+            Some(Action::Select(rows)) => first.saturating_add_signed(rows),
+            Some(Action::Page(pages)) => first.saturating_add_signed(pages * page as isize),
+            Some(Action::Pause) => first + page,
+            Some(Action::First) => 0,
+            Some(Action::Last) => self.help_rest,
+            _ => return Mode::Normal,
+        };
+        Mode::Help(next.min(self.help_rest))
     }
 }
 

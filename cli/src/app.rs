@@ -7,6 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
+use crate::live_plan::LastRun;
 use crate::model::Snapshot;
 use crate::news::News;
 use crate::queries::{PlanKey, Want};
@@ -42,8 +43,8 @@ pub enum Mode {
     Filter,
     /// The name of a view is typed.
     Command(String),
-    /// The help is shown.
-    Help,
+    /// The help is shown, from this line on.
+    Help(usize),
     /// The process that a signal is for is looked up.
     Asking(Signal, i64),
     /// A signal waits for `y`.
@@ -61,6 +62,9 @@ struct Look {
     anchor: Option<String>,
     /// How many columns of a wide text are left of the screen.
     shift: usize,
+    /// How wide columns have been on a terminal of this width: they do not become narrower again, so that
+    /// nothing jumps.
+    widths: (u16, Vec<u16>),
 }
 
 /// The state.
@@ -90,6 +94,8 @@ pub struct App {
     /// The rows and columns that the terminal has room for.
     pub page: usize,
     pub width: usize,
+    /// How many lines of the help have no room.
+    pub help_rest: usize,
     /// Whether a replay has ended.
     pub ended: bool,
     /// Whether the server works on a text or a page.
@@ -130,6 +136,7 @@ impl App {
             looks: BTreeMap::new(),
             page: 10,
             width: 80,
+            help_rest: 0,
             ended: false,
             is_calling: false,
         }
@@ -275,6 +282,17 @@ impl App {
         (table, selected, sort)
     }
 
+    /// Keeps the columns as wide as they have been on a terminal of this width.
+    pub fn keep_widths(&mut self, table: &mut Table, width: u16) {
+        let (of, widths) = self.look().widths;
+        let known = |index: usize| widths.get(index).copied().filter(|_| of == width).unwrap_or(0);
+        table.least = (0..table.columns.len())
+            .map(|index| table.longest(index).max(known(index)))
+            .collect();
+        let widths = (width, table.least.clone());
+        self.change_look(|look| look.widths = widths);
+    }
+
     /// Returns the text by which rows are filtered.
     pub fn filter(&self) -> String {
         self.look().filter
@@ -293,8 +311,8 @@ impl App {
         }
         match self.mode.clone() {
             Mode::Normal => self.normal_key(&key),
-            Mode::Help => {
-                self.mode = Mode::Normal;
+            Mode::Help(first) => {
+                self.mode = self.help_key(&key, first);
                 Vec::new()
             }
             Mode::Filter => self.filter_key(key.code),
@@ -325,7 +343,7 @@ impl App {
         };
         match action {
             Action::Quit => return vec![Effect::Quit],
-            Action::Help => self.mode = Mode::Help,
+            Action::Help => self.mode = Mode::Help(0),
             Action::Filter => {
                 self.mode = Mode::Filter;
                 self.change_look(|look| look.filter.clear());
@@ -519,6 +537,9 @@ impl App {
 
     /// Goes down to a screen.
     pub fn push(&mut self, screen: Screen) {
+        if matches!(screen, Screen::LivePlan(_)) {
+            self.data.last_run = LastRun::default();
+        }
         self.screens.push(screen);
     }
 
@@ -548,34 +569,6 @@ impl App {
             Screen::LivePlan(pid) if self.data.server.has_extension() => Some(*pid),
             _ => self.target()?.pid,
         }
-    }
-
-    fn copy(&mut self) -> Vec<Effect> {
-        if let Screen::Text {
-            lines: Some(lines), ..
-        } = self.screen()
-        {
-            let text = lines.join("\n");
-            self.status = format!("copied {} lines", lines.len());
-            return vec![Effect::Copy(text)];
-        }
-        let (table, selected, _) = self.table();
-        let Some(row) = table.rows.get(selected) else {
-            self.status = NO_ROW.to_owned();
-            return Vec::new();
-        };
-        let whole = match self.screen() {
-            Screen::Blocker(pid) => self.data.blockers_of(*pid).into_iter().find_map(|lock| {
-                let is_it = Some(lock.pid) == row.target.pid;
-                lock.query.clone().filter(|_| is_it)
-            }),
-            _ => None,
-        };
-        let text = whole.or_else(|| self.data.text(row.target.queryid).map(str::to_owned));
-        let shown = || row.cells.last().map(crate::table::Cell::show).unwrap_or_default();
-        let text = text.unwrap_or_else(shown);
-        self.status = "copied".to_owned();
-        vec![Effect::Copy(text)]
     }
 
     /// Returns whether there is a screen above this one.

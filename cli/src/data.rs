@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::live_plan::LastRun;
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
     Wait, Working,
@@ -83,6 +84,7 @@ pub struct Data {
     pub plan: Vec<Node>,
     pub live: Vec<Running>,
     pub live_plan: Vec<LiveNode>,
+    pub last_run: LastRun,
     pub activity: Vec<Activity>,
     pub findings: Vec<Finding>,
     /// When these came, in seconds since 1970: less often than the others.
@@ -175,6 +177,7 @@ impl Data {
         for part in snapshot.parts {
             self.apply_part(part);
         }
+        self.last_run.see(self.at, &self.live_plan, &self.live);
         if known && evicted > 0.0 && self.event.is_none() {
             let text = format!(
                 "{evicted:.0} plans were evicted: what they did is in the sum of others now (pg_rowsource.max_plans)"
@@ -364,6 +367,16 @@ impl Data {
         let at = self.locks.iter().position(|row| row.pid == pid)?;
         let depth = self.locks[at].depth;
         self.locks[..at].iter().rposition(|row| row.depth < depth)
+    }
+
+    /// Returns a session that waits for another one.
+    pub fn waiter(&self, pid: i64) -> Option<&Lock> {
+        let rows = self.blockers.as_ref().filter(|rows| rows.len() > 1);
+        let asked = rows.and_then(|rows| rows.first()).filter(|row| row.pid == pid);
+        asked.or_else(|| {
+            let listed = self.locks.iter().find(|row| row.pid == pid && row.depth > 0);
+            listed.filter(|_| self.blockers.is_none() || self.is_replay)
+        })
     }
 
     /// Returns whom a process waits for, up to who waits for nobody.

@@ -4,12 +4,14 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
 use crate::app::{App, Mode};
 use crate::data::{FINDINGS, is_about};
+use crate::format::{clock, one_line, wrap};
 use crate::screens::{Screen, View};
-use crate::table::{Row, Table, one_line, wrap};
+use crate::table::{Row, Table};
 
 /// Colours, or none (`NO_COLOR`).
 #[derive(Clone, Copy)]
@@ -56,7 +58,8 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
         buffer.set_stringn(area.x, area.y, "too small", area.width as usize, Style::new());
         return;
     }
-    let (table, selected, sort) = app.table();
+    let (mut table, selected, sort) = app.table();
+    app.keep_widths(&mut table, area.width);
     draw_head(buffer, area, app, theme);
     let width = area.width as usize;
     let notes = notes_of(app, &table);
@@ -79,8 +82,8 @@ pub fn draw(frame: &mut Frame, app: &mut App, theme: Theme) {
         buffer.set_stringn(area.x, y, note, area.width as usize, theme.colour(Color::Yellow));
     }
     draw_foot(buffer, area, app, theme);
-    if app.mode == Mode::Help {
-        draw_help(buffer, area, app.read_only, theme);
+    if matches!(app.mode, Mode::Help(_)) {
+        draw_help(buffer, area, app, theme);
     }
 }
 
@@ -130,6 +133,10 @@ fn name_of(part: &str) -> &str {
 }
 
 fn notes_of(app: &App, table: &Table) -> Vec<String> {
+    // The last line has no room for a long one.
+    if let Some(trouble) = app.trouble.as_ref().filter(|it| it.width() + 15 > app.width) {
+        return vec![format!("no connection: {trouble}")];
+    }
     if app.data.at > 0.0 && app.trouble.is_none() && table.rows.is_empty() && app.is_awaiting() {
         return vec!["the answer of the server is awaited".to_owned()];
     }
@@ -173,31 +180,26 @@ fn notes_of(app: &App, table: &Table) -> Vec<String> {
 fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
     let server = &app.data.server;
     let mut text = "rowsource".to_owned();
+    let mut style = Style::new().add_modifier(Modifier::BOLD);
     if app.data.at > 0.0 {
-        let of_day = app.data.at as u64 % 86_400;
-        let clock = format!(
-            "{:02}:{:02}:{:02} UTC",
-            of_day / 3600,
-            of_day / 60 % 60,
-            of_day % 60
-        );
+        let clock = clock(app.data.at);
         let version = server.version.split(' ').next().unwrap_or("");
         let kind = if server.standby { "standby" } else { "PostgreSQL" };
-        text += &format!(
-            "  {kind} {version}  {clock}  every {:.1} s",
-            app.pace().as_secs_f64()
-        );
+        text += &format!("  {kind} {version}  ");
+        text += &match app.trouble {
+            Some(_) => format!("NO CONNECTION: figures of {clock} UTC"),
+            None => format!("{clock} UTC  every {:.1} s", app.pace().as_secs_f64()),
+        };
     }
-    text += &format!("  {}", crate::table::without_controls(&app.place));
-    buffer.set_stringn(
-        area.x,
-        area.y,
-        text,
-        area.width as usize,
-        Style::new().add_modifier(Modifier::BOLD),
-    );
-    let names: usize = View::ALL.iter().map(|view| view.name().len() + 3).sum();
-    let space = if names > area.width as usize { "" } else { " " };
+    if app.trouble.is_some() {
+        style = alarm(theme);
+    }
+    text += &format!("  {}", crate::format::without_controls(&app.place));
+    buffer.set_stringn(area.x, area.y, text, area.width as usize, style);
+    let names: usize = View::ALL.iter().map(|view| view.name().len() + 2).sum();
+    let width = area.width as usize;
+    let space = if names + View::ALL.len() > width { "" } else { " " };
+    let has_names = names <= width + 1;
     let mut x = area.x;
     for (number, view) in View::ALL.into_iter().enumerate() {
         let is_shown = app.view() == Some(view);
@@ -207,23 +209,23 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             theme.colour(Color::Gray)
         };
         let room = area.right().saturating_sub(x) as usize;
-        let (end, _) = buffer.set_stringn(
-            x,
-            area.y + 1,
-            format!("{}{space}{}", number + 1, view.name()),
-            room,
-            style,
-        );
+        // Without room for all names, that of the view has some.
+        let name = if has_names || is_shown { view.name() } else { "" };
+        let text = format!("{}{space}{name}", number + 1);
+        let (end, _) = buffer.set_stringn(x, area.y + 1, text, room, style);
         x = (end + 1).min(area.right());
     }
 }
 
 fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
     let y = area.bottom() - 1;
-    let alarm = theme.colour(Color::LightRed).add_modifier(Modifier::BOLD);
+    let alarm = alarm(theme);
     let (text, style) = match &app.mode {
         Mode::Filter => (
-            format!("/{}_   Enter keeps it, Esc removes it", app.filter()),
+            format!(
+                "/{}_   part of any column; Enter keeps it, Esc removes it",
+                app.filter()
+            ),
             Style::new(),
         ),
         Mode::Command(typed) => {
@@ -238,29 +240,33 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         Mode::Confirm(signal, session) => {
             // On a line of its own: the question has to be read as a whole.
             let width = area.width as usize;
-            let said = crate::table::without_controls(&session.describe(width));
+            let said = crate::format::without_controls(&session.describe(width));
             buffer.set_stringn(area.x, y - 1, format!("{said:<width$}"), width, alarm);
             let (what, pid) = (signal.does(), session.pid);
-            (
-                format!("{what} of process {pid}? y: yes, any other key: no"),
-                alarm,
-            )
+            let long = format!("{what} of process {pid}? y: yes, any other key: no");
+            let short = format!("{pid}: y does it, other keys do not");
+            (if long.len() > width { short } else { long }, alarm)
         }
-        Mode::Normal | Mode::Help => said(app, area.width as usize, theme),
+        Mode::Normal | Mode::Help(_) => said(app, area.width as usize, theme),
     };
     buffer.set_stringn(
         area.x,
         y,
-        crate::table::without_controls(&text),
+        crate::format::without_controls(&text),
         area.width as usize,
         style,
     );
 }
 
+/// What alarms.
+fn alarm(theme: Theme) -> Style {
+    theme.colour(Color::LightRed).add_modifier(Modifier::BOLD)
+}
+
 /// Returns the last line while keys are commands. An event shares it with what else is said, and takes the
 /// place of what keys do.
 fn said(app: &App, width: usize, theme: Theme) -> (String, Style) {
-    let alarm = theme.colour(Color::LightRed).add_modifier(Modifier::BOLD);
+    let alarm = alarm(theme);
     let yellow = theme.colour(Color::Yellow);
     if let Some(trouble) = &app.trouble {
         let paused = if app.paused { "PAUSED, " } else { "" };
@@ -294,18 +300,29 @@ fn said(app: &App, width: usize, theme: Theme) -> (String, Style) {
     }
 }
 
-fn draw_help(buffer: &mut Buffer, area: Rect, read_only: bool, theme: Theme) {
-    let help = crate::keys::help(read_only);
+fn draw_help(buffer: &mut Buffer, area: Rect, app: &mut App, theme: Theme) {
+    let help = crate::keys::help(app.read_only, area.width as usize);
     let longest = help.iter().map(|line| line.width()).max().unwrap_or(0);
     let width = (longest as u16 + 4).min(area.width);
     let height = (help.len() as u16 + 2).min(area.height);
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height - height) / 2;
     let style = theme.colour(Color::White).add_modifier(Modifier::REVERSED);
+    // Nothing of what is below shows through.
+    Clear.render(Rect::new(x, y, width, height), buffer);
+    app.help_rest = help.len().saturating_sub(usize::from(height).saturating_sub(2));
+    let first = match &mut app.mode {
+        Mode::Help(first) => {
+            *first = (*first).min(app.help_rest);
+            *first
+        }
+        _ => 0,
+    };
     for line in 0..height {
         let text = line
             .checked_sub(1)
-            .and_then(|line| help.get(line as usize))
+            .filter(|_| line + 1 < height)
+            .and_then(|line| help.get(first + line as usize))
             .map_or("", String::as_str);
         let text = format!("  {text:<longest$}  ");
         buffer.set_stringn(x, y + line, text, width as usize, style);
@@ -323,7 +340,7 @@ fn draw_table(
     buffer.set_stringn(
         area.x,
         area.y,
-        crate::table::without_controls(&table.title.in_width(area.width as usize)),
+        crate::format::without_controls(&table.title.in_width(area.width as usize)),
         area.width as usize,
         theme.colour(Color::Cyan),
     );

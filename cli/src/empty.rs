@@ -1,8 +1,8 @@
 //! What it means that a list has no rows, and what would fill it.
 
 use crate::data::Data;
+use crate::format::time;
 use crate::screens::{Screen, View};
-use crate::table::time;
 
 impl Screen {
     /// Says why it has no rows.
@@ -28,7 +28,7 @@ impl Screen {
             View::Findings => return findings(data),
             View::Waits => "no wait has ended in this interval",
             View::Temp => {
-                "no temporary file is there now; sorts and hashes write some if work_mem is too small"
+                "no temporary file is there now; column temp of 1 statements has the blocks of those that have ended"
             }
             View::Locks => "no session waits for a lock that another one holds",
             View::Sessions => "no session but this one is at work; idle ones are not listed",

@@ -2,9 +2,10 @@
 //! with all below it lies below what its parent took.
 
 use crate::data::Data;
+use crate::format::node_name;
 use crate::model::Node;
 use crate::queries::PlanKey;
-use crate::table::{Cell, Order, Row, Table, node_name};
+use crate::table::{Cell, Order, Row, Table};
 
 /// How many columns the whole time takes.
 const WIDTH: usize = 34;

@@ -15,6 +15,8 @@ const WRITE: [&str; 2] = ["w report", "w HTML"];
 /// What can be sent to a session.
 const CANCEL: &str = "C cancel";
 const TERMINATE: &str = "T terminate";
+/// Where a statement that has ended has its plan.
+const STORED: &str = "Enter its stored plan";
 
 /// Returns the keys that lead on from a screen, as many as have room. Those that send signals are absent if
 /// none are sent.
@@ -32,7 +34,7 @@ pub fn hint(app: &App, width: usize) -> String {
         let sessions = app.data.sessions.iter().filter(|_| app.data.knows_sessions());
         let mut idle = sessions.filter(|session| session.pid == *pid && is_idle(session.state.as_deref()));
         if idle.next().is_some() {
-            keys.retain(|key| *key == TERMINATE);
+            keys.retain(|key| [TERMINATE, STORED].contains(key));
         }
     }
     if !has_extension {
@@ -110,6 +112,7 @@ fn of_row(screen: &Screen, target: &Target) -> Vec<&'static str> {
             }
         }
         Screen::LivePlan(_) => {
+            offer(STORED, target.queryid.is_some());
             offer("e as a table", target.node_id.is_some());
             for key in ["b who blocks it", CANCEL, TERMINATE] {
                 offer(key, true);

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::data::Data;
+use crate::format::without_controls;
 use crate::screens::{Screen, missing_privilege};
-use crate::table::without_controls;
 
 /// Returns the screen.
 pub fn of(app: &App) -> Value {
@@ -65,7 +65,7 @@ fn missing(data: &Data) -> Vec<Value> {
     missing.extend(privilege.map(|why| json!({ "what": "privilege", "why": why })));
     for text in &data.missing {
         let (part, why) = text.split_once(": ").unwrap_or(("", text));
-        missing.push(json!({ "what": "answer", "part": part, "why": crate::table::one_line(why) }));
+        missing.push(json!({ "what": "answer", "part": part, "why": crate::format::one_line(why) }));
     }
     missing
 }

@@ -2,6 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use crate::format::wrap;
 use crate::screens::View;
 
 /// What a key does.
@@ -232,20 +233,29 @@ impl Entry {
     }
 }
 
-/// Returns the lines of the help: without the keys that send signals, if none are sent.
-pub fn help(read_only: bool) -> Vec<String> {
+/// How wide the help is, with its frame.
+const HELP_WIDTH: usize = 76;
+
+/// Returns the lines of the help: without the keys that send signals, if none are sent. A narrow terminal
+/// has a line for each key.
+pub fn help(read_only: bool, width: usize) -> Vec<String> {
     let offered: Vec<&Entry> = ENTRIES
         .iter()
         .filter(|entry| entry.is_offered(read_only))
         .collect();
-    let (left, right) = offered.split_at(ENTRIES.len().div_ceil(2));
+    let is_narrow = width < HELP_WIDTH;
     let views: Vec<String> = View::ALL
         .iter()
         .enumerate()
         .map(|(number, view)| format!("{} {:<13}", number + 1, view.name()))
         .collect();
-    let mut lines: Vec<String> = views.chunks(4).map(|views| views.concat()).collect();
+    let mut lines: Vec<String> = views
+        .chunks(if is_narrow { 2 } else { 4 })
+        .map(|views| views.concat())
+        .collect();
     lines.push(String::new());
+    let half = ENTRIES.len().div_ceil(2).min(offered.len());
+    let (left, right) = offered.split_at(if is_narrow { offered.len() } else { half });
     let entry = |entry: &&Entry| format!("{:<14}{:<20}", entry.shown, entry.does);
     let right = right.iter().map(entry).chain(std::iter::repeat(String::new()));
     lines.extend(
@@ -254,14 +264,16 @@ pub fn help(read_only: bool) -> Vec<String> {
             .zip(right)
             .map(|(left, right)| left + &right),
     );
+    lines.push(String::new());
+    let words = [
+        "statements, nodes and waits: what was added between two refreshes.",
+        "Marked row: the node that takes the most time. ->: it runs now.",
+        "left and right also move wide texts. A key closes this help.",
+    ];
     lines.extend(
-        [
-            "",
-            "statements, nodes and waits: what was added between two refreshes.",
-            "Marked rows: the node that takes the most time, or that runs now.",
-            "left and right also move wide texts. A key closes this help.",
-        ]
-        .map(str::to_owned),
+        words
+            .iter()
+            .flat_map(|text| wrap(text, width.saturating_sub(4).max(16), 5)),
     );
     lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
@@ -296,12 +308,16 @@ mod tests {
 
     #[test]
     fn the_help_fits_a_small_terminal() {
-        let lines = help(false);
+        let lines = help(false, 80);
         assert!(
             lines.len() <= 22 && lines.iter().all(|line| line.len() <= 76),
             "{lines:#?}"
         );
         let all = lines.join("\n");
+        let narrow = help(false, 40);
+        assert!(narrow.iter().all(|line| line.len() <= 36), "{narrow:#?}");
+        let narrow = narrow.join(" ");
+        assert!(ENTRIES.iter().all(|entry| narrow.contains(entry.does)));
         // The book has the same.
         let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/terminal.md");
         let book = std::fs::read_to_string(book).expect("the book");

@@ -30,9 +30,11 @@ mod draw;
 mod empty;
 mod ending;
 mod flame;
+mod format;
 mod hints;
 mod json;
 mod keys;
+mod live_plan;
 mod man;
 mod model;
 mod news;
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rowsource: {}", table::one_line(&error));
+            eprintln!("rowsource: {}", format::one_line(&error));
             ExitCode::FAILURE
         }
     }
@@ -275,7 +277,7 @@ fn reach(arguments: &ConnectionArgs) -> Result<Reached, String> {
     let asked = if arguments.password { Some(ask()?) } else { None };
     let mut target = make(asked.as_deref())?;
     for warning in &target.warnings {
-        eprintln!("rowsource: warning: {}", table::one_line(warning));
+        eprintln!("rowsource: warning: {}", format::one_line(warning));
     }
     // Whether a password is wanted shows only in an attempt.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -354,7 +356,7 @@ fn print_lines(arguments: &ConnectionArgs, call: &str) -> Result<(), String> {
     // Names and texts of statements may have what moves the cursor of a terminal.
     let text: String = text
         .lines()
-        .map(|line| table::without_controls(line) + "\n")
+        .map(|line| format::without_controls(line) + "\n")
         .collect();
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),

@@ -2,10 +2,11 @@
 
 use crate::data::Data;
 use crate::delta::{Counted, by_statement};
+use crate::format::node_name;
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
 use crate::screens_plan::key_of;
-use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle};
 
 /// The lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -203,7 +204,7 @@ impl Screen {
             Self::Plan(key) => crate::screens_plan::plan(data, key),
             Self::Flame(key) => crate::flame::table(data, key),
             Self::Node(key, node_id) => crate::screens_plan::node(data, key, *node_id),
-            Self::LivePlan(pid) => crate::screens_live::live_plan(data, *pid),
+            Self::LivePlan(pid) => crate::live_plan::live_plan(data, *pid),
             Self::Blocker(pid) => crate::screens_live::blocker(data, *pid),
             Self::Text {
                 title, note, lines, ..
@@ -242,7 +243,7 @@ fn statements(data: &Data) -> Table {
             ("rows", 6, 90),
             ("reads", 5, 90),
             ("hits", 6, 110),
-            ("temp", 5, 110),
+            ("temp", 5, 0),
             ("wal", 8, 110),
             ("failed", 6, 150),
             ("plans", 5, 110),
@@ -259,7 +260,7 @@ fn statements(data: &Data) -> Table {
         let time: f64 = own.iter().map(|(sum, _)| sum.time).sum();
         table.notes.push(format!(
             "rowsource's own queries are left out: {}",
-            crate::table::time(time)
+            crate::format::time(time)
         ));
     }
     let whole: f64 = sums
@@ -485,7 +486,7 @@ fn text(title: &str, note: Option<&String>, lines: Option<&[String]>) -> Table {
     match lines {
         Some(lines) => {
             for (number, line) in lines.iter().enumerate() {
-                let cell = Cell::Text(crate::table::without_controls(line));
+                let cell = Cell::Text(crate::format::without_controls(line));
                 table.add(Row::new(number.to_string(), vec![cell], Target::default()));
             }
         }

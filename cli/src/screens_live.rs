@@ -1,11 +1,11 @@
-//! The tables of what runs, waits and is locked now.
+//! The lists of what runs, waits and is locked now.
 
 use std::collections::BTreeMap;
 
 use crate::data::Data;
 use crate::delta::Counted;
-use crate::model::{LiveNode, Running};
-use crate::table::{Cell, Order, Row, Table, Target, is_idle, node_name, time, wrap};
+use crate::format::{node_name, time, wrap};
+use crate::table::{Cell, Order, Row, Table, Target, is_idle};
 use crate::title::Title;
 
 /// Running statements.
@@ -65,183 +65,6 @@ pub fn live(data: &Data) -> Table {
     table
 }
 
-/// The plan that a process runs. Processes of a parallel statement add up.
-pub fn live_plan(data: &Data, pid: i64) -> Table {
-    let mut table = Table::new(
-        format!("Plan that process {pid} runs"),
-        &[
-            ("id", 3, 0),
-            ("node", 30, 0),
-            ("starts", 6, 0),
-            ("rows", 7, 0),
-            ("expected", 8, 0),
-            ("self", 9, 0),
-            ("total", 9, 0),
-            ("reads", 6, 100),
-            ("temp", 6, 100),
-            ("processes", 9, 130),
-            ("wait", 14, 0),
-        ],
-        Order::Fixed,
-    );
-    if let Some(row) = data.live.iter().find(|row| row.pid == pid) {
-        table.title = live_title(row);
-        table.notes = row
-            .query
-            .as_deref()
-            .map(crate::table::one_line)
-            .into_iter()
-            .collect();
-    }
-    for (node, processes, wait) in sum_processes(&data.live_plan, pid) {
-        let name = node_name(node.depth, &node.operation, node.object.as_deref());
-        let name = if node.running {
-            format!("{name}  <- runs")
-        } else {
-            name
-        };
-        let cells = vec![
-            Cell::Id(node.node_id),
-            Cell::Text(name),
-            Cell::Count(node.starts),
-            Cell::Count(node.rows),
-            Cell::some(
-                node.plan_rows.map(|rows| rows * node.starts.max(1.0)),
-                Cell::Count,
-            ),
-            Cell::some(node.own_time, Cell::Time),
-            Cell::some(node.time, Cell::Time),
-            Cell::Count(node.reads),
-            Cell::Count(node.temp),
-            Cell::Count(f64::from(processes)),
-            Cell::text(wait.as_deref()),
-        ];
-        let target = Target {
-            pid: Some(pid),
-            node_id: Some(node.node_id),
-            ..Target::default()
-        };
-        table.add(Row {
-            is_marked: node.running,
-            depth: Some(node.depth.max(0) as usize),
-            ..Row::new(format!("{}/{}", node.nesting, node.node_id), cells, target)
-        });
-    }
-    if table.rows.is_empty() {
-        table.notes.extend(nothing_runs(data, pid));
-    }
-    table
-}
-
-/// Says why a process has no running plan: that it runs none, with its last statement, or that this is not
-/// known.
-fn nothing_runs(data: &Data, pid: i64) -> Vec<String> {
-    if data.is_replay {
-        return vec![format!(
-            "the recording has no running plan of process {pid} now: it has those that were open while it was made"
-        )];
-    }
-    if data.lacks("LivePlan") {
-        return Vec::new();
-    }
-    if data.live_plan.iter().any(|node| node.pid == pid) {
-        return vec![format!(
-            "process {pid} runs a statement whose nodes {} may not see, or for which there was no shared memory",
-            data.server.user
-        )];
-    }
-    let sessions = data.sessions.iter().filter(|_| data.knows_sessions());
-    let session = { sessions }.find(|session| session.pid == pid);
-    if session.is_none() && data.knows_sessions() {
-        return vec![format!("the server has no process {pid} now")];
-    }
-    if session.is_some_and(|session| session.is_own) {
-        return vec![format!(
-            "process {pid} works for rowsource now, behind a pooler: it runs nothing else"
-        )];
-    }
-    let mut notes = vec![format!("process {pid} runs no measured statement now")];
-    if let Some((session, query)) = session.and_then(|it| Some((it, it.query.as_deref()?))) {
-        let state = session.state.as_deref().unwrap_or("");
-        let what = if state == "active" {
-            "its statement"
-        } else {
-            "its last statement"
-        };
-        notes.push(format!("{state}; {what}: {}", crate::table::one_line(query)));
-    }
-    notes
-}
-
-/// Says how long a statement runs, and how far it is: with fewer words, the narrower the terminal is.
-fn live_title(row: &Running) -> Title {
-    let (pid, state) = (row.pid, row.state.as_deref().unwrap_or("running"));
-    let elapsed = row.elapsed.map(time);
-    let runs = elapsed
-        .as_deref()
-        .map_or_else(String::new, |it| format!(" for {it}"));
-    let whole = format!("Process {pid}: {state}{runs}");
-    let short = format!("Process {pid}, {}", elapsed.as_deref().unwrap_or(state));
-    if let Some(blocked) = row.blocked() {
-        return Title::new([
-            format!("{whole}, {blocked}: b shows more"),
-            format!("{whole}, {blocked}"),
-            format!("{short}, {blocked}"),
-            short,
-        ]);
-    }
-    let (Some(percent), Some(low), Some(high)) = (row.percent, row.low, row.high) else {
-        return Title::new([whole, short]);
-    };
-    let left = row.left.map(time);
-    let left = |before: &str| {
-        left.as_deref()
-            .map_or_else(String::new, |it| format!("{before}{it} left"))
-    };
-    let bar = Cell::Bar(percent).show();
-    let range = format!("{low:.0} to {high:.0} %");
-    Title::new([
-        format!("{whole}  {bar}  ({range} done{})", left(", about ")),
-        format!("{whole}  {percent:.0}%  ({range} done{})", left(", about ")),
-        format!("{short}, {percent:.0}% ({range} done){}", left(", ")),
-        format!("{short}, {percent:.0}%{}", left(", ")),
-        short,
-    ])
-}
-
-/// Adds up the processes of each node of the statement that a process runs, in the order of the nodes: the
-/// sum, how many they are, and what one of them waits for.
-fn sum_processes(nodes: &[LiveNode], pid: i64) -> Vec<(LiveNode, u32, Option<String>)> {
-    let mut sums: BTreeMap<_, (LiveNode, u32, Option<String>)> = BTreeMap::new();
-    // What came last may be of another process.
-    let is_of_process = |node: &&LiveNode| node.pid == pid || node.leader == Some(pid);
-    // A statement whose nodes cannot be seen has one row without a node.
-    let is_node = |node: &&LiveNode| !node.operation.is_empty();
-    for node in nodes.iter().filter(is_of_process).filter(is_node) {
-        let Some((sum, processes, wait)) = sums.get_mut(&(node.nesting, node.node_id)) else {
-            sums.insert((node.nesting, node.node_id), (node.clone(), 1, node.wait.clone()));
-            continue;
-        };
-        *processes += 1;
-        sum.starts += node.starts;
-        sum.rows += node.rows;
-        sum.reads += node.reads;
-        sum.temp += node.temp;
-        sum.running |= node.running;
-        sum.time = add(sum.time, node.time);
-        sum.own_time = add(sum.own_time, node.own_time);
-        *wait = wait.take().or_else(|| node.wait.clone());
-    }
-    sums.into_values().collect()
-}
-
-fn add(sum: Option<f64>, value: Option<f64>) -> Option<f64> {
-    match (sum, value) {
-        (Some(sum), Some(value)) => Some(sum + value),
-        (sum, value) => sum.or(value),
-    }
-}
-
 /// What active sessions did.
 pub fn activity(data: &Data) -> Table {
     let rows = || { data.activity.iter() }.filter(|row| !data.is_own(row.queryid));
@@ -281,6 +104,7 @@ pub fn activity(data: &Data) -> Table {
         );
         let target = Target {
             queryid: row.queryid,
+            planid: row.planid,
             node_id: row.node_id,
             ..Target::default()
         };
@@ -432,10 +256,28 @@ pub fn locks(data: &Data) -> Table {
     table
 }
 
+/// Says for which lock a process waits, and since when.
+fn waits_title(data: &Data, pid: i64) -> Title {
+    let title = format!("What process {pid} waits for");
+    let Some(row) = data.waiter(pid) else {
+        return Title::new([title]);
+    };
+    let wants = [row.mode.as_deref(), row.relation.as_deref()];
+    let wants = wants.into_iter().flatten().collect::<Vec<_>>().join(" of ");
+    let wants = if wants.is_empty() { "a lock" } else { &wants };
+    let waited = row.waited.map(time);
+    let waited = waited.map_or_else(String::new, |it| format!(", for {it} now"));
+    Title::new([
+        format!("Process {pid} waits for {wants}{waited}"),
+        format!("Process {pid} waits for {wants}"),
+        title,
+    ])
+}
+
 /// Who blocks a process, up to the session that waits for nobody.
 pub fn blocker(data: &Data, pid: i64) -> Table {
     let mut table = Table::new(
-        format!("What process {pid} waits for"),
+        waits_title(data, pid),
         &[("figure", 20, 0), ("value", 56, 0)],
         Order::Fixed,
     );
@@ -482,7 +324,7 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
         let text = row
             .query
             .as_deref()
-            .map(crate::table::one_line)
+            .map(crate::format::one_line)
             .unwrap_or_default();
         let mut name = if is_over {
             "its last statement"
@@ -494,7 +336,7 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
             name = "";
         }
     }
-    if table.rows.is_empty() && !data.lacks("Blockers") {
+    if data.blockers_of(pid).is_empty() && !data.lacks("Blockers") {
         let is_listed = data.locks.iter().any(|row| row.pid == pid);
         table.notes.push(match data.totals.get("Locks") {
             Some(total) if !is_listed => format!(

@@ -1,9 +1,10 @@
 //! The tables of the plans of a statement, of a plan, and of a node.
 
 use crate::data::Data;
+use crate::format::node_name;
 use crate::model::{Node, Plan};
 use crate::queries::PlanKey;
-use crate::table::{Cell, Order, Row, Table, Target, node_name};
+use crate::table::{Cell, Order, Row, Table, Target};
 use crate::title::Title;
 
 /// What is said of a plan that a recording does not have.
@@ -69,7 +70,7 @@ pub fn plans(data: &Data, key: &PlanKey) -> Table {
     }
     table
         .notes
-        .extend(data.text(Some(key.queryid)).map(crate::table::one_line));
+        .extend(data.text(Some(key.queryid)).map(crate::format::one_line));
     table
 }
 
@@ -147,7 +148,7 @@ pub fn plan(data: &Data, key: &PlanKey) -> Table {
     }
     table
         .notes
-        .extend(data.text(Some(key.queryid)).map(crate::table::one_line));
+        .extend(data.text(Some(key.queryid)).map(crate::format::one_line));
     table
 }
 

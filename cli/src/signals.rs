@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::format::one_line;
 use crate::queries::OWN;
-use crate::table::one_line;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use unicode_width::UnicodeWidthStr;
 
+use crate::format::{bar, bytes, count, one_line, time, without_controls};
 use crate::queries::PlanKey;
 use crate::title::Title;
 
@@ -15,6 +16,8 @@ pub enum Cell {
     None,
     Text(String),
     Id(i64),
+    /// The number of a node that works now.
+    Active(i64),
     /// The name of what stands in a tree: how deep it is there, and the name.
     Indented(usize, i64),
     Count(f64),
@@ -52,6 +55,7 @@ impl Cell {
             Self::None => "-".to_owned(),
             Self::Text(text) => text.clone(),
             Self::Id(id) => id.to_string(),
+            Self::Active(id) => format!("-> {id}"),
             Self::Indented(depth, id) => format!("{}{id}", "  ".repeat(*depth)),
             Self::Count(value) => count(*value),
             Self::Time(ms) => time(*ms),
@@ -68,7 +72,7 @@ impl Cell {
             Self::None => Value::Null,
             Self::Text(text) => json!(without_controls(text)),
             Self::Instead(_, value) => json!(value),
-            Self::Id(id) | Self::Indented(_, id) => json!(id),
+            Self::Id(id) | Self::Active(id) | Self::Indented(_, id) => json!(id),
             Self::Count(value)
             | Self::Time(value)
             | Self::Percent(value)
@@ -80,7 +84,7 @@ impl Cell {
 
     fn number(&self) -> Option<f64> {
         match self {
-            Self::None | Self::Text(_) | Self::Id(_) | Self::Indented(..) => None,
+            Self::None | Self::Text(_) | Self::Id(_) | Self::Active(_) | Self::Indented(..) => None,
             Self::Instead(_, value) => *value,
             Self::Count(value)
             | Self::Time(value)
@@ -94,7 +98,7 @@ impl Cell {
     /// Returns the name, which has more digits than a figure has.
     fn name(&self) -> Option<i64> {
         match self {
-            Self::Id(id) | Self::Indented(_, id) => Some(*id),
+            Self::Id(id) | Self::Active(id) | Self::Indented(_, id) => Some(*id),
             _ => None,
         }
     }
@@ -143,111 +147,6 @@ fn compare_texts(one: &str, other: &str) -> Ordering {
     }
 }
 
-/// Returns whether a character moves the cursor of a terminal, or is not seen and changes how others are: the
-/// controls, the formats of Unicode (Cf), which turn the order of what follows, and its separators of lines.
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(u32::from(letter),
-            0xAD | 0x600..=0x605 | 0x61C | 0x6DD | 0x70F | 0x890..=0x891 | 0x8E2 | 0x180E | 0x200B..=0x200F
-            | 0x2028..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0x110BD | 0x110CD
-            | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0001 | 0xE0020..=0xE007F)
-}
-
-/// Replaces line breaks and control characters, which would move the cursor of a terminal.
-pub fn one_line(text: &str) -> String {
-    without_controls(text)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// Replaces each of them by a space.
-pub fn without_controls(text: &str) -> String {
-    text.chars()
-        .map(|letter| if is_unseen(letter) { ' ' } else { letter })
-        .collect()
-}
-
-/// Breaks a text between words into at most so many lines of a width. One that is longer ends with a tilde.
-pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in without_controls(text).split_whitespace() {
-        let line = lines.last_mut().map_or("", |line| line.as_str());
-        if !line.is_empty() && line.width() + 1 + word.width() > width {
-            if lines.len() == most {
-                if let Some(last) = lines.last_mut() {
-                    last.push('~');
-                }
-                return lines;
-            }
-            lines.push(String::new());
-        }
-        if let Some(last) = lines.last_mut() {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
-    lines
-}
-
-fn count(value: f64) -> String {
-    match value.abs() {
-        size if size >= 9.95e9 => format!("{:.0}G", value / 1e9),
-        size if size >= 9.95e6 => format!("{:.0}M", value / 1e6),
-        size if size >= 99_950.0 => format!("{:.0}k", value / 1e3),
-        size if size >= 10.0 || value.fract() == 0.0 => format!("{value:.0}"),
-        _ => format!("{value:.1}"),
-    }
-}
-
-/// Writes milliseconds with a unit.
-pub fn time(ms: f64) -> String {
-    match ms.abs() {
-        size if size >= 3_600_000.0 => format!(
-            "{:.0}:{:02.0} h",
-            (ms / 3_600_000.0).floor(),
-            (ms / 60_000.0).floor() % 60.0
-        ),
-        size if size >= 60_000.0 => format!(
-            "{:.0}:{:02.0} m",
-            (ms / 60_000.0).floor(),
-            (ms / 1000.0).floor() % 60.0
-        ),
-        size if size >= 1000.0 => format!("{:.2} s", ms / 1000.0),
-        size if size >= 1.0 => format!("{ms:.1} ms"),
-        // As EXPLAIN writes it: a third unit would have to be read twice in a column.
-        size if size > 0.0 => format!("{ms:.3} ms"),
-        _ => "0".to_owned(),
-    }
-}
-
-fn bytes(value: f64) -> String {
-    let units = ["B", "kB", "MB", "GB", "TB"];
-    let mut value = value;
-    let mut unit = 0;
-    while value.abs() >= 9_999.5 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.0} {}", units[unit])
-}
-
-fn bar(percent: f64) -> String {
-    let full = (percent.clamp(0.0, 100.0) / 10.0).round() as usize;
-    format!("{}{} {percent:>3.0}%", "#".repeat(full), ".".repeat(10 - full))
-}
-
-/// Writes what a node does, indented by its depth.
-pub fn node_name(depth: i64, operation: &str, object: Option<&str>) -> String {
-    let indent = " ".repeat(depth.clamp(0, 40) as usize);
-    match object {
-        Some(object) => format!("{indent}{operation} | {object}"),
-        None => format!("{indent}{operation}"),
-    }
-}
-
 /// How narrow a column of texts becomes so that figures have room.
 const NARROWEST: u16 = 8;
 
@@ -269,6 +168,7 @@ pub struct Target {
     pub node_id: Option<i64>,
     pub pid: Option<i64>,
     pub queryid: Option<i64>,
+    pub planid: Option<i64>,
     /// The function of the server that says more, with its arguments.
     pub call: Option<String>,
     /// Whether its session waits for another one.
@@ -294,7 +194,7 @@ pub struct Row {
     pub depth: Option<usize>,
     /// The class of wait by which it is coloured.
     pub class: Option<String>,
-    /// Whether it stands out: the node that runs.
+    /// Whether it stands out: the node that takes the most time.
     pub is_marked: bool,
 }
 
@@ -351,6 +251,8 @@ pub struct Table {
     pub notes: Vec<String>,
     /// Its order, if the user selects none.
     pub order: Order,
+    /// How wide each column is at least.
+    pub least: Vec<u16>,
     keys: BTreeSet<String>,
 }
 
@@ -451,11 +353,18 @@ impl Table {
         !cells().any(is_text) && cells().any(|cell| *cell != Cell::None)
     }
 
+    /// Returns how wide the longest text of a column is.
+    pub fn longest(&self, index: usize) -> u16 {
+        let texts = self.rows.iter().map(|row| row.cells[index].show().width());
+        let longest = texts.max().unwrap_or(0).max(self.columns[index].title.width());
+        u16::try_from(longest).unwrap_or(u16::MAX)
+    }
+
     /// Numbers are shown whole; of texts, as much as the column has room for on this terminal.
     fn content_width(&self, index: usize, column: &Column, width: u16) -> u16 {
-        let texts = self.rows.iter().map(|row| row.cells[index].show().width());
-        let longest = texts.max().unwrap_or(0).max(column.title.width());
-        let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+        let longest = self
+            .longest(index)
+            .max(self.least.get(index).copied().unwrap_or(0));
         if self.is_number(index) {
             return longest.max(3);
         }

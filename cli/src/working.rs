@@ -2,9 +2,9 @@
 //! them before it ends.
 
 use crate::data::Data;
+use crate::format::time;
 use crate::model::Working;
 use crate::queries::Want;
-use crate::table::time;
 
 /// The keys of the views that show more, with their names.
 pub const LIVE: &str = "3 live";

@@ -198,7 +198,7 @@ fn the_plan_that_a_process_runs_is_shown_needs_terminal() {
         &["live", &pid, "--once", "--interval", "0.2"],
     );
     assert!(
-        passes && out.contains("Nested Loop") && out.contains("<- runs"),
+        passes && out.contains("Nested Loop") && out.contains("-> "),
         "{out}{err}"
     );
     let (_, out, _) = run_as(
@@ -210,22 +210,22 @@ fn the_plan_that_a_process_runs_is_shown_needs_terminal() {
     let rows = json["rows"].as_array().expect("rows");
     assert!(rows.len() >= 4, "{json}");
     let terminal = Terminal::of(&server, &["live", &pid, "--interval", "0.3"]);
-    let screen = terminal.until("<- runs");
+    let screen = terminal.until("-> ");
     assert!(screen.contains(&format!("Process {pid}")), "{screen}");
     // Its figures move.
     terminal.until_it("the rows move", |later| {
-        later.contains("<- runs") && figures(later) != figures(&screen)
+        later.contains("-> ") && figures(later) != figures(&screen)
     });
     // Who only looks sends no signals.
     let looking = Terminal::of(&server, &["live", &pid, "--read-only", "--interval", "0.3"]);
-    looking.until("<- runs");
+    looking.until("-> ");
     for key in ["C", "T"] {
         looking.keys(&[key]);
         looking.until("--read-only: no signals are sent");
         looking.keys(&["y", "r"]);
         looking.until_it("the message goes", |screen| !screen.contains("no signals"));
     }
-    looking.until("<- runs");
+    looking.until("-> ");
     let idle = long.cancel(&mut client);
     terminal.until(&format!("process {pid} runs no measured statement now"));
     drop(idle);

@@ -481,7 +481,7 @@ fn few_keys_lead_to_the_cause_needs_terminal() {
     terminal.keys(&["3"]);
     terminal.until(&stage.long.to_string());
     terminal.keys(&["Enter"]);
-    let screen = terminal.until("<- runs");
+    let screen = terminal.until("-> ");
     assert!(
         screen.contains("items") && screen.contains("Nested Loop"),
         "{screen}"

@@ -18,11 +18,13 @@ use crate::signals::Addressee;
 mod hints;
 mod intervals;
 mod keys;
+mod live_plan;
 mod refreshes;
 mod replays;
 mod rows;
 mod safety;
 mod signals;
+mod small;
 mod titles;
 mod working;
 
@@ -503,7 +505,11 @@ fn no_signal_is_offered_with_read_only() {
                 type_text(&mut app, help);
                 let shown = text(&mut app);
                 let last = shown.lines().last().unwrap_or_default();
-                let shown = if app.mode == Mode::Help { &shown } else { last };
+                let shown = if matches!(app.mode, Mode::Help(_)) {
+                    &shown
+                } else {
+                    last
+                };
                 assert!(!read_only || !offers(shown), "{name}: {shown}");
                 offered += usize::from(!read_only && offers(shown));
             }

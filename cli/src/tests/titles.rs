@@ -28,19 +28,19 @@ fn titles_keep_the_units_of_their_figures() {
     running.state = Some("running".to_owned());
     (running.elapsed, running.left) = (Some(3.7e9), Some(3.6e6));
     (running.percent, running.low, running.high) = (Some(100.0), Some(99.0), Some(100.0));
-    let long = "Process 4194304: running for 1027:46 h";
+    let long = "Process 4194304: running for 1027h46m";
     let expected = [
         (
             120,
-            format!("{long}  ########## 100%  (99 to 100 % done, about 1:00 h left)"),
+            format!("{long}  ########## 100%  (99 to 100 % done, about 1h00m left)"),
         ),
-        (90, format!("{long}  100%  (99 to 100 % done, about 1:00 h left)")),
+        (90, format!("{long}  100%  (99 to 100 % done, about 1h00m left)")),
         (
             80,
-            "Process 4194304, 1027:46 h, 100% (99 to 100 % done), 1:00 h left".to_owned(),
+            "Process 4194304, 1027h46m, 100% (99 to 100 % done), 1h00m left".to_owned(),
         ),
-        (50, "Process 4194304, 1027:46 h, 100%, 1:00 h left".to_owned()),
-        (30, "Process 4194304, 1027:46 h".to_owned()),
+        (50, "Process 4194304, 1027h46m, 100%, 1h00m left".to_owned()),
+        (30, "Process 4194304, 1027h46m".to_owned()),
     ];
     press(&mut app, KeyCode::Esc);
     app.push(Screen::LivePlan(4_194_304));

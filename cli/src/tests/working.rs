@@ -47,7 +47,7 @@ fn statements_that_still_run_are_said() {
         app.apply(working(&app, rows));
         let shown = text(&mut app);
         let says =
-            "3 statements still run, the longest for 1:02 m: 3 live, 9 sessions; 2 wait for a lock: 8 locks";
+            "3 statements still run, the longest for 1m02s: 3 live, 9 sessions; 2 wait for a lock: 8 locks";
         assert!(shown.contains(says), "{shown}");
         app.apply(working(
             &app,
@@ -169,7 +169,7 @@ fn an_empty_list_says_what_that_means() {
     app.data.server.reset = Some(app.data.at - 12_000.0);
     let note = app.screen().empty(&app.data);
     assert!(
-        note.contains("3:20 h since the statistics began; the server looks each minute"),
+        note.contains("3h20m since the statistics began; the server looks each minute"),
         "{note}"
     );
 }
@@ -188,7 +188,7 @@ fn waits_that_last_are_said() {
     ];
     app.apply(working(&app, rows));
     let shown = text(&mut app);
-    let says = "2 Lock relation (statement of 1:02 m), 1 Timeout VacuumDelay; see 9 sessions";
+    let says = "2 Lock relation (statement of 1m02s), 1 Timeout VacuumDelay; see 9 sessions";
     assert!(shown.contains(says), "{shown}");
     app.apply(working(&app, vec![waiting(None, None, 1.0, 90_000.0)]));
     assert!(text(&mut app).contains("no process waits now"));
