@@ -348,20 +348,7 @@ impl App {
                 return self.call(format!("Statement {queryid}, before and after"), call);
             }
             (
-                Screen::LivePlan(_),
-                Target {
-                    queryid: Some(queryid),
-                    ..
-                },
-            ) => {
-                let planid = self.data.last_run.planid();
-                match self.stored_plan(queryid, planid) {
-                    Some(key) => Screen::Plan(key),
-                    None => return self.all_plans(queryid),
-                }
-            }
-            (
-                Screen::List(View::Activity),
+                Screen::List(View::Activity) | Screen::LivePlan(_),
                 Target {
                     queryid: Some(queryid),
                     planid,

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::data::{Data, FINDINGS};
 use crate::keys::{self, Action};
-use crate::live_plan::LastRun;
+use crate::last_run::LastRun;
 use crate::model::Snapshot;
 use crate::news::News;
 use crate::queries::{PlanKey, Want};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::live_plan::LastRun;
+use crate::last_run::LastRun;
 use crate::model::{
     Activity, Finding, Lines, LiveNode, Lock, Node, Part, Plan, Running, Server, Session, Snapshot, Temp,
     Wait, Working,

@@ -1,59 +1,13 @@
-//! The plan that a process runs, and how it was when it was last seen.
+//! The table of the plan that a process runs, or has run.
 
 use std::collections::BTreeMap;
 
 use crate::data::Data;
 use crate::format::{clock, node_name, time};
+use crate::last_run::is_node;
 use crate::model::{LiveNode, Running};
 use crate::table::{Cell, Order, Row, Table, Target};
 use crate::title::Title;
-
-/// For so many seconds a node is marked after it was seen to run: two nodes that pass rows to each other
-/// would else change places at each refresh.
-const RUNS: f64 = 2.0;
-
-/// The running plan that was seen last. It is shown until its process runs another one.
-#[derive(Clone, Debug, Default)]
-pub struct LastRun {
-    /// When it was seen, by the server's clock, in seconds since 1970.
-    at: f64,
-    running: Running,
-    nodes: Vec<LiveNode>,
-    /// When each node was seen to run, by nesting level and number.
-    ran: BTreeMap<(i64, i64), f64>,
-}
-
-impl LastRun {
-    /// Returns which plan it was.
-    pub fn planid(&self) -> Option<i64> {
-        self.running.planid
-    }
-
-    /// Takes over what a refresh has of a running plan.
-    pub fn see(&mut self, at: f64, nodes: &[LiveNode], live: &[Running]) {
-        let Some(leader) = nodes.iter().find(|node| is_node(node)) else {
-            return;
-        };
-        let pid = leader.leader.unwrap_or(leader.pid);
-        let Some(running) = live.iter().find(|row| row.pid == pid) else {
-            return;
-        };
-        let id = |run: &Running| (run.pid, run.queryid, run.planid);
-        if id(running) != id(&self.running) || running.elapsed < self.running.elapsed || at < self.at {
-            self.ran.clear();
-        }
-        let runs = nodes.iter().filter(|node| node.running);
-        self.ran
-            .extend(runs.map(|node| ((node.nesting, node.node_id), at)));
-        self.ran.retain(|_, ran| at - *ran < RUNS);
-        (self.at, self.running, self.nodes) = (at, running.clone(), nodes.to_vec());
-    }
-}
-
-fn is_node(node: &LiveNode) -> bool {
-    // A statement whose nodes cannot be seen has one row without a node.
-    !node.operation.is_empty()
-}
 
 impl Data {
     /// Returns the statement of which a process had a running plan, if it has none any more.
@@ -71,29 +25,28 @@ impl Data {
     }
 }
 
+/// Its columns.
+const COLUMNS: &[(&str, u16, u16)] = &[
+    ("id", 5, 0),
+    ("node", 30, 0),
+    ("starts", 6, 0),
+    ("rows", 7, 0),
+    ("expected", 8, 0),
+    ("self", 9, 0),
+    ("total", 9, 0),
+    ("reads", 6, 100),
+    ("temp", 6, 100),
+    ("processes", 9, 130),
+    // On the screen an arrow at the number stands for it.
+    ("runs", 4, u16::MAX),
+    ("wait", 14, 0),
+];
+
 /// The plan that a process runs. Processes of a parallel statement add up.
 pub fn live_plan(data: &Data, pid: i64) -> Table {
-    let mut table = Table::new(
-        format!("Plan that process {pid} runs"),
-        &[
-            ("id", 5, 0),
-            ("node", 30, 0),
-            ("starts", 6, 0),
-            ("rows", 7, 0),
-            ("expected", 8, 0),
-            ("self", 9, 0),
-            ("total", 9, 0),
-            ("reads", 6, 100),
-            ("temp", 6, 100),
-            ("processes", 9, 130),
-            // On the screen an arrow at the number stands for it.
-            ("runs", 4, u16::MAX),
-            ("wait", 14, 0),
-        ],
-        Order::Fixed,
-    );
+    let mut table = Table::new(format!("Plan that process {pid} runs"), COLUMNS, Order::Fixed);
     let ended = data.ended_run(pid);
-    let nodes = if let Some(run) = ended {
+    let nodes = if ended.is_some() {
         table.title = Title::new([
             format!(
                 "Process {pid}: its statement has ended; its plan at {} UTC",
@@ -146,6 +99,7 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
             pid: Some(pid),
             node_id: Some(node.node_id),
             queryid: ended.and_then(|run| run.queryid),
+            planid: ended.and_then(|run| run.planid),
             ..Target::default()
         };
         table.add(Row {

@@ -34,6 +34,7 @@ mod format;
 mod hints;
 mod json;
 mod keys;
+mod last_run;
 mod live_plan;
 mod man;
 mod model;

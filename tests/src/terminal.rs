@@ -64,16 +64,29 @@ pub fn run_as(server: &Server, user: &str, arguments: &[&str]) -> (bool, String,
     (output.status.success(), out, err)
 }
 
+/// Runs openssl in a folder.
+fn openssl(folder: &Path, arguments: &str) {
+    let output = Command::new("openssl")
+        .args(arguments.split(' '))
+        .current_dir(folder)
+        .output();
+    let output = output.expect("openssl runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Makes a certificate for localhost that signs itself, `NAME.crt` and `NAME.key` in a folder, and returns
+/// its file.
+pub fn signed_by_itself(folder: &Path, name: &str) -> String {
+    let make = format!(
+        "req -x509 -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.crt -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    );
+    openssl(folder, &make);
+    folder.join(name).with_extension("crt").display().to_string()
+}
+
 /// Makes an authority and a certificate for localhost in a folder, and returns the authority's file.
 pub fn certificates(folder: &Path) -> String {
-    let openssl = |arguments: &str| {
-        let output = Command::new("openssl")
-            .args(arguments.split(' '))
-            .current_dir(folder)
-            .output();
-        let output = output.expect("openssl runs");
-        assert!(output.status.success(), "{output:?}");
-    };
+    let openssl = |arguments: &str| openssl(folder, arguments);
     openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority");
     openssl("req -newkey rsa:2048 -nodes -keyout it.key -out it.csr -subj /CN=localhost");
     fs::write(folder.join("names"), "subjectAltName=DNS:localhost\n").expect("a file");

@@ -9,8 +9,8 @@ use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::documents::checkout;
 use rowsource_tests::environment::environment;
-use rowsource_tests::session::{run_each, value};
-use rowsource_tests::terminal::{Terminal, VIEWS, certificates, declared_keys, run};
+use rowsource_tests::session::run_each;
+use rowsource_tests::terminal::{Terminal, VIEWS, certificates, declared_keys, run, signed_by_itself};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -121,6 +121,55 @@ fn service(folder: &Path, port: u16, authority: &str) -> [(&'static str, String)
         ("PGSERVICE", "shop".to_owned()),
         ("PGSERVICEFILE", services.display().to_string()),
     ]
+}
+
+/// PostgreSQL's manual makes such a certificate, and psql trusts it.
+#[test]
+fn a_certificate_that_signs_itself_is_trusted_needs_program() {
+    // Other servers may have the same port.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{b}.{c}", a.saturating_add(1));
+    let listens = format!("listen_addresses = '{address}'");
+    let mut server = Server::preloaded("terminal-self-signed", &[&listens]);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    server.stop();
+    let data = server.data();
+    let [own, other] = ["own", "other"].map(|name| signed_by_itself(&data, name));
+    if environment().is_root {
+        let status = Command::new("chown")
+            .arg("postgres:")
+            .arg(data.join("own.key"))
+            .status();
+        assert!(status.expect("chown runs").success());
+    }
+    fs::write(
+        data.join("pg_hba.conf"),
+        "local all all trust\nhostssl all all all trust\n",
+    )
+    .expect("the rules");
+    server.configure("ssl = on");
+    server.configure("ssl_cert_file = 'own.crt'");
+    server.configure("ssl_key_file = 'own.key'");
+    server.launch();
+    for (host, mode, authority, passes) in [
+        ("localhost", "verify-full", &own, true),
+        ("elsewhere", "verify-full", &own, false),
+        ("elsewhere", "verify-ca", &own, true),
+        ("localhost", "verify-full", &other, false),
+        ("localhost", "verify-ca", &other, false),
+    ] {
+        let uri = format!(
+            "host={host} hostaddr={address} user=postgres dbname=postgres sslmode={mode} sslrootcert={authority}"
+        );
+        let output = run(&["-d", &uri, "top", "--once", "--interval", "0.2"], &[]);
+        assert_eq!(output.status.success(), passes, "{uri}: {output:?}");
+        let says = if passes {
+            "rowsource  PostgreSQL"
+        } else {
+            "certificate"
+        };
+        assert!(text(&output).contains(says), "{uri}: {output:?}");
+    }
 }
 
 #[test]
@@ -263,7 +312,6 @@ fn a_screen_behind_a_pooler_leaves_out_its_own_questions_needs_pgbouncer() {
 #[test]
 fn signals_behind_a_pooler_are_for_others_needs_pgbouncer() {
     let (server, pooler, pids) = in_turn("terminal-pooled-signals");
-    let mut observer = server.connect();
     let shared = pids[0];
     let terminal = behind(&pooler, &server, &format!("live {shared} --interval 0.2"));
     let own = format!("process {shared} works for rowsource now, behind a pooler");
@@ -301,9 +349,8 @@ fn signals_behind_a_pooler_are_for_others_needs_pgbouncer() {
     terminal.keys(&["y"]);
     terminal.until(&format!("sent to process {pid}"));
     assert!(sleeps.join().expect("the session"));
-    let all = pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
-    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({all})");
-    assert_eq!(value::<i64>(&mut observer, &left), 3);
+    // Nobody was terminated. The pooler itself closes a session whose client leaves while it works.
+    assert!(!server.log().contains("due to administrator command"));
     server.assert_no_crash();
 }
 

@@ -143,7 +143,7 @@ impl Stage {
     fn enter_leads_to(&self, terminal: &Terminal, is_last: bool) {
         terminal.keys(&["Enter"]);
         terminal.until(&if is_last {
-            format!("What process {} waits for", self.blocked)
+            format!("Process {} waits for", self.blocked)
         } else {
             format!("Plan that process {} runs", self.blocker)
         });
@@ -317,7 +317,7 @@ fn blocker(stage: &mut Stage, key: &str) {
         terminal.keys(&["/", &blocked, "Enter"]);
         terminal.until(&format!("filter: {blocked}"));
         terminal.keys(&[select]);
-        terminal.until(&format!("What process {blocked} waits for"));
+        terminal.until(&format!("Process {blocked} waits for"));
         let screen = terminal.until("LOCK TABLE held");
         assert!(screen.contains(&format!("process {}", stage.blocker)), "{screen}");
         assert!(screen.contains("idle in transaction"), "{screen}");

@@ -76,7 +76,7 @@ fn a_blocker_is_found_beyond_the_list_needs_terminal() {
     let terminal = Terminal::of(&server, &["live", &hidden.to_string()]);
     terminal.until("FROM held");
     terminal.keys(&["b"]);
-    terminal.until(&format!("What process {hidden} waits for"));
+    terminal.until(&format!("rocess {hidden} waits for"));
     let screen = terminal.until("LOCK TABLE held");
     assert!(screen.contains(&format!("process {holds}")), "{screen}");
     terminal.keys(&["q"]);

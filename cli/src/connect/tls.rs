@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use x509_cert::der::Decode;
 
 use super::environment::Error;
 
@@ -59,7 +62,7 @@ pub fn configuration(
         return Err(Error("sslrootcert=system needs sslmode=verify-full".to_owned()));
     }
     let roots = match &file {
-        Some(_) if root_file == Some("system") => Some(system_roots()),
+        Some(_) if root_file == Some("system") => Some((system_roots(), Vec::new())),
         Some(file) if mode >= Mode::Require => Some(roots_of(file)?),
         None if mode >= Mode::VerifyCa => {
             let name = root_file.unwrap_or("~/.postgresql/root.crt");
@@ -69,6 +72,7 @@ pub fn configuration(
         }
         _ => None,
     };
+    let (roots, trusted) = roots.unzip();
     let authority = roots
         .map(|roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build());
     let authority = authority
@@ -76,6 +80,7 @@ pub fn configuration(
         .map_err(|error| Error(format!("root certificates: {error}")))?;
     let verifier = Verifier {
         authority,
+        trusted: trusted.unwrap_or_default(),
         checks_name: mode == Mode::VerifyFull,
         provider: provider.clone(),
     };
@@ -93,20 +98,31 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
+/// Returns the authorities of a file, and all of its certificates.
+fn roots_of(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error(format!("root certificate file \"{}\": {error}", file.display()))
     };
-    let mut roots = RootCertStore::empty();
+    let (mut roots, mut all) = (RootCertStore::empty(), Vec::new());
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
         let certificate = certificate.map_err(|error| failed(&error))?;
-        roots.add(certificate).map_err(|error| failed(&error))?;
+        roots.add(certificate.clone()).map_err(|error| failed(&error))?;
+        all.push(certificate);
     }
     if roots.is_empty() {
         Err(failed(&"it has no certificate"))
     } else {
-        Ok(roots)
+        Ok((roots, all))
     }
+}
+
+/// Returns whether a certificate is valid at a time.
+fn is_of_today(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
+    x509_cert::Certificate::from_der(certificate).is_ok_and(|certificate| {
+        let validity = certificate.tbs_certificate.validity;
+        let seconds = |time: x509_cert::time::Time| time.to_unix_duration().as_secs();
+        (seconds(validity.not_before)..=seconds(validity.not_after)).contains(&now.as_secs())
+    })
 }
 
 /// Verifies as much of the server's certificate as the mode wants. The server always proves that it has
@@ -114,6 +130,8 @@ fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
 #[derive(Debug)]
 struct Verifier {
     authority: Option<Arc<WebPkiServerVerifier>>,
+    /// The certificates of `sslrootcert`. The server's own may be among them, which signs itself then.
+    trusted: Vec<CertificateDer<'static>>,
     checks_name: bool,
     provider: Arc<CryptoProvider>,
 }
@@ -135,6 +153,13 @@ impl ServerCertVerifier for Verifier {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            // As OpenSSL has it; rustls takes no authority for a server.
+            Err(_) if self.trusted.iter().any(|it| it == end_entity) && is_of_today(end_entity, now) => {
+                if self.checks_name {
+                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                }
+                Ok(ServerCertVerified::assertion())
+            }
             result => result,
         }
     }

@@ -1,0 +1,48 @@
+//! A running plan, as it was when it was last seen.
+
+use std::collections::BTreeMap;
+
+use crate::model::{LiveNode, Running};
+
+/// For so many seconds a node is marked after it was seen to run: two nodes that pass rows to each other
+/// would else change places at each refresh.
+const RUNS: f64 = 2.0;
+
+/// The running plan that was seen last. It is shown until its process runs another one.
+#[derive(Clone, Debug, Default)]
+pub struct LastRun {
+    /// When it was seen, by the server's clock, in seconds since 1970.
+    pub at: f64,
+    pub running: Running,
+    pub nodes: Vec<LiveNode>,
+    /// When each node was seen to run, by nesting level and number.
+    pub ran: BTreeMap<(i64, i64), f64>,
+}
+
+impl LastRun {
+    /// Takes over what a refresh has of a running plan.
+    pub fn see(&mut self, at: f64, nodes: &[LiveNode], live: &[Running]) {
+        let Some(leader) = nodes.iter().find(|node| is_node(node)) else {
+            return;
+        };
+        let pid = leader.leader.unwrap_or(leader.pid);
+        let Some(running) = live.iter().find(|row| row.pid == pid) else {
+            return;
+        };
+        let id = |run: &Running| (run.pid, run.queryid, run.planid);
+        if id(running) != id(&self.running) || running.elapsed < self.running.elapsed || at < self.at {
+            self.ran.clear();
+        }
+        let runs = nodes.iter().filter(|node| node.running);
+        self.ran
+            .extend(runs.map(|node| ((node.nesting, node.node_id), at)));
+        self.ran.retain(|_, ran| at - *ran < RUNS);
+        (self.at, self.running, self.nodes) = (at, running.clone(), nodes.to_vec());
+    }
+}
+
+/// Returns whether a row has a node.
+pub fn is_node(node: &LiveNode) -> bool {
+    // A statement whose nodes cannot be seen has one row without a node.
+    !node.operation.is_empty()
+}
