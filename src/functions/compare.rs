@@ -32,20 +32,30 @@ const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
 const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), an interval ('14:00..14:05'), 'baseline' and its name, or what rowsource_plan() returns.";
 
 /// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows
-/// have changed since it was. The time of the last ANALYZE is lost in a crash, and who may not read the table
-/// sees no statistics of its columns.
+/// have changed since it was: of a partitioned table, all of its partitions. The time of the last ANALYZE is
+/// lost in a crash, and who may not read the table sees no statistics of its columns.
 const ANALYSED: &str = "
+    WITH RECURSIVE tables AS (
+        SELECT c.oid, c.relkind, n.nspname, c.relname
+          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+         WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[schema]', 'hex'), 'UTF8')
+               AND c.relname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[table]', 'hex'), 'UTF8')
+        UNION ALL
+        SELECT c.oid, c.relkind, n.nspname, c.relname
+          FROM tables t JOIN pg_catalog.pg_inherits i ON i.inhparent OPERATOR(pg_catalog.=) t.oid
+               JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) i.inhrelid
+               JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+         WHERE t.relkind OPERATOR(pg_catalog.=) 'p'::pg_catalog.\"char\")
     SELECT pg_catalog.json_build_array(
-               pg_catalog.pg_stat_get_last_analyze_time(c.oid) IS NULL
-               AND pg_catalog.pg_stat_get_last_autoanalyze_time(c.oid) IS NULL
-               AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND NOT pg_catalog.row_security_active(c.oid)
-               AND NOT EXISTS (SELECT FROM pg_catalog.pg_stats s
-                                WHERE s.schemaname OPERATOR(pg_catalog.=) n.nspname AND s.tablename OPERATOR(pg_catalog.=) c.relname),
-               pg_catalog.pg_stat_get_mod_since_analyze(c.oid))
-      FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-     WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[schema]', 'hex'), 'UTF8')
-           AND c.relname OPERATOR(pg_catalog.=) pg_catalog.convert_from(pg_catalog.decode('[table]', 'hex'), 'UTF8')
-           AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,m}'::pg_catalog.\"char\"[])";
+               pg_catalog.bool_and(
+                   pg_catalog.pg_stat_get_last_analyze_time(t.oid) IS NULL
+                   AND pg_catalog.pg_stat_get_last_autoanalyze_time(t.oid) IS NULL
+                   AND pg_catalog.has_table_privilege(t.oid, 'SELECT') AND NOT pg_catalog.row_security_active(t.oid)
+                   AND NOT EXISTS (SELECT FROM pg_catalog.pg_stats s
+                                    WHERE s.schemaname OPERATOR(pg_catalog.=) t.nspname AND s.tablename OPERATOR(pg_catalog.=) t.relname)),
+               pg_catalog.sum(pg_catalog.pg_stat_get_mod_since_analyze(t.oid)))
+      FROM tables t
+     WHERE t.relkind OPERATOR(pg_catalog.=) ANY ('{r,m}'::pg_catalog.\"char\"[])";
 
 /// A side of a comparison.
 enum Wanted {

@@ -273,11 +273,11 @@ pub fn columns() -> Columns<Seen> {
         /// When it was over; NULL if it is not
         closed_at: timestamptz = Some(seen.known.closed_at).filter(|_| seen.known.state == State::Over);
         /// Why it is over. no longer slower: its executions are as fast as before, or nearly. costs little:
-        /// its executions are slower still, and all together cost less than 10 s and 1 % of the time of all
-        /// statements. not run: the statement has not run for a day, or for three of its periods if it
-        /// comes seldom, at most eight days; with its next slow execution the regression is open again.
-        /// another plan: the statement runs with another plan, or the change of its plan is not known any
-        /// more
+        /// its executions are slower still, and all together cost less than half of 10 s and of 1 % of the
+        /// time of all statements. not run: the statement has not run for a day, or for three of its periods
+        /// if it comes seldom, at most eight days; with its next slow execution the regression is open
+        /// again. another plan: the statement runs with another plan, or the change of its plan is not known
+        /// any more
         closing_reason: text = seen.known.closing().map(Closing::name);
         /// The OID of the user who ran the statement
         userid: oid = seen.known.from.userid;

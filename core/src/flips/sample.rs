@@ -109,6 +109,8 @@ impl Executions {
 pub enum Verdict {
     /// They are a regression.
     Slower(Finding),
+    /// They would be one if they cost up to twice as much.
+    Small(Finding),
     /// They would be one, if they did not cost so little.
     Cheap,
     /// To go back to the plan before would be one.
@@ -123,7 +125,7 @@ impl Verdict {
         match self {
             Verdict::Slower(_) => "slower",
             Verdict::Faster => "faster",
-            Verdict::Cheap | Verdict::Unknown => "no difference that can be told",
+            Verdict::Small(_) | Verdict::Cheap | Verdict::Unknown => "no difference that can be told",
         }
     }
 }
@@ -162,6 +164,7 @@ pub fn verdicts(
             .map(|(slower, faster)| match (slower, faster) {
                 (Found::Slower(finding), _) => Verdict::Slower(finding),
                 (_, Found::Slower(_)) => Verdict::Faster,
+                (Found::Small(finding), _) => Verdict::Small(finding),
                 (Found::Cheap, _) => Verdict::Cheap,
                 _ => Verdict::Unknown,
             }),

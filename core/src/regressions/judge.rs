@@ -74,6 +74,9 @@ pub struct Candidate {
 pub enum Found {
     /// It is a regression.
     Slower(Finding),
+    /// It is one but for its cost, which is at least half as much as that of one: if it is open, it stays so.
+    /// Else it would come and go where it costs about as much.
+    Small(Finding),
     /// It is one but for its cost: each execution is slower, and all together cost little.
     Cheap,
     /// It is none.
@@ -171,7 +174,7 @@ pub(super) fn median_of(ratios: &mut [f64]) -> f64 {
     median.exp2()
 }
 
-/// Returns what the candidates are, in their order: [`Found::Slower`], [`Found::Cheap`] or
+/// Returns what the candidates are, in their order: [`Found::Slower`], [`Found::Small`], [`Found::Cheap`] or
 /// [`Found::Nothing`]. All candidates of the server must be among them: the more there are, the less may be
 /// chance. `check` is called for each: see [`median_ratio`].
 pub fn judge(candidates: &[Candidate], mut check: impl FnMut()) -> Result<Vec<Found>, TryReserveError> {
@@ -192,14 +195,18 @@ pub fn judge(candidates: &[Candidate], mut check: impl FnMut()) -> Result<Vec<Fo
     let mut all = Vec::new();
     all.try_reserve_exact(candidates.len())?;
     all.extend(findings.into_iter().zip(candidates).map(|(found, candidate)| {
-        match found.filter(|(_, basis)| !is_chance(basis)) {
-            None => Found::Nothing,
-            Some((size, _)) if !candidate.is_costly(&size) => Found::Cheap,
-            Some((size, basis)) => Found::Slower(Finding {
-                ratio: size.ratio,
-                extra_ms: size.extra_ms,
-                basis,
-            }),
+        let Some((size, basis)) = found.filter(|(_, basis)| !is_chance(basis)) else {
+            return Found::Nothing;
+        };
+        let finding = Finding {
+            ratio: size.ratio,
+            extra_ms: size.extra_ms,
+            basis,
+        };
+        match candidate.cost(&size) {
+            1.0.. => Found::Slower(finding),
+            0.5.. => Found::Small(finding),
+            _ => Found::Cheap,
         }
     }));
     Ok(all)
@@ -272,8 +279,9 @@ impl Candidate {
         })
     }
 
-    fn is_costly(&self, size: &Size) -> bool {
-        size.extra_ms >= SPEND_MS || size.extra_ms >= SPEND_SHARE * self.database_ms
+    /// Returns how many times the least cost of a regression it costs.
+    fn cost(&self, size: &Size) -> f64 {
+        size.extra_ms / SPEND_MS.min(SPEND_SHARE * self.database_ms)
     }
 
     /// Returns whether it ran in too few of the intervals to be slow for long enough.

@@ -274,7 +274,7 @@ impl Steady {
         for (plan, (candidate, finding)) in judged.into_iter().zip(candidates.iter().zip(findings)) {
             let sums = self.plans.get(&plan.key).map_or_else(Sums::default, Marked::now);
             let found = match (finding, plan.active) {
-                (Found::Slower(_), _) | (Found::Cheap, Some(_)) => finding,
+                (Found::Slower(_), _) | (Found::Small(_) | Found::Cheap, Some(_)) => finding,
                 (_, None) => continue,
                 (_, Some(active)) => found_again(candidate, &active, &sums),
             };

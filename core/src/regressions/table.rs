@@ -304,7 +304,7 @@ impl Regressions {
             let at = self.all.iter().position(|known| known.is_of(&look));
             let slower = match &look.found {
                 Found::Slower(finding) => Some(finding),
-                Found::Cheap | Found::Nothing | Found::TooFew | Found::StillSlow => None,
+                _ => None,
             };
             let at = at.or_else(|| self.open(&look, slower?));
             let Some(known) = at.and_then(|at| self.all.get_mut(at)) else {
@@ -313,13 +313,13 @@ impl Regressions {
             let (state, is_new) = (known.state, known.looked_at == 0);
             known.note_executions(&look, now);
             known.machine = look.machine;
-            if matches!(look.found, Found::Slower(_) | Found::StillSlow) {
+            if matches!(look.found, Found::Slower(_) | Found::Small(_) | Found::StillSlow) {
                 (known.slow_executions, known.slow_busy_ms) = (look.executions, look.busy_ms);
             }
             let is_waiting = known.closing() == Some(Closing::NotRun) && known.idle_us > 0;
             match (&look.found, state) {
                 (Found::Slower(_), State::Over) if is_waiting => {}
-                (Found::Slower(finding), _) => {
+                (Found::Slower(finding), _) | (Found::Small(finding), State::Open | State::Confirmed) => {
                     if is_new || state == State::Over {
                         (known.state, known.opened_at, known.closed_at) = (State::Open, now, 0);
                         known.opened_executions = look.executions;

@@ -34,26 +34,22 @@ impl Judge {
 
     /// Looks if it is time. Returns when it is. Times are microseconds of a clock that never steps back.
     pub fn tick(&mut self, now: i64) -> i64 {
-        let asked = self.history.judge_at.swap(0, Acquire);
-        let is_due = now >= self.next && !self.is_moved && switch::is_on();
-        let at = match asked {
-            0 => is_due.then(server::now),
-            NOW => Some(server::now()),
-            moment => Some(moment),
-        };
-        if asked != 0 {
-            self.is_moved = asked != NOW;
+        // Who asks later waits for another look.
+        let asked = self.history.judge_asked.load(Acquire);
+        let is_asked = asked != self.history.judged.load(Relaxed);
+        let moment = self.history.judge_at.load(Relaxed);
+        if is_asked {
+            self.is_moved = moment != NOW;
         }
+        let is_due = now >= self.next && !self.is_moved && switch::is_on();
+        let at = match is_asked && moment != NOW {
+            true => Some(moment),
+            false => (is_asked || is_due).then(server::now),
+        };
         if at.is_some_and(|at| !self.looks(at)) {
-            // Who asks goes on to wait, unless somebody else has asked meanwhile.
-            if asked != 0 {
-                self.history
-                    .judge_at
-                    .compare_exchange(0, asked, Release, Relaxed)
-                    .ok();
-            }
             return now + AGAIN_US;
         }
+        self.history.judged.store(asked, Release);
         if now >= self.next {
             self.next = now + EACH_US;
         }
@@ -69,7 +65,6 @@ impl Judge {
         if guc::log_regressions() {
             changed.iter().for_each(|known| server::log_alone(&line(known)));
         }
-        self.history.judged.fetch_add(1, Release);
         true
     }
 }
@@ -107,9 +102,9 @@ pub fn judge_now(at: Option<i64>) -> bool {
     if !runs() {
         return false;
     }
-    let before = history.judged.load(Relaxed);
-    history.judge_at.store(at.unwrap_or(NOW), Release);
-    while history.judged.load(Acquire) == before || history.judge_at.load(Relaxed) != 0 {
+    history.judge_at.store(at.unwrap_or(NOW), Relaxed);
+    let ask = history.judge_asked.fetch_add(1, Release) + 1;
+    while history.judged.load(Acquire) < ask {
         server::check_for_interrupts();
         if !runs() {
             return false;

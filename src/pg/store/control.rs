@@ -100,9 +100,11 @@ pub struct SharedHistory {
     pub number: AtomicU32,
     /// How many snapshots were deleted because of their size.
     pub snapshots_removed: AtomicU64,
-    /// A test asks the worker to look for regressions as if it were this moment; 0 if none does.
+    /// The moment as which who asked last wants the worker to look for regressions.
     pub judge_at: AtomicI64,
-    /// How often the worker has looked for regressions.
+    /// How often somebody has asked it to look.
+    pub judge_asked: AtomicU64,
+    /// The last of these that it has looked for.
     pub judged: AtomicU64,
 }
 

@@ -217,6 +217,7 @@ fn look(judged: &Judged, now: i64) -> Look {
         machine: event.before.pace(),
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
+            Verdict::Small(finding) => Found::Small(finding),
             Verdict::Cheap => Found::Cheap,
             Verdict::Faster | Verdict::Unknown => Found::Nothing,
         },

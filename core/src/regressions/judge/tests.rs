@@ -51,17 +51,20 @@ fn little_time_is_much_of_a_small_database() {
         ..candidate(sums(100, 10.0), sums(100, 30.0))
     };
     assert!(found(small).is_some());
-    let large = Candidate {
-        database_ms: 300_000.0,
-        ..small
-    };
-    assert_eq!(judged(large), Found::Cheap);
+    // It costs two seconds.
+    for (database_ms, is_small) in [(300_000.0, true), (390_000.0, true), (410_000.0, false)] {
+        let large = Candidate { database_ms, ..small };
+        match judged(large) {
+            Found::Small(finding) => assert!(is_small && (finding.extra_ms - 2_000.0).abs() < 1e-3),
+            found => assert_eq!((found, is_small), (Found::Cheap, false)),
+        }
+    }
 }
 
 /// Each execution takes three times as long. Who is told that it is no longer slower is told wrong.
 #[test]
 fn what_is_slower_and_costs_little_is_not_what_is_no_slower() {
-    let [before, short] = [sums(100, 100.0), sums(40, 300.0)];
+    let [before, short] = [sums(100, 100.0), sums(20, 300.0)];
     assert_eq!(judged(candidate(before, short)), Found::Cheap);
     for (after, reason) in [
         (sums(100, 190.0), "it is not large"),

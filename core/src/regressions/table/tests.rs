@@ -170,6 +170,32 @@ fn what_costs_little_is_over_and_not_called_faster() {
     assert_eq!(update(&mut table, &[look(10, 7, 50, 9.0)], 4), [(1, "open")]);
 }
 
+/// Its cost is about that of a regression: it does not come and go with each look.
+#[test]
+fn what_costs_a_little_less_stays_open() {
+    let mut table = table();
+    let small = |executions| match look(10, 7, executions, 9.0).found {
+        Found::Slower(finding) => Look {
+            found: Found::Small(finding),
+            ..look(10, 7, executions, 9.0)
+        },
+        found => panic!("{found:?}"),
+    };
+    assert_eq!(update(&mut table, &[small(10)], 0), []);
+    assert_eq!(update(&mut table, &[look(10, 7, 20, 9.0)], 1), [(1, "open")]);
+    for at in 2..9 {
+        let next = if at % 2 == 0 {
+            small(20 + at as u64)
+        } else {
+            look(10, 7, 20 + at as u64, 9.0)
+        };
+        assert_eq!(update(&mut table, &[next], at), []);
+    }
+    assert_eq!(update(&mut table, &[look(10, 7, 40, 0.0)], 9), [(1, "over")]);
+    // It does not open again for that.
+    assert_eq!(update(&mut table, &[small(50)], 10), []);
+}
+
 #[test]
 fn who_has_the_most_makes_room() {
     let mut table = table();
