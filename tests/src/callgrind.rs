@@ -148,9 +148,16 @@ pub struct Cost {
 
 /// Counts what the library adds to each part of a script, which runs without it and with it.
 pub fn of_library(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    of_library_by(of_parts, data, settings, parts)
+}
+
+/// Counts the instructions of each part of a script.
+type Count = fn(&Path, &[&str], &[String]) -> Vec<u64>;
+
+fn of_library_by(count: Count, data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
     let run = |library: &str| {
         let library = format!("shared_preload_libraries={library}");
-        of_parts(data, &[&[&library[..]], settings].concat(), parts)
+        count(data, &[&[&library[..]], settings].concat(), parts)
     };
     let cost = |(without, with): (u64, u64)| Cost {
         without: without as f64,
@@ -162,9 +169,18 @@ pub fn of_library(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost>
 /// Does the same for parts that are measured. Before, all of them run at level basic, because the first run
 /// reads system tables.
 pub fn of_measuring(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    of_measuring_by(of_parts, data, settings, parts)
+}
+
+/// Does the same by the clock of [`of_parts_by_even_clock`].
+pub fn of_measuring_by_even_clock(data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
+    of_measuring_by(of_parts_by_even_clock, data, settings, parts)
+}
+
+fn of_measuring_by(count: Count, data: &Path, settings: &[&str], parts: &[String]) -> Vec<Cost> {
     let level = |level: &str| format!("SET pg_rowsource.statistics_level = {level};\n\n");
     let first = [level("basic"), parts.concat(), level("typical")].concat();
-    of_library(data, settings, &[&[first], parts].concat()).split_off(1)
+    of_library_by(count, data, settings, &[&[first], parts].concat()).split_off(1)
 }
 
 /// Returns what each more unit costs between two sizes.

@@ -1,7 +1,7 @@
 //! Statements inside functions, triggers and procedures, and the setting `track`.
 
 use postgres::Client;
-use rowsource_tests::callgrind::{Cost, of_a_unit, of_measuring};
+use rowsource_tests::callgrind::{Cost, of_a_unit, of_measuring_by_even_clock};
 use rowsource_tests::explain::core_counts;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::{Server, differences, measure, measured_nodes};
@@ -206,7 +206,7 @@ fn deep_nesting_costs_few_instructions_release() {
     server.stop();
     let parts = DEPTHS.map(|depth| format!("SELECT down({depth});\n\n"));
     let settings = ["max_stack_depth=7MB", "pg_rowsource.track=all"];
-    let costs = of_measuring(&server.data(), &settings, &parts);
+    let costs = of_measuring_by_even_clock(&server.data(), &settings, &parts);
     let Cost { without, added } = of_a_unit(DEPTHS, [costs[0], costs[1]]);
     println!("a nested call, between {DEPTHS:?}: {added:.0} instructions more than {without:.0}");
     assert!(added <= MOST, "{added:.0}");
