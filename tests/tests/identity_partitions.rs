@@ -1,10 +1,10 @@
 //! Partitions that are read in the same way are one node, and which of them were pruned is no other plan.
 
 use postgres::Client;
-use rowsource_tests::Server;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::store::{basic_server, measured};
+use rowsource_tests::{Server, last};
 
 /// Runs a statement, and returns the planid of its plan.
 fn planid(client: &mut Client, sql: &str) -> i64 {
@@ -90,7 +90,7 @@ fn partitions_that_are_read_alike_are_one_node() {
 }
 
 /// Queries with the same plan for any day, which bounds what the outermost one reads.
-const OUTER_QUERIES: [&str; 13] = [
+const OUTER_QUERIES: [&str; 14] = [
     "SELECT (SELECT max(plain.day) FROM plain WHERE plain.id = orders.id) FROM orders WHERE day >= DAY",
     "SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT plain.id FROM plain WHERE plain.day > 7)",
     "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
@@ -107,6 +107,7 @@ const OUTER_QUERIES: [&str; 13] = [
     "SELECT note FROM orders WHERE day >= DAY AND id <> (SELECT max(id) FROM plain)",
     "WITH others AS MATERIALIZED (SELECT id FROM plain WHERE day > 390)
      SELECT note FROM orders WHERE day >= DAY AND id NOT IN (SELECT id FROM others) AND id > (SELECT count(*) FROM others)",
+    "SELECT count(*) FROM orders WHERE day >= DAY AND current_setting('port') <> '1'",
     "SELECT note FROM orders WHERE day >= DAY AND current_setting('port') <> '1'
      AND id <> (SELECT max(o.id) FROM orders o WHERE o.day >= DAY AND o.id <> (SELECT max(id) FROM plain))",
 ];
@@ -147,6 +148,74 @@ fn what_comes_after_partitions_does_not_depend_on_their_number() {
     );
     for (query, all) in OUTER_QUERIES.iter().zip(&all) {
         assert_eq!(of_day(&mut new, query, 250), *all, "{query}, attached");
+    }
+}
+
+/// Parallel Appends are made where the planner makes them.
+#[test]
+fn a_lone_partition_is_read_in_parallel_as_several_are() {
+    let (_server, mut client) = partitioned("identity-parallel");
+    run_each(
+        &mut client,
+        "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+         SET max_parallel_workers_per_gather = 2",
+    );
+    for append in ["on", "off"] {
+        run_each(&mut client, &format!("SET enable_parallel_append = {append}"));
+        for filter in ["", " AND current_setting('port') <> '1'"] {
+            let mut of_day = |day: i32| {
+                run_each(&mut client, "SELECT rowsource_reset()");
+                let query = format!("SELECT count(*) FROM orders WHERE day >= {day}{filter}");
+                let planid = planid(&mut client, &query);
+                (planid, stored(&mut client, planid))
+            };
+            let (all, nodes) = of_day(0);
+            let is_parallel = nodes.iter().any(|node| node.contains("Parallel Append"));
+            assert!(
+                is_parallel == (append == "on")
+                    && nodes.iter().any(|node| node.contains("Parallel Seq Scan")),
+                "{nodes:#?}"
+            );
+            for day in [150, 350] {
+                let (found, nodes) = of_day(day);
+                assert_eq!(found, all, "{append}{filter}, from {day}: {nodes:#?}");
+            }
+        }
+    }
+}
+
+/// Children of an inheritance are as partitions. Their parent is always read.
+#[test]
+fn children_of_a_table_are_one_node_whichever_are_read() {
+    let (_server, mut client) = partitioned("identity-inherited");
+    run_each(
+        &mut client,
+        "CREATE TABLE parent (id int, day int, note text);
+         CREATE TABLE child_a (CHECK (day < 100)) INHERITS (parent);
+         CREATE TABLE child_b (CHECK (day BETWEEN 100 AND 199)) INHERITS (parent);
+         CREATE TABLE child_c (CHECK (day >= 200)) INHERITS (parent);
+         INSERT INTO child_a SELECT i, i, 'a' FROM generate_series(0, 99) i;
+         INSERT INTO child_b SELECT i, i, 'b' FROM generate_series(100, 199) i;
+         INSERT INTO child_c SELECT i, i, 'c' FROM generate_series(200, 299) i;
+         VACUUM ANALYZE parent",
+    );
+    let mut of_day = |day: i32| {
+        run_each(&mut client, "SELECT rowsource_reset()");
+        let planid = planid(
+            &mut client,
+            &format!("SELECT note FROM parent WHERE day >= {day}"),
+        );
+        (planid, stored(&mut client, planid))
+    };
+    let (all, nodes) = of_day(0);
+    assert_eq!(nodes, ["0 Append 1 300", "1 Seq Scan parent 4 300"]);
+    for (day, scans, rows) in [(150, 3, 150), (250, 2, 50)] {
+        let (found, nodes) = of_day(day);
+        let expected = [
+            format!("0 Append 1 {rows}"),
+            format!("1 Seq Scan parent {scans} {rows}"),
+        ];
+        assert_eq!((found, &nodes[..]), (all, &expected[..]), "from {day}");
     }
 }
 
@@ -208,6 +277,15 @@ fn partitions_that_are_pruned_at_run_time_are_no_other_plan() {
     let some = |numbers: [&str; 2]| numbers.map(|number| Some(number.to_owned()));
     assert_eq!(partitions(&mut client, "details"), some(["16", "10"]));
     assert_eq!(partitions(&mut client, "last_details"), some(["4", "1"]));
+    let ids = last(&mut client).map(|(queryid, planid, _)| format!("{queryid}, {planid}"));
+    let ids = ids.expect("the last statement");
+    for (call, part) in [
+        ("rowsource_display", "| 1 of 4 |"),
+        ("rowsource_explain", "Partitions: 1 of 4"),
+    ] {
+        let shown = first_column(&mut client, &format!("SELECT {call}({ids})")).join("\n");
+        assert!(shown.contains(part), "{call}: {shown}");
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::explain::first_column;
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{basic_server, info, measured, measuring};
-use rowsource_tests::waiting::{pid, until_waiting};
+use rowsource_tests::waiting::{pid, until, until_waiting};
 use std::io::Write;
 
 /// Starts a server with a table of three partitions, the last of which has partitions of its own.
@@ -83,6 +84,66 @@ fn readers_see_each_partition_of_a_running_statement() {
     );
     let stored: Vec<String> = stored.into_iter().map(line).collect();
     assert_eq!(stored, ["Append 1 300", "Seq Scan orders 4 300"]);
+}
+
+/// Returns the partitions that a running statement shows, with their rows and whether they run now.
+fn live_partitions(observer: &mut Client, pid: i32) -> Vec<String> {
+    let sql = format!(
+        "SELECT object_name || ' ' || sum(rows) || ' ' || bool_or(running) FROM pg_stat_rowsource_live
+         WHERE {pid} IN (pid, leader_pid) AND object_name LIKE 'orders%' GROUP BY object_name ORDER BY object_name"
+    );
+    first_column(observer, &sql)
+}
+
+/// Those that were pruned when the statement started are not there, as in EXPLAIN.
+#[test]
+fn readers_see_the_partitions_that_a_running_statement_did_not_prune() {
+    let server = server("partitions-live-pruned", &[]);
+    let (mut observer, mut client) = (server.connect(), server.connect());
+    run_each(
+        &mut client,
+        "SET plan_cache_mode = force_generic_plan;
+         PREPARE q (int) AS SELECT note FROM orders
+            WHERE day >= $1 AND CASE WHEN day = 150 THEN pg_sleep(300) IS NOT NULL ELSE true END",
+    );
+    let busy = Busy::run(client, "EXECUTE q (100)");
+    until_waiting(&mut observer, busy.pid, "PgSleep");
+    assert_eq!(
+        live_partitions(&mut observer, busy.pid),
+        ["orders_b 50 true", "orders_d 0 false", "orders_e 0 false"]
+    );
+    busy.cancel(&mut observer);
+}
+
+/// The worker's partitions are shown too.
+#[test]
+fn readers_see_each_partition_of_a_parallel_statement() {
+    let settings = [
+        "max_parallel_workers_per_gather = 2",
+        "parallel_leader_participation = off",
+        "parallel_setup_cost = 0",
+        "parallel_tuple_cost = 0",
+        "min_parallel_table_scan_size = 0",
+    ];
+    let server = server("partitions-live-parallel", &settings);
+    let mut observer = server.connect();
+    let busy = Busy::run(
+        server.connect(),
+        "SELECT note FROM orders WHERE CASE WHEN day = 150 THEN pg_sleep(300) IS NOT NULL ELSE true END",
+    );
+    let worker = format!(
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE leader_pid = {} AND wait_event = 'PgSleep'",
+        busy.pid
+    );
+    until(&mut observer, &worker);
+    let shown = live_partitions(&mut observer, busy.pid);
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    assert_eq!(shown[1], "orders_b 50 true", "{shown:?}");
+    for (partition, rows) in [(0, 100), (2, 3), (3, 97)] {
+        let is_whole = |rows: i32| shown[partition].ends_with(&format!(" {rows} false"));
+        assert!(is_whole(rows) || is_whole(0), "{shown:?}");
+    }
+    busy.cancel(&mut observer);
 }
 
 #[test]
@@ -282,6 +343,51 @@ fn waits_of_many_partitions_keep_their_names() {
         assert!(
             operation == "Seq Scan" && waits >= round * PARTITIONS,
             "{round}: {named:?}"
+        );
+    }
+}
+
+/// What each partition waited is known of the session's last statement. Their sum is what the store adds.
+#[test]
+fn what_a_node_waited_is_the_sum_of_its_partitions() {
+    let server = server("partitions-wait-sums", &[]);
+    let mut client = measuring(&server);
+    let mut sums = 0.0;
+    for _ in 0..3 {
+        run_each(
+            &mut client,
+            "SELECT note FROM orders WHERE CASE WHEN day IN (50, 150, 201, 250) THEN pg_sleep(0.003) IS NOT NULL ELSE true END",
+        );
+        let shown = first_column(
+            &mut client,
+            "SELECT rowsource_display(format => 'ALLSTATS LAST +WAITS')",
+        );
+        let cells =
+            |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
+        let titles = shown.iter().find(|line| line.contains("Operation"));
+        let at = titles.and_then(|line| cells(line).iter().position(|cell| cell.starts_with("W-Time")));
+        let at = at.unwrap_or_else(|| panic!("{shown:#?}"));
+        let scans = shown.iter().filter(|line| line.contains("Seq Scan"));
+        let waits: Vec<f64> = scans
+            .map(|line| cells(line)[at].parse().unwrap_or_else(|_| panic!("{shown:#?}")))
+            .collect();
+        assert_eq!(waits.len(), 4, "{shown:#?}");
+        assert!(waits.iter().all(|ms| *ms >= 3.0), "{waits:?}");
+        let stored: Vec<f64> = ["last_wait_time", "wait_time"]
+            .map(|column| {
+                let sql = format!(
+                    "SELECT {column} FROM pg_stat_rowsource WHERE object_name = 'orders'
+                     AND planid = (SELECT planid FROM rowsource_last())"
+                );
+                value(&mut client, &sql)
+            })
+            .to_vec();
+        let last: f64 = waits.iter().sum();
+        sums += last;
+        // The display rounds to microseconds.
+        assert!(
+            (stored[0] - last).abs() <= 0.003 && (stored[1] - sums).abs() <= 0.007,
+            "{stored:?}, {waits:?}, {sums}"
         );
     }
 }

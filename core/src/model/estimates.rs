@@ -148,6 +148,52 @@ impl Estimates {
     }
 }
 
+/// What the planner expected of several nodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EstimateSum {
+    first: Estimate,
+    nodes: u64,
+    starts: u64,
+    /// The rows of a start of each node.
+    rows: f64,
+    /// The rows of all starts.
+    all_rows: f64,
+    /// The rows of all starts that are compared with the actual rows.
+    expected: f64,
+    /// At least one node that ran says nothing about its estimate.
+    is_unjudged: bool,
+}
+
+impl EstimateSum {
+    /// Adds what was expected of a node, which was started this often.
+    pub fn add(&mut self, estimate: &Estimate, starts: u64) {
+        let rows = f64::from(estimate.plan_rows);
+        if self.nodes == 0 {
+            self.first = *estimate;
+        }
+        self.nodes += 1;
+        self.starts += starts;
+        self.rows += rows;
+        self.all_rows += rows * starts as f64;
+        self.expected += estimate.expected_rows(starts);
+        self.is_unjudged |= starts > 0 && !estimate.is_judged();
+    }
+
+    /// Returns the mean, which has the same sum.
+    pub fn estimate(&self) -> Estimate {
+        if self.nodes <= 1 {
+            return self.first;
+        }
+        let mean = match self.starts {
+            0 => self.rows / self.nodes as f64,
+            starts => self.all_rows / starts as f64,
+        };
+        let mut estimate = Estimate::new(mean, !self.is_unjudged && self.starts > 0);
+        estimate.set_expected_rows(self.expected, self.starts);
+        estimate
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@
 //! InitPlans and subplans do not tell partitions apart. A subplan that several nodes share is below the first
 //! of them in the order of the folded plan.
 
-use super::estimates::Estimate;
+use super::estimates::EstimateSum;
 use super::facts::{NodeFacts, NodeKind, PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED};
 use super::node::{NodeStats, Time};
 use super::plan::ExecutionStats;
@@ -44,8 +44,8 @@ pub struct PlanPart {
     pub by_expression: bool,
     /// The number of the subplan whose root it is, if it is one of those that [`Calls`] tells of. Else 0.
     pub subplan: u32,
-    /// It works in several processes together.
-    pub is_parallel: bool,
+    /// It works in several processes together, and the planner makes Appends of such nodes parallel.
+    pub is_in_parallel: bool,
     /// Only core measures it.
     pub by_core: bool,
     /// It was pruned when the statement started, so it has no state. Those that were not come before.
@@ -170,7 +170,7 @@ impl Fold {
             by_expression: part.by_expression && !is_of_made,
             is_partitions: group.is_partitions,
             by_core: part.by_core,
-            is_parallel: is_made && part.is_parallel,
+            is_parallel: is_made && tree.is_in_parallel(*first),
             is_pruned: count == 0 && !is_made,
         });
         let below = |members| Group {
@@ -431,52 +431,6 @@ fn appended(child: &NodeStats) -> NodeStats {
     }
 }
 
-/// What the planner expected of several nodes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EstimateSum {
-    first: Estimate,
-    nodes: u64,
-    starts: u64,
-    /// The rows of a start of each node.
-    rows: f64,
-    /// The rows of all starts.
-    all_rows: f64,
-    /// The rows of all starts that are compared with the actual rows.
-    expected: f64,
-    /// At least one node that ran says nothing about its estimate.
-    is_unjudged: bool,
-}
-
-impl EstimateSum {
-    /// Adds what was expected of a node, which was started this often.
-    pub fn add(&mut self, estimate: &Estimate, starts: u64) {
-        let rows = f64::from(estimate.plan_rows);
-        if self.nodes == 0 {
-            self.first = *estimate;
-        }
-        self.nodes += 1;
-        self.starts += starts;
-        self.rows += rows;
-        self.all_rows += rows * starts as f64;
-        self.expected += estimate.expected_rows(starts);
-        self.is_unjudged |= starts > 0 && !estimate.is_judged();
-    }
-
-    /// Returns the mean, which has the same sum.
-    pub fn estimate(&self) -> Estimate {
-        if self.nodes <= 1 {
-            return self.first;
-        }
-        let mean = match self.starts {
-            0 => self.rows / self.nodes as f64,
-            starts => self.all_rows / starts as f64,
-        };
-        let mut estimate = Estimate::new(mean, !self.is_unjudged && self.starts > 0);
-        estimate.set_expected_rows(self.expected, self.starts);
-        estimate
-    }
-}
-
 /// A plan with what its nodes have below them.
 struct Tree<'a> {
     plan: &'a [PlanPart],
@@ -533,6 +487,21 @@ impl<'a> Tree<'a> {
             tree.numbers[at] = hash.finish() as u64;
         }
         tree
+    }
+
+    /// Returns whether the lone partition to which a node leads is read in parallel.
+    fn is_in_parallel(&self, node: usize) -> bool {
+        let mut at = node;
+        while !self.plan[at].is_partition {
+            let mut inputs = self.children[at].iter();
+            let Some(input) =
+                inputs.find(|input| self.leads_to_lone[**input] && !self.plan[**input].by_expression)
+            else {
+                break;
+            };
+            at = *input;
+        }
+        self.plan[at].is_in_parallel
     }
 
     /// Returns the groups of subplans of equal nodes that become one node each, and that no other nodes have.

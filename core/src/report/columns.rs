@@ -5,7 +5,8 @@ use super::header::Header;
 use super::numbers::{self, bytes, cost, count, kilobytes, relative_error};
 use super::table::{Align, Column};
 use super::text::{on_one_line, shortened};
-use crate::model::{Buffers, NodeStats, Time, Wal};
+use crate::model::facts::{PARTITIONS_PLANNED, PARTITIONS_RUN};
+use crate::model::{Buffers, NodeKind, NodeStats, Time, Wal};
 use crate::plan::PlanNode;
 
 /// The maximal indentation. It is limited because all lines are as wide as the widest one.
@@ -93,6 +94,17 @@ impl Row<'_> {
             .and_then(kb)
             .map(|kb| kilobytes(kb.into()))
             .unwrap_or_default()
+    }
+
+    /// Returns how many partitions of those that the plan has ran; nothing if the nodes stand for none.
+    fn partitions(&self) -> String {
+        let sums = self.stats.map(|stats| &stats.facts);
+        let sums = sums.filter(|facts| facts.kind == NodeKind::Append && facts.sums[PARTITIONS_PLANNED] > 0);
+        sums.map_or_else(String::new, |facts| {
+            let [run, planned] =
+                [PARTITIONS_RUN, PARTITIONS_PLANNED].map(|slot| count(facts.sums[slot] as f64));
+            format!("{run} of {planned}")
+        })
     }
 
     fn operation(&self) -> String {
@@ -197,7 +209,7 @@ const fn text(heading: &'static str, width: usize, cell: fn(&Row) -> String) -> 
 }
 
 /// All columns, in the order of DBMS_XPLAN. Columns that Oracle does not have are next to related ones.
-static SPECS: [Spec; 22] = [
+static SPECS: [Spec; 23] = [
     number(
         "Id",
         |_| true,
@@ -218,6 +230,7 @@ static SPECS: [Spec; 22] = [
                 .unwrap_or_default()
         },
     ),
+    number("Parts", |format| format.has(Part::Actual), |row| row.partitions()),
     number(
         "E-Rows",
         |format| format.has(Part::Rows),

@@ -70,6 +70,7 @@ globals! { pub,
     creating_extension: bool;
     debug_query_string: *const c_char;
     dynamic_shared_memory_type: c_int;
+    enable_parallel_append: bool;
     min_dynamic_shared_memory: c_int;
     my_wait_event_info: *mut u32;
     parallel_leader_participation: bool;

@@ -7,6 +7,7 @@ use super::identity::{Numbers, details, mixed};
 use super::{definition, pruned, temporary};
 use crate::pg::compat;
 use crate::pg::handles::{Handle, PlanRef, PlanStateRef, PlannedStmtRef};
+use crate::pg::server;
 use pgrx::pg_sys::{self, EState, Index, NodeTag, Oid, RTEKind};
 use rowsource_core::model::PlanPart;
 use rowsource_core::stable_hash::StableHasher;
@@ -208,7 +209,7 @@ impl ByTables {
             is_append,
             is_partition,
             is_appended,
-            is_parallel: plan.parallel_aware,
+            is_in_parallel: plan.parallel_aware && server::appends_in_parallel(),
             is_for_each: self.is_for_each(plan, estate),
             by_core: matches!(
                 tag,

@@ -56,10 +56,10 @@ pub use error::{
 };
 pub use main_memory::{MainMemory, SettingUp, Zeroed, use_main_memory};
 pub use process::{
-    application_name, catalog_changes, core_times_io, enable_query_ids, has_transaction_id, is_alive,
-    is_exiting, is_in_recovery, is_parallel_mode, is_parallel_worker, is_postmaster, is_read_only, is_sent,
-    is_under_postmaster, is_upgrading, library_of, pid, portal_or_background, preloading, process_number,
-    with_application_name, with_sent_text,
+    appends_in_parallel, application_name, catalog_changes, core_times_io, enable_query_ids,
+    has_transaction_id, is_alive, is_exiting, is_in_recovery, is_parallel_mode, is_parallel_worker,
+    is_postmaster, is_read_only, is_sent, is_under_postmaster, is_upgrading, library_of, pid,
+    portal_or_background, preloading, process_number, with_application_name, with_sent_text,
 };
 pub use relation::{HeapSize, heap_size, is_temporary_relation, lock_for_writing};
 pub use statement_text::{MAX_SHOWN_TEXT, SourceText, with_literals, with_text};

@@ -36,6 +36,11 @@ pub fn has_transaction_id() -> bool {
     unguarded::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId
 }
 
+/// Returns whether the planner makes an Append parallel whose inputs are read in parallel.
+pub fn appends_in_parallel() -> bool {
+    GLOBALS.enable_parallel_append.get()
+}
+
 /// Returns whether a text is the one that the client has sent.
 pub fn is_sent(text: *const std::ffi::c_char) -> bool {
     std::ptr::eq(text, GLOBALS.debug_query_string.get())

@@ -6,6 +6,7 @@ use super::facts::{add_conditions, facts};
 use super::list::items;
 use super::value::{Field, Item, Value, decimal, field};
 use crate::model::NodeKind;
+use crate::model::facts::{PARTITIONS_PLANNED, PARTITIONS_RUN, SUBPLANS_REMOVED};
 use crate::plan::{Attribute, ObjectKind, PlanNode, Relationship};
 
 /// Returns the first line of a node in the text format, without costs.
@@ -222,10 +223,22 @@ pub(super) fn body(node: &PlanNode, counts: &Counts, quote: &dyn Fn(&str) -> Str
 }
 
 /// Returns what EXPLAIN says of a node after its blocks.
-pub(super) fn end(counts: &Counts) -> Option<Item> {
-    let removed = counts.sum(2);
-    (counts.kind() == NodeKind::Append)
-        .then(|| Item::number("Subplans Removed", removed).line_if(removed > 0))
+pub(super) fn end(counts: &Counts) -> impl Iterator<Item = Item> {
+    let is_append = counts.kind() == NodeKind::Append;
+    let sum = |slot| if is_append { counts.sum(slot) } else { 0 };
+    let (removed, planned, run) = (
+        sum(SUBPLANS_REMOVED),
+        sum(PARTITIONS_PLANNED),
+        sum(PARTITIONS_RUN),
+    );
+    let removed = is_append.then(|| Item::number("Subplans Removed", removed).line_if(removed > 0));
+    // The nodes below stand for partitions, which core prints one by one.
+    let partitions = (planned > 0).then(|| {
+        let fields = [("Partitions Planned", planned), ("Partitions Run", run)];
+        let fields = fields.map(|(label, number)| field(label, number));
+        Item::packed(fields.into(), format!("Partitions: {run} of {planned}"))
+    });
+    removed.into_iter().chain(partitions)
 }
 
 /// Returns what the planner expected of a Memoize.

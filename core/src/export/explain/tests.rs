@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::facts::{PARTITIONS_PLANNED, PARTITIONS_RUN};
 use crate::model::{Buffers, Jit, NodeFacts, NodeKind, NodeStats, Time, Wal, WorkerPart, Workers};
 use crate::plan::PlanNode;
 use crate::plan::parse_explain_json;
@@ -159,6 +160,32 @@ fn a_mean_multiplies_to_the_mean_of_the_sums() {
         ..explained(&nodes, &stats)
     };
     assert!(explain(&unmeasured, ExplainFormat::Text)[0].ends_with("loops=4)"));
+}
+
+/// Core prints each partition. A node that stands for several cannot, so its Append says how many there are.
+#[test]
+fn an_append_says_how_many_partitions_ran() {
+    let (mut nodes, mut stats) = scan();
+    nodes[0].operation = "Append".to_owned();
+    stats[0].facts.kind = NodeKind::Append;
+    stats[0].facts.sums = [0; 10];
+    (
+        stats[0].facts.sums[PARTITIONS_PLANNED],
+        stats[0].facts.sums[PARTITIONS_RUN],
+    ) = (480, 48);
+    let mean = Explained {
+        executions: 4.0,
+        ..explained(&nodes, &stats)
+    };
+    let lines = explain(&mean, ExplainFormat::Text);
+    assert!(
+        lines.iter().any(|line| line.trim() == "Partitions: 12 of 120"),
+        "{lines:#?}"
+    );
+    let document: Value = serde_json::from_str(&explain(&mean, ExplainFormat::Json)[0]).expect("JSON");
+    let plan = &document[0]["Plan"];
+    let numbers = ["Partitions Planned", "Partitions Run"].map(|key| plan[key].as_u64());
+    assert_eq!(numbers, [Some(120), Some(12)]);
 }
 
 #[test]

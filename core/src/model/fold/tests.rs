@@ -1,7 +1,7 @@
 mod random;
 
 use super::*;
-use crate::model::{Buffers, Estimates, Wal};
+use crate::model::{Buffers, Estimate, Estimates, Wal};
 
 /// A node and what is below it.
 #[derive(Clone)]
@@ -229,6 +229,22 @@ fn the_append_that_is_made_has_the_init_plans() {
     let mut made: Vec<(usize, usize)> = fold.made().collect();
     made.sort_unstable();
     assert_eq!(made, [(0, 7), (2, 3), (5, 6)]);
+}
+
+/// Whether the Append that is made is parallel depends on the partition, whatever stands above that.
+#[test]
+fn the_append_that_is_made_is_parallel_as_its_partition() {
+    for is_in_parallel in [false, true] {
+        let mut lone = partition(5);
+        lone.part.is_in_parallel = is_in_parallel;
+        let mut filtered = node(3, vec![subplan(node(8, Vec::new())), lone.clone()]);
+        filtered.part.is_for_each = true;
+        for made in [lone, filtered] {
+            let (fold, _) = fold(&made);
+            assert!(fold.is_made(0));
+            assert_eq!(fold.nodes()[0].is_parallel, is_in_parallel);
+        }
+    }
 }
 
 #[test]
