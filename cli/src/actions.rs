@@ -144,19 +144,16 @@ impl App {
             return Vec::new();
         }
         if let Some(PlanKey { queryid, planid, .. }) = self.plan() {
-            return self.call_of(
-                queryid,
-                Some(planid),
-                format!("Plan {planid} of {queryid}, the mean of its executions"),
-                format!("rowsource_explain({queryid}, {planid}, 'mean')"),
-            );
+            return self.explain_plan(queryid, planid);
         }
-        let queryid = self.target().and_then(|target| target.queryid);
-        // A statement that has ended has its stored plan.
-        let has_ended = |pid: &i64| queryid.is_some() && self.data.ended_run(*pid).is_some();
-        let is_live_plan = matches!(self.screen(), Screen::LivePlan(_));
-        let process = self.process().filter(|pid| !(is_live_plan && has_ended(pid)));
-        match (process, queryid) {
+        let target = self.target().unwrap_or_default();
+        if let (Screen::LivePlan(_), Some(queryid), Some(planid)) =
+            (self.screen(), target.queryid, target.planid)
+        {
+            // It has ended, and has its stored plan.
+            return self.explain_plan(queryid, planid);
+        }
+        match (self.process(), target.queryid) {
             (Some(0), _) => {
                 self.status = "a prepared transaction runs nothing".to_owned();
                 Vec::new()
@@ -176,6 +173,15 @@ impl App {
                 Vec::new()
             }
         }
+    }
+
+    fn explain_plan(&mut self, queryid: i64, planid: i64) -> Vec<Effect> {
+        self.call_of(
+            queryid,
+            Some(planid),
+            format!("Plan {planid} of {queryid}, the mean of its executions"),
+            format!("rowsource_explain({queryid}, {planid}, 'mean')"),
+        )
     }
 
     /// Marks a plan, or compares the marked one with this one; if it is the same plan, its slowest execution

@@ -64,7 +64,7 @@ struct Look {
     shift: usize,
     /// How wide columns have been on a terminal of this width: they do not become narrower again, so that
     /// nothing jumps.
-    widths: (u16, Vec<u16>),
+    widths: (u16, BTreeMap<&'static str, u16>),
 }
 
 /// The state.
@@ -284,13 +284,20 @@ impl App {
 
     /// Keeps the columns as wide as they have been on a terminal of this width.
     pub fn keep_widths(&mut self, table: &mut Table, width: u16) {
-        let (of, widths) = self.look().widths;
-        let known = |index: usize| widths.get(index).copied().filter(|_| of == width).unwrap_or(0);
-        table.least = (0..table.columns.len())
-            .map(|index| table.longest(index).max(known(index)))
-            .collect();
-        let widths = (width, table.least.clone());
-        self.change_look(|look| look.widths = widths);
+        // Without rows, nobody has seen columns that could jump.
+        if table.rows.is_empty() {
+            return;
+        }
+        let (of, mut widths) = self.look().widths;
+        if of != width {
+            widths.clear();
+        }
+        for (index, column) in table.columns.iter().enumerate() {
+            let wide = widths.entry(column.title).or_default();
+            *wide = table.longest(index).max(*wide);
+            table.least.push(*wide);
+        }
+        self.change_look(|look| look.widths = (width, widths));
     }
 
     /// Returns the text by which rows are filtered.

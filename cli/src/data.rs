@@ -174,10 +174,16 @@ impl Data {
             // A recording does not say of which statements the nodes were read. That follows from the plans.
             self.wanted_nodes();
         }
+        let has_live_plan = snapshot
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::LivePlan(_)));
         for part in snapshot.parts {
             self.apply_part(part);
         }
-        self.last_run.see(self.at, &self.live_plan, &self.live);
+        if has_live_plan {
+            self.last_run.see(self.at, &self.live_plan, &self.live);
+        }
         if known && evicted > 0.0 && self.event.is_none() {
             let text = format!(
                 "{evicted:.0} plans were evicted: what they did is in the sum of others now (pg_rowsource.max_plans)"

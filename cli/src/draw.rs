@@ -244,7 +244,7 @@ fn draw_foot(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
             buffer.set_stringn(area.x, y - 1, format!("{said:<width$}"), width, alarm);
             let (what, pid) = (signal.does(), session.pid);
             let long = format!("{what} of process {pid}? y: yes, any other key: no");
-            let short = format!("{pid}: y does it, other keys do not");
+            let short = format!("{} {pid}? y: yes, other keys: no", signal.word());
             (if long.len() > width { short } else { long }, alarm)
         }
         Mode::Normal | Mode::Help(_) => said(app, area.width as usize, theme),

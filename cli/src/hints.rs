@@ -34,7 +34,7 @@ pub fn hint(app: &App, width: usize) -> String {
         let sessions = app.data.sessions.iter().filter(|_| app.data.knows_sessions());
         let mut idle = sessions.filter(|session| session.pid == *pid && is_idle(session.state.as_deref()));
         if idle.next().is_some() {
-            keys.retain(|key| [TERMINATE, STORED].contains(key));
+            keys.retain(|key| [TERMINATE, STORED, "e EXPLAIN"].contains(key));
         }
     }
     if !has_extension {
@@ -113,7 +113,11 @@ fn of_row(screen: &Screen, target: &Target) -> Vec<&'static str> {
         }
         Screen::LivePlan(_) => {
             offer(STORED, target.queryid.is_some());
-            offer("e as a table", target.node_id.is_some());
+            offer("e EXPLAIN", target.queryid.is_some());
+            offer(
+                "e as a table",
+                target.node_id.is_some() && target.queryid.is_none(),
+            );
             for key in ["b who blocks it", CANCEL, TERMINATE] {
                 offer(key, true);
             }

@@ -13,31 +13,39 @@ const RUNS: f64 = 2.0;
 pub struct LastRun {
     /// When it was seen, by the server's clock, in seconds since 1970.
     pub at: f64,
-    pub running: Running,
+    pub pid: i64,
+    /// The text of the statement, if that has come.
+    pub query: Option<String>,
     pub nodes: Vec<LiveNode>,
     /// When each node was seen to run, by nesting level and number.
     pub ran: BTreeMap<(i64, i64), f64>,
 }
 
 impl LastRun {
-    /// Takes over what a refresh has of a running plan.
+    /// Takes over the nodes of a running plan, and its text if `live` has the same statement.
     pub fn see(&mut self, at: f64, nodes: &[LiveNode], live: &[Running]) {
-        let Some(leader) = nodes.iter().find(|node| is_node(node)) else {
+        let Some(top) = nodes.iter().find(|node| is_node(node)) else {
             return;
         };
-        let pid = leader.leader.unwrap_or(leader.pid);
-        let Some(running) = live.iter().find(|row| row.pid == pid) else {
-            return;
-        };
-        let id = |run: &Running| (run.pid, run.queryid, run.planid);
-        if id(running) != id(&self.running) || running.elapsed < self.running.elapsed || at < self.at {
-            self.ran.clear();
+        let pid = top.leader.unwrap_or(top.pid);
+        let known = self.nodes.iter().find(|node| is_node(node));
+        let is_same = known.is_some_and(|known| {
+            (self.pid, known.queryid, known.planid) == (pid, top.queryid, top.planid) && at >= self.at
+        });
+        if !is_same {
+            *self = LastRun::default();
+        }
+        let running = live
+            .iter()
+            .find(|row| (row.pid, row.queryid, row.planid) == (pid, top.queryid, top.planid));
+        if let Some(running) = running {
+            self.query.clone_from(&running.query);
         }
         let runs = nodes.iter().filter(|node| node.running);
         self.ran
             .extend(runs.map(|node| ((node.nesting, node.node_id), at)));
         self.ran.retain(|_, ran| at - *ran < RUNS);
-        (self.at, self.running, self.nodes) = (at, running.clone(), nodes.to_vec());
+        (self.at, self.pid, self.nodes) = (at, pid, nodes.to_vec());
     }
 }
 

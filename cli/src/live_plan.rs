@@ -4,24 +4,27 @@ use std::collections::BTreeMap;
 
 use crate::data::Data;
 use crate::format::{clock, node_name, time};
-use crate::last_run::is_node;
+use crate::last_run::{LastRun, is_node};
 use crate::model::{LiveNode, Running};
 use crate::table::{Cell, Order, Row, Table, Target};
 use crate::title::Title;
 
 impl Data {
-    /// Returns the statement of which a process had a running plan, if it has none any more.
-    pub fn ended_run(&self, pid: i64) -> Option<&Running> {
+    /// Returns the plan that a process had when it was last seen, if it runs none any more.
+    pub fn ended_run(&self, pid: i64) -> Option<&LastRun> {
         let run = &self.last_run;
-        let is_shown = run.at > 0.0 && run.running.pid == pid && !self.lacks("LivePlan");
+        let is_shown = run.at > 0.0 && run.pid == pid && !self.lacks("LivePlan");
         let runs = sum_processes(&self.live_plan, pid).next().is_some();
-        (is_shown && !runs).then_some(&run.running)
+        (is_shown && !runs).then_some(run)
     }
 
     /// Returns the text of the statement whose running plan is shown.
     pub fn text_of_run(&self, pid: i64) -> Option<&str> {
+        if let Some(run) = self.ended_run(pid) {
+            return run.query.as_deref();
+        }
         let running = self.live.iter().find(|row| row.pid == pid);
-        running.or_else(|| self.ended_run(pid))?.query.as_deref()
+        running?.query.as_deref()
     }
 }
 
@@ -98,8 +101,8 @@ pub fn live_plan(data: &Data, pid: i64) -> Table {
         let target = Target {
             pid: Some(pid),
             node_id: Some(node.node_id),
-            queryid: ended.and_then(|run| run.queryid),
-            planid: ended.and_then(|run| run.planid),
+            queryid: node.queryid.filter(|_| ended.is_some()),
+            planid: node.planid.filter(|_| ended.is_some()),
             ..Target::default()
         };
         table.add(Row {

@@ -271,6 +271,8 @@ pub struct LiveNode {
     pub temp: f64,
     pub running: bool,
     pub wait: Option<String>,
+    pub queryid: Option<i64>,
+    pub planid: Option<i64>,
 }
 
 /// Processes that work now, and wait for the same.

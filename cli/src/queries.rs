@@ -116,7 +116,7 @@ const LIVE_PLAN: &str = "SELECT pid, leader_pid AS leader, nesting_level AS nest
   object_name AS object, plan_rows, coalesce(starts, 0) AS starts, coalesce(rows, 0) AS rows, total_time AS time,
   self_time AS own_time, coalesce(shared_blks_read, 0) + coalesce(local_blks_read, 0) AS reads,
   coalesce(temp_blks_read, 0) + coalesce(temp_blks_written, 0) AS temp, coalesce(running, false) AS running,
-  wait_event AS wait, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
+  wait_event AS wait, queryid, planid, count(*) OVER () AS total FROM @.pg_stat_rowsource_live";
 
 /// Statements of this program are no work: a message of it begins with its settings, or with its mark and the
 /// name of its own function. Background processes that wait for work have the

@@ -61,6 +61,14 @@ impl Signal {
             Self::Terminate => "terminate the session",
         }
     }
+
+    /// The same in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Terminate => "terminate",
+        }
+    }
 }
 
 impl Addressee {

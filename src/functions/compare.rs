@@ -32,8 +32,8 @@ const FORMS: [(&str, Form); 2] = [("text", Form::Text), ("json", Form::Json)];
 const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, both (like '42 slowest'), an interval ('14:00..14:05'), 'baseline' and its name, or what rowsource_plan() returns.";
 
 /// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows
-/// have changed since it was: of a partitioned table, all of its partitions. The time of the last ANALYZE is
-/// lost in a crash, and who may not read the table sees no statistics of its columns.
+/// have changed since it was: of a partitioned table, all of its partitions, unless there are more than a
+/// thousand, which would take long. The time of the last ANALYZE is lost in a crash, and who may not read the table sees no statistics of its columns.
 const ANALYSED: &str = "
     WITH RECURSIVE tables AS (
         SELECT c.oid, c.relkind, n.nspname, c.relname
@@ -54,8 +54,9 @@ const ANALYSED: &str = "
                    AND NOT EXISTS (SELECT FROM pg_catalog.pg_stats s
                                     WHERE s.schemaname OPERATOR(pg_catalog.=) t.nspname AND s.tablename OPERATOR(pg_catalog.=) t.relname)),
                pg_catalog.sum(pg_catalog.pg_stat_get_mod_since_analyze(t.oid)))
-      FROM tables t
-     WHERE t.relkind OPERATOR(pg_catalog.=) ANY ('{r,m}'::pg_catalog.\"char\"[])";
+      FROM (SELECT * FROM tables LIMIT 1001) t
+     WHERE t.relkind OPERATOR(pg_catalog.=) ANY ('{r,m}'::pg_catalog.\"char\"[])
+    HAVING pg_catalog.count(*) OPERATOR(pg_catalog.<=) 1000";
 
 /// A side of a comparison.
 enum Wanted {

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::mem::take;
 use std::rc::Rc;
 
-/// The most bytes of those that were used recently, and of what was decoded since those before were. Both may
-/// be there twice.
-const MAX_PART: usize = 1 << 20;
+/// The most bytes of those that were used recently, of those that were used before, and of what was decoded.
+const MAX_PART: usize = (4 << 20) / 3;
 
 /// Descriptions by the keys of their plans before these were folded.
 type Descriptions = FxHashMap<PlanKey, Rc<LazyDescription>>;
@@ -22,7 +21,7 @@ pub(super) struct Unfolded {
     /// The memory of the recent ones, in bytes.
     bytes: usize,
     before: Descriptions,
-    /// How much all grew since then because somebody looked at all nodes, in bytes.
+    /// How much all grew because somebody looked at all nodes, in bytes.
     decoded: OnceCell<Rc<Cell<usize>>>,
 }
 
@@ -47,7 +46,7 @@ impl Unfolded {
             }
         };
         if self.decoded_bytes().get() > MAX_PART {
-            self.age();
+            self.forget();
         }
         Some(known)
     }
@@ -55,20 +54,14 @@ impl Unfolded {
     /// Keeps a description.
     pub fn keep(&mut self, found_as: PlanKey, description: &Rc<LazyDescription>) {
         if self.bytes + description.size() > MAX_PART {
-            self.age();
+            self.before = take(&mut self.recent);
+            self.bytes = 0;
         }
         if self.recent.try_reserve(1).is_ok() {
             let before = self.recent.insert(found_as, description.clone());
             let before = before.map_or(0, |before| before.size());
             self.bytes = (self.bytes + description.size()).saturating_sub(before);
         }
-    }
-
-    /// Makes room: those that were not used since that happened before are forgotten.
-    fn age(&mut self) {
-        self.before = take(&mut self.recent);
-        self.bytes = 0;
-        self.decoded_bytes().set(0);
     }
 
     /// Returns where the bytes are counted that were decoded.

@@ -134,41 +134,53 @@ fn a_certificate_that_signs_itself_is_trusted_needs_program() {
     run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
     server.stop();
     let data = server.data();
-    let [own, other] = ["own", "other"].map(|name| signed_by_itself(&data, name));
-    if environment().is_root {
-        let status = Command::new("chown")
-            .arg("postgres:")
-            .arg(data.join("own.key"))
-            .status();
-        assert!(status.expect("chown runs").success());
-    }
+    let other = signed_by_itself(&data, "other", "");
     fs::write(
         data.join("pg_hba.conf"),
         "local all all trust\nhostssl all all all trust\n",
     )
     .expect("the rules");
     server.configure("ssl = on");
-    server.configure("ssl_cert_file = 'own.crt'");
-    server.configure("ssl_key_file = 'own.key'");
-    server.launch();
-    for (host, mode, authority, passes) in [
-        ("localhost", "verify-full", &own, true),
-        ("elsewhere", "verify-full", &own, false),
-        ("elsewhere", "verify-ca", &own, true),
-        ("localhost", "verify-full", &other, false),
-        ("localhost", "verify-ca", &other, false),
+    // The manual's has no other name than the common one. An authority may have signed itself, or nobody.
+    for (name, more) in [
+        ("manual", ""),
+        ("named", " -addext subjectAltName=DNS:localhost"),
+        (
+            "leaf",
+            " -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE",
+        ),
     ] {
-        let uri = format!(
-            "host={host} hostaddr={address} user=postgres dbname=postgres sslmode={mode} sslrootcert={authority}"
-        );
-        let output = run(&["-d", &uri, "top", "--once", "--interval", "0.2"], &[]);
-        assert_eq!(output.status.success(), passes, "{uri}: {output:?}");
-        let says = if passes {
-            "rowsource  PostgreSQL"
-        } else {
-            "certificate"
-        };
-        assert!(text(&output).contains(says), "{uri}: {output:?}");
+        let own = signed_by_itself(&data, name, more);
+        if environment().is_root {
+            let status = Command::new("chown")
+                .arg("postgres:")
+                .arg(data.join(format!("{name}.key")))
+                .status();
+            assert!(status.expect("chown runs").success());
+        }
+        server.configure(&format!("ssl_cert_file = '{name}.crt'"));
+        server.configure(&format!("ssl_key_file = '{name}.key'"));
+        server.launch();
+        for (host, mode, authority, passes) in [
+            ("localhost", "verify-full", &own, true),
+            ("elsewhere", "verify-full", &own, false),
+            ("elsewhere", "verify-ca", &own, true),
+            ("localhost", "verify-full", &other, false),
+            ("localhost", "verify-ca", &other, false),
+        ] {
+            let options = format!(
+                "host={host} hostaddr={address} user=postgres dbname=postgres sslmode={mode} sslrootcert={authority}"
+            );
+            let output = run(&["-d", &options, "top", "--once", "--interval", "0.2"], &[]);
+            assert_eq!(output.status.success(), passes, "{name}: {options}: {output:?}");
+            let says = if passes {
+                "rowsource  PostgreSQL"
+            } else {
+                "certificate"
+            };
+            assert!(text(&output).contains(says), "{name}: {options}: {output:?}");
+        }
+        server.stop();
     }
 }
 

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-
 use x509_cert::der::Decode;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
+use x509_cert::time::Time;
+use x509_cert::{Certificate, Version};
 
 use super::environment::Error;
 
@@ -72,15 +75,16 @@ pub fn configuration(
         }
         _ => None,
     };
-    let (roots, trusted) = roots.unzip();
-    let authority = roots
-        .map(|roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build());
-    let authority = authority
-        .transpose()
-        .map_err(|error| Error(format!("root certificates: {error}")))?;
+    let trust = roots.map(|(authorities, own)| {
+        let is_empty = authorities.is_empty();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities), provider.clone());
+        let authority = (!is_empty).then(|| verifier.build()).transpose()?;
+        Ok(Trust { authority, own })
+    });
     let verifier = Verifier {
-        authority,
-        trusted: trusted.unwrap_or_default(),
+        trust: trust
+            .transpose()
+            .map_err(|error: VerifierBuilderError| Error(format!("root certificates: {error}")))?,
         checks_name: mode == Mode::VerifyFull,
         provider: provider.clone(),
     };
@@ -98,40 +102,88 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-/// Returns the authorities of a file, and all of its certificates.
+/// Returns the authorities of a file, and the certificates that sign themselves.
 fn roots_of(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error(format!("root certificate file \"{}\": {error}", file.display()))
     };
-    let (mut roots, mut all) = (RootCertStore::empty(), Vec::new());
+    let (mut authorities, mut own) = (RootCertStore::empty(), Vec::new());
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
         let certificate = certificate.map_err(|error| failed(&error))?;
-        roots.add(certificate.clone()).map_err(|error| failed(&error))?;
-        all.push(certificate);
+        let parsed = Certificate::from_der(&certificate).map_err(|error| failed(&error))?;
+        let of_itself = parsed.tbs_certificate.issuer == parsed.tbs_certificate.subject;
+        if is_authority(&parsed) {
+            authorities
+                .add(certificate.clone())
+                .map_err(|error| failed(&error))?;
+        }
+        if of_itself {
+            own.push(certificate);
+        }
     }
-    if roots.is_empty() {
+    if authorities.is_empty() && own.is_empty() {
         Err(failed(&"it has no certificate"))
     } else {
-        Ok((roots, all))
+        Ok((authorities, own))
     }
+}
+
+/// Returns whether a certificate may sign others. Before version 3 none says that it may not.
+fn is_authority(certificate: &Certificate) -> bool {
+    let constraints = certificate.tbs_certificate.get::<BasicConstraints>();
+    certificate.tbs_certificate.version != Version::V3
+        || constraints.is_ok_and(|found| found.is_some_and(|(_, constraints)| constraints.ca))
 }
 
 /// Returns whether a certificate is valid at a time.
 fn is_of_today(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
-    x509_cert::Certificate::from_der(certificate).is_ok_and(|certificate| {
+    Certificate::from_der(certificate).is_ok_and(|certificate| {
         let validity = certificate.tbs_certificate.validity;
-        let seconds = |time: x509_cert::time::Time| time.to_unix_duration().as_secs();
+        let seconds = |time: Time| time.to_unix_duration().as_secs();
         (seconds(validity.not_before)..=seconds(validity.not_after)).contains(&now.as_secs())
     })
+}
+
+/// Returns whether a certificate that lists no names has this one as its common name, as libpq compares them:
+/// `*.` stands for one part of a name.
+fn has_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
+    const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+    let Ok(certificate) = Certificate::from_der(certificate) else {
+        return false;
+    };
+    let certificate = certificate.tbs_certificate;
+    if !matches!(certificate.get::<SubjectAltName>(), Ok(None)) {
+        return false;
+    }
+    let parts = certificate.subject.0.iter().flat_map(|part| part.0.iter());
+    let common = parts
+        .filter(|part| part.oid == COMMON_NAME)
+        .map(|part| part.value.value());
+    let name = name.to_str();
+    { common }
+        .next()
+        .and_then(|common| std::str::from_utf8(common).ok())
+        .is_some_and(|common| match (common.strip_prefix("*."), name.split_once('.')) {
+            (Some(common), Some((_, rest))) => common.eq_ignore_ascii_case(rest),
+            _ => common.eq_ignore_ascii_case(&name),
+        })
+}
+
+/// Whose certificates are accepted.
+#[derive(Debug)]
+struct Trust {
+    /// Those that these have signed; nobody if there are none.
+    authority: Option<Arc<WebPkiServerVerifier>>,
+    /// A server's that is one of these, which sign themselves.
+    own: Vec<CertificateDer<'static>>,
 }
 
 /// Verifies as much of the server's certificate as the mode wants. The server always proves that it has
 /// the key.
 #[derive(Debug)]
 struct Verifier {
-    authority: Option<Arc<WebPkiServerVerifier>>,
-    /// The certificates of `sslrootcert`. The server's own may be among them, which signs itself then.
-    trusted: Vec<CertificateDer<'static>>,
+    /// Without it, any certificate is accepted.
+    trust: Option<Trust>,
     checks_name: bool,
     provider: Arc<CryptoProvider>,
 }
@@ -145,22 +197,27 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(authority) = &self.authority else {
+        let Some(trust) = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
-        match authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        // rustls takes no authority for a server, and OpenSSL does.
+        let found = if trust.own.contains(&end_entity.clone().into_owned()) && is_of_today(end_entity, now) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)
+        } else if let Some(authority) = &trust.authority {
+            let verified =
+                authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+            verified.map(drop)
+        } else {
+            Err(CertificateError::UnknownIssuer.into())
+        };
+        match found {
             // The name is compared last, when the chain has been verified.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            // As OpenSSL has it; rustls takes no authority for a server.
-            Err(_) if self.trusted.iter().any(|it| it == end_entity) && is_of_today(end_entity, now) => {
-                if self.checks_name {
-                    verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                }
+            )) if !self.checks_name || has_common_name(end_entity, server_name) => {
                 Ok(ServerCertVerified::assertion())
             }
-            result => result,
+            found => found.map(|()| ServerCertVerified::assertion()),
         }
     }
 

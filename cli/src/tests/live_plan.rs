@@ -14,6 +14,8 @@ fn refresh(at: f64, runs: Option<i64>) -> Snapshot {
         operation: ["Sort", "Seq Scan"][node_id as usize].to_owned(),
         own_time: Some(10.0 + node_id as f64),
         running: node_id == runs,
+        queryid: Some(7),
+        planid: Some(8),
         ..LiveNode::default()
     };
     let running = Running {
@@ -98,13 +100,26 @@ fn a_plan_stays_when_its_statement_has_ended() {
         press(&mut app.clone(), KeyCode::Char('y')),
         [Effect::Copy("SELECT * FROM t ORDER BY v".to_owned())]
     );
-    for key in [KeyCode::Enter, KeyCode::Char('e')] {
+    for (key, calls) in [(KeyCode::Enter, "(7,"), (KeyCode::Char('e'), "(7, 8,")] {
         let effects = press(&mut app.clone(), key);
         let [Effect::Call(call, None)] = &effects[..] else {
             panic!("{effects:?}")
         };
-        assert!(call.contains("(7,"), "{call}");
+        assert!(call.contains(calls), "{call}");
     }
+    // A refresh without the plan does not make it newer.
+    let seen = app.data.last_run.at;
+    let mut other = refresh(at + 1.8, None);
+    other.parts.retain(|part| matches!(part, Part::Sessions(_)));
+    app.apply(other);
+    assert_eq!(app.data.last_run.at, seen);
+    // Another statement whose nodes cannot be seen does not lend it its text.
+    app.data.live = vec![Running {
+        pid: PID,
+        query: Some("SELECT 2".to_owned()),
+        ..Running::default()
+    }];
+    assert_eq!(app.data.text_of_run(PID), Some("SELECT * FROM t ORDER BY v"));
     // Another one runs.
     app.apply(refresh(at + 2.0, Some(1)));
     assert!(!text(&mut app).contains("has ended"));

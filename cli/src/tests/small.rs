@@ -37,7 +37,7 @@ fn the_question_before_a_signal_is_shown_whole() {
     let mut app = app(View::Locks);
     let pid = question(&mut app, 'C');
     let shown = lines(&mut app, 40, 10);
-    assert_eq!(shown[9], format!("{pid}: y does it, other keys do not"));
+    assert_eq!(shown[9], format!("cancel {pid}? y: yes, other keys: no"));
     assert!(lines(&mut app, 80, 24)[23].starts_with("cancel the statement of process"));
 }
 

@@ -317,9 +317,15 @@ impl Regressions {
                 (known.slow_executions, known.slow_busy_ms) = (look.executions, look.busy_ms);
             }
             let is_waiting = known.closing() == Some(Closing::NotRun) && known.idle_us > 0;
-            match (&look.found, state) {
-                (Found::Slower(_), State::Over) if is_waiting => {}
-                (Found::Slower(finding), _) | (Found::Small(finding), State::Open | State::Confirmed) => {
+            let may_be_small = known.is_active() || known.closing() == Some(Closing::NotRun);
+            let finding = match &look.found {
+                Found::Slower(finding) => Some(finding),
+                Found::Small(finding) => Some(finding).filter(|_| may_be_small),
+                _ => None,
+            };
+            match (finding, &look.found, state) {
+                (Some(_), _, State::Over) if is_waiting => {}
+                (Some(finding), ..) => {
                     if is_new || state == State::Over {
                         (known.state, known.opened_at, known.closed_at) = (State::Open, now, 0);
                         known.opened_executions = look.executions;
@@ -329,8 +335,8 @@ impl Regressions {
                         known.state = State::Confirmed;
                     }
                 }
-                (Found::Nothing, State::Open | State::Confirmed) => known.close(Closing::Faster, now),
-                (Found::Cheap, State::Open | State::Confirmed) => known.close(Closing::Cheap, now),
+                (None, Found::Nothing, State::Open | State::Confirmed) => known.close(Closing::Faster, now),
+                (None, Found::Cheap, State::Open | State::Confirmed) => known.close(Closing::Cheap, now),
                 _ => {}
             }
             if known.is_active() && known.is_idle(&look) {

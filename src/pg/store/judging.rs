@@ -44,7 +44,8 @@ pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
             mark(steady, &store, now, &plans, &active, &judged);
         }
         let mut looks: Vec<Look> = memory::with_room(judged.len());
-        let is_current = |one: &&Judged| is_latest(&one.event, &judged) && !is_of_longer(one, &judged);
+        let is_current =
+            |one: &&Judged| is_latest(&one.event, &judged) && !is_of_longer(one, &judged, &active);
         looks.extend(judged.iter().filter(is_current).map(|one| look(one, now)));
         let unchanged = steady.looks();
         let mut found: Vec<Regression> = memory::with_room(2 * Regressions::MAX);
@@ -190,10 +191,21 @@ fn is_latest(event: &Event, all: &[Judged]) -> bool {
     !all.iter().any(is_later)
 }
 
-/// Returns whether the same plan is also slower than one from before.
-fn is_of_longer(one: &Judged, all: &[Judged]) -> bool {
+/// Returns whether the same plan is also slower than one from before. `active` has the regressions that are
+/// open, of which some cost a little less than others do when they open.
+fn is_of_longer(one: &Judged, all: &[Judged], active: &[Regression]) -> bool {
+    let is_open = |other: &Judged| {
+        let is_it =
+            |known: &Regression| known.from == other.event.from && known.to == other.event.to().planid;
+        active.iter().any(is_it)
+    };
     all.iter().any(|other| {
-        matches!(other.verdict, Verdict::Slower(_))
+        let is_slower = match other.verdict {
+            Verdict::Slower(_) => true,
+            Verdict::Small(_) => is_open(other),
+            _ => false,
+        };
+        is_slower
             && other.event.at < one.event.at
             && other.event.is_of_query(&one.event)
             && is_latest(&other.event, all)
