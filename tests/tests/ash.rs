@@ -510,10 +510,10 @@ fn a_snapshot_keeps_samples_of_processes_without_a_user() {
         "CREATE TABLE dead AS SELECT i FROM generate_series(1, 200000) i; DELETE FROM dead",
     );
     // One moment in ten is kept: of 300, at least one.
-    let sampled = "SELECT count(DISTINCT sample_time) > 300 FROM rowsource_ash WHERE backend_type = 'autovacuum worker'";
-    until(&mut client, sampled);
+    let of_worker = "backend_type = 'autovacuum worker' AND userid IS NULL AND datid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let sampled = format!("SELECT count(DISTINCT sample_time) > 300 FROM rowsource_ash WHERE {of_worker}");
+    until(&mut client, &sampled);
     run_each(&mut client, "SELECT rowsource_snapshot()");
-    let kept = "SELECT count(*) FROM rowsource_snapshot_ash
-                 WHERE backend_type = 'autovacuum worker' AND userid IS NULL AND datid = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    assert!(value::<i64>(&mut client, kept) > 0);
+    let kept = format!("SELECT count(*) FROM rowsource_snapshot_ash WHERE {of_worker}");
+    assert!(value::<i64>(&mut client, &kept) > 0);
 }
