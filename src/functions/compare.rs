@@ -33,7 +33,8 @@ const HOW: &str = "Write a planid, mean, last, slowest, failed or cancelled, bot
 
 /// Selects whether a table was never analysed, as far as the user may know that, and how many of its rows
 /// have changed since it was: of a partitioned table, all of its partitions, unless there are more than a
-/// thousand, which would take long. The time of the last ANALYZE is lost in a crash, and who may not read the table sees no statistics of its columns.
+/// thousand, which would take long. The time of the last ANALYZE is lost in a crash, and who may not read the
+/// table sees no statistics of its columns.
 const ANALYSED: &str = "
     WITH RECURSIVE tables AS (
         SELECT c.oid, c.relkind, n.nspname, c.relname
