@@ -305,6 +305,13 @@ macro_rules! add_assign_fields {
                 $(self.$rare -= sub.$rare;)+
             }
         }
+        impl $type {
+            /// Raises each figure to that of `least` if it is below.
+            fn raise_to(&mut self, least: &Self) {
+                $(self.$usual = self.$usual.max(least.$usual);)*
+                $(self.$rare = self.$rare.max(least.$rare);)+
+            }
+        }
     };
 }
 
@@ -347,6 +354,16 @@ impl NodeStats {
     pub fn use_also(&mut self, input: &NodeStats) {
         self.buffers += input.buffers;
         self.wal += input.wal;
+    }
+
+    /// Raises what it used to what its inputs used, if it is less.
+    pub fn raise_usage_to(&mut self, inputs: &NodeStats) {
+        if let (Some(buffers), Some(least)) = (self.buffers.get_mut(), inputs.buffers.get()) {
+            buffers.raise_to(&least);
+        }
+        if let (Some(wal), Some(least)) = (self.wal.get_mut(), inputs.wal.get()) {
+            wal.raise_to(&least);
+        }
     }
 
     /// Adds one execution to a total.

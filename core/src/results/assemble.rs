@@ -62,6 +62,23 @@ impl Scratch {
             })
     }
 
+    /// Lets no node have used less than its inputs, which may be so in a copy of a session that charges blocks
+    /// at that moment: what core counts has them, and the charges have not, which the nodes above are sums of.
+    /// Returns `None` if there is no memory.
+    pub fn raise_above_inputs(&mut self) -> Option<()> {
+        let mut inputs: Vec<NodeStats> = Vec::new();
+        inputs.try_reserve(self.stats.len()).ok()?;
+        inputs.resize(self.stats.len(), NodeStats::default());
+        // Parents come before their children.
+        for i in (0..self.stats.len()).rev() {
+            self.stats[i].raise_usage_to(&inputs[i]);
+            if let Some(parent) = self.samples[i].place.input_of() {
+                inputs[parent].use_also(&self.stats[i]);
+            }
+        }
+        Some(())
+    }
+
     /// Removes the root's statistics if EXPLAIN does not show the root. No other node can be hidden.
     pub fn remove_hidden_root(&mut self) {
         if self.samples.first().is_some_and(|root| root.place.hidden) && !self.stats.is_empty() {

@@ -133,6 +133,7 @@ impl Running {
         };
         let mut scratch = Scratch::default();
         results::assemble(&copied, &sample, &mut scratch)?;
+        scratch.raise_above_inputs()?;
         Some((scratch, running))
     }
 
