@@ -138,7 +138,7 @@ impl Seen {
     /// Returns a sentence for the report.
     pub fn sentence(&self) -> String {
         let known = &self.known;
-        let [before, after] = [known.before.mean_wall_ms(), known.after_ms[1]];
+        let [before, after] = [known.before.mean_wall_ms(), known.after.mean_wall_ms()];
         let plan = match self.has_changed_plan() {
             true => "another plan",
             false => "slower with the same plan",
@@ -153,7 +153,7 @@ impl Seen {
             server::shown_time(known.since),
             known.state.name(),
             known.ratio,
-            known.executions,
+            known.after.executions,
             self.query().unwrap_or_default()
         )
     }
@@ -163,7 +163,9 @@ impl Seen {
 pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
     let mut all = store::regressions().unwrap_or_default();
     all.retain(|known| known.since <= to && (known.state != State::Over || known.closed_at >= from));
-    let is_steady = |known: &&Regression| known.to == known.from.planid && known.state != State::Over;
+    let is_steady = |known: &&Regression| {
+        known.to == known.from.planid && known.state != State::Over && server::may_see(known.from.userid)
+    };
     let mut costs: Vec<f64> = memory::with_room(all.len());
     costs.extend(all.iter().filter(is_steady).map(|known| known.extra_ms));
     costs.sort_unstable_by(|one, other| other.total_cmp(one));
@@ -277,7 +279,7 @@ pub fn columns() -> Columns<Seen> {
         /// time of all statements. not run: the statement has not run for a day, or for three of its periods
         /// if it comes seldom, at most eight days; with its next slow execution the regression is open
         /// again. another plan: the statement runs with another plan, or the change of its plan is not known
-        /// any more
+        /// any more. plan not stored: the plan was evicted or reset
         closing_reason: text = seen.known.closing().map(Closing::name);
         /// The OID of the user who ran the statement
         userid: oid = seen.known.from.userid;
@@ -302,12 +304,12 @@ pub fn columns() -> Columns<Seen> {
         /// Milliseconds of these executions on average, without waits for locks, LWLocks, clients and
         /// timeouts
         mean_busy_time_before: float8 = seen.known.before.mean_busy_ms();
-        /// Executions since then; those of the plan in all if the plan did not change
-        calls_after: bigint = seen.known.executions;
+        /// Executions since then
+        calls_after: bigint = seen.known.after.executions;
         /// Milliseconds of the executions since then on average
-        mean_time_after: float8 = seen.known.after_ms[1];
+        mean_time_after: float8 = seen.known.after.mean_wall_ms();
         /// Milliseconds of these executions on average, without these waits
-        mean_busy_time_after: float8 = seen.known.after_ms[0];
+        mean_busy_time_after: float8 = seen.known.after.mean_busy_ms();
         /// tested against ...: chance does not explain the difference from the executions of the plan before;
         /// if the plan did not change, from those of the newest baseline, which it names, of the same hour a
         /// week ago, of the same hour yesterday, or of the quarter of an hour before it became slower. few

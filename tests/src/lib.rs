@@ -29,6 +29,7 @@ pub mod fold;
 pub mod history;
 #[cfg(test)]
 mod imports;
+pub mod judging;
 #[cfg(test)]
 mod layers;
 pub mod measured;

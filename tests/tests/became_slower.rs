@@ -2,6 +2,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::judging::{BURN, found, judge, run, states};
 use rowsource_tests::session::{must_fail, run_each, texts, value};
 use rowsource_tests::store::{basic_server, measuring};
 
@@ -11,41 +12,11 @@ const TABLE: &str =
 const QUERY: &str = "SELECT count(note) FROM orders WHERE customer = 42";
 const NO_INDEX: &str = "SET enable_indexscan = off; SET enable_bitmapscan = off";
 
-/// Burns processor time: busy time, which a sleep would not be.
-const BURN: &str = "CREATE FUNCTION burn(ms float8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS
-     'DECLARE until timestamptz := clock_timestamp() + ms * interval ''1 ms'';
-      BEGIN WHILE clock_timestamp() < until LOOP END LOOP; RETURN true; END'";
-
 fn server(name: &str, settings: &[&str]) -> (Server, Client) {
     let server = basic_server(name, settings);
     run_each(&mut server.connect(), TABLE);
     let client = measuring(&server);
     (server, client)
-}
-
-fn run(client: &mut Client, sql: &str, times: usize) {
-    (0..times).for_each(|_| run_each(client, sql));
-}
-
-/// Lets the worker look as if it were so many minutes later.
-fn judge(client: &mut Client, minutes: i32) {
-    let sql = format!("SELECT rowsource_judge(now() + {minutes} * interval '1 min')");
-    run_each(client, &sql);
-}
-
-/// Returns columns of all regressions, in the order of their numbers.
-fn found(client: &mut Client, columns: &str) -> Vec<Vec<Option<String>>> {
-    let columns = columns.split(", ").map(|column| format!("({column})::text"));
-    let columns = columns.collect::<Vec<_>>().join(", ");
-    texts(
-        client,
-        &format!("SELECT {columns} FROM rowsource_regressions() ORDER BY id"),
-    )
-}
-
-fn states(client: &mut Client) -> Vec<String> {
-    let rows = found(client, "state");
-    rows.into_iter().flatten().flatten().collect()
 }
 
 fn report(client: &mut Client) -> String {

@@ -83,6 +83,7 @@ mod long_texts;
 mod messages;
 mod moments;
 mod nesting;
+mod no_longer_slower;
 mod node_gets;
 mod node_waits;
 mod node_waits_sampled;

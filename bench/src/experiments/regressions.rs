@@ -133,7 +133,7 @@ impl Outcome {
             all - self.invented(),
             all,
         );
-        // Without another plan, there may be none. An index that is gone must be found.
+        // There may be none if only waits are longer, or if fewer processes share the work.
         let needed = if self.of.is_regression() { all } else { found };
         if needed > 0 {
             goal("regressions with the cause", right, needed);

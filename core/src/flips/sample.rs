@@ -61,7 +61,7 @@ impl Sample {
     }
 
     /// Returns how many times as long plans of other queries took as while `before` ran.
-    fn machine(&self, before: &Sample) -> f64 {
+    pub fn machine(&self, before: &Sample) -> f64 {
         (self.others - before.others).exp2()
     }
 }

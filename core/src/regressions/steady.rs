@@ -7,10 +7,11 @@ use super::judge::{
     Candidate, Found, Interval, MIN_EXECUTIONS, Reference, SIZE, judge, median_of, median_ratio,
 };
 use super::kept::Against;
+use super::recent::Done;
 use super::sums::Sums;
 use super::table::{Active, Look};
 use crate::model::PlanKey;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::TryReserveError;
 
 /// How long an interval is, in microseconds.
@@ -47,6 +48,8 @@ struct Marked {
     /// Its sums at the latest moments, the oldest first. Of a moment at which it was not known yet, they are
     /// zero.
     sums: [Sums; MARKS],
+    /// When it was first seen: later than before if it was reset, or evicted and stored again.
+    first_seen_at: i64,
     /// What the history has to compare it with.
     kept: Option<Against>,
     /// The mean binary logarithm of its times, of the first interval in which it ran enough since the last
@@ -61,6 +64,8 @@ pub struct PlanNow {
     pub key: PlanKey,
     /// The sums of all of its executions.
     pub sums: Sums,
+    /// When it was first seen.
+    pub first_seen_at: i64,
     /// What the history has to compare it with.
     pub kept: Option<Against>,
 }
@@ -97,9 +102,14 @@ impl Marked {
         self.sums[to].surely_since(&self.sums[from])
     }
 
-    /// Returns the sums of all of its executions.
-    fn now(&self) -> Sums {
-        self.sums[MARKS - 1]
+    /// Returns all of its executions until a moment.
+    fn done(&self, at: usize) -> Done {
+        Done::of(&self.sums[at])
+    }
+
+    /// Returns whether a plan was not reset since.
+    fn is_of(&self, plan: &PlanNow) -> bool {
+        plan.first_seen_at <= self.first_seen_at
     }
 
     /// Returns what to compare it with. The interval before is known if all moments are.
@@ -126,15 +136,30 @@ impl Steady {
         (self.marked >= MIN_MARKS).then_some(&self.looks)
     }
 
+    /// Forgets what was found of plans that are not among these any more, or were reset.
+    pub fn forget(&mut self, plans: &[PlanNow]) -> Result<(), TryReserveError> {
+        let mut gone = FxHashSet::default();
+        gone.try_reserve(self.looks.len())?;
+        gone.extend(self.looks.iter().map(|look| look.from));
+        for plan in plans.iter().take_while(|_| !self.looks.is_empty()) {
+            if self.plans.get(&plan.key).is_some_and(|marked| marked.is_of(plan)) {
+                gone.remove(&plan.key);
+            }
+        }
+        self.looks.retain(|look| !gone.contains(&look.from));
+        Ok(())
+    }
+
     /// Marks the end of an interval, and judges all plans.
     pub fn mark(&mut self, known: &Known<'_>, mut check: impl FnMut()) -> Result<(), TryReserveError> {
         let mut plans = FxHashMap::default();
         plans.try_reserve(known.plans.len())?;
         for plan in known.plans {
-            let mut marked = self.plans.get(&plan.key).copied().unwrap_or_default();
+            let known = self.plans.get(&plan.key).filter(|known| known.is_of(plan));
+            let mut marked = known.copied().unwrap_or_default();
             marked.sums.rotate_left(1);
             marked.sums[MARKS - 1] = plan.sums;
-            marked.kept = plan.kept;
+            (marked.first_seen_at, marked.kept) = (plan.first_seen_at, plan.kept);
             plans.insert(plan.key, marked);
         }
         self.plans = plans;
@@ -272,11 +297,15 @@ impl Steady {
         }
         let findings = judge(&candidates, check)?;
         for (plan, (candidate, finding)) in judged.into_iter().zip(candidates.iter().zip(findings)) {
-            let sums = self.plans.get(&plan.key).map_or_else(Sums::default, Marked::now);
+            let done = |at| {
+                let marked = self.plans.get(&plan.key);
+                marked.map_or_else(Done::default, |marked| marked.done(at))
+            };
+            let all_done = done(MARKS - 1);
             let found = match (finding, plan.active) {
                 (Found::Slower(_), _) | (Found::Small(_) | Found::Cheap, Some(_)) => finding,
                 (_, None) => continue,
-                (_, Some(active)) => found_again(candidate, &active, &sums),
+                (_, Some(active)) => found_again(candidate, &active, &all_done),
             };
             let first = candidate.first_slow().and_then(|i| intervals[i]).unwrap_or(all);
             self.looks.push(Look {
@@ -284,13 +313,13 @@ impl Steady {
                 to: plan.key.planid,
                 since: plan.active.map_or(self.moments[first[0]], |active| active.since),
                 before: candidate.before,
-                after: candidate.after,
-                executions: sums.executions,
-                busy_ms: sums.busy_ms,
+                all: all_done,
+                began: plan.active.map_or_else(|| done(first[0]), |active| active.began),
                 period_us: 0,
                 reference: plan.against.reference,
                 interval: plan.against.interval,
                 machine: candidate.newest_control(),
+                control: candidate.newest_control(),
                 found,
             });
         }
@@ -298,19 +327,18 @@ impl Steady {
     }
 }
 
-/// Says what can be said of a plan that was slow, and of which the predicate does not hold. `sums` has all of
+/// Says what can be said of a plan that was slow, and of which the predicate does not hold. `all` are all of
 /// its executions.
-fn found_again(candidate: &Candidate, active: &Active, sums: &Sums) -> Found {
+fn found_again(candidate: &Candidate, active: &Active, all: &Done) -> Found {
     if !candidate.has_few_intervals() && candidate.after.executions >= MIN_EXECUTIONS {
         return Found::Nothing;
     }
-    let (executions, busy_ms) = active.slow;
-    let executions = sums.executions.saturating_sub(executions);
-    if executions < FAST_EXECUTIONS {
+    let since = all.since(&active.slow);
+    if since.executions < FAST_EXECUTIONS {
         return Found::TooFew;
     }
-    let mean_ms = (sums.busy_ms - busy_ms) / executions as f64;
-    match mean_ms < SIZE * candidate.before.mean_busy_ms() * candidate.newest_control().max(1.0) {
+    match since.mean_busy_ms() < SIZE * candidate.before.mean_busy_ms() * candidate.newest_control().max(1.0)
+    {
         true => Found::Nothing,
         false => Found::StillSlow,
     }

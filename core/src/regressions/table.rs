@@ -1,7 +1,8 @@
 //! The regressions that are known, in a table of fixed size: they open, are confirmed, and are over.
 
-use super::judge::{Basis, Finding, Found, Reference};
+use super::judge::{Basis, Finding, Found, Reference, SIZE, WALL_SIZE};
 use super::kept::Against;
+use super::recent::{Done, Recent};
 use super::sums::Sums;
 use crate::model::PlanKey;
 use crate::room::crowded;
@@ -23,6 +24,9 @@ const IDLE_US: i64 = 86_400_000_000;
 const MAX_IDLE_US: i64 = 8 * IDLE_US;
 /// While nobody looked, the statement may not have been able to run. So no more than this counts at once.
 const WATCHED_US: i64 = IDLE_US / 24;
+/// What has become slower is no longer slower if its latest executions take less than this part of what makes
+/// a regression. So it does not come and go where they take about as much. Unmeasured.
+const FAST: f64 = 0.75;
 
 /// How certain a regression is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +65,8 @@ pub enum Closing {
     AnotherPlan,
     /// Its executions are slower than before still, and all together cost little.
     Cheap,
+    /// The store does not have the plan any more.
+    NotStored,
 }
 
 impl Closing {
@@ -71,6 +77,7 @@ impl Closing {
             Closing::NotRun => "not run",
             Closing::AnotherPlan => "another plan",
             Closing::Cheap => "costs little",
+            Closing::NotStored => "plan not stored",
         }
     }
 }
@@ -102,10 +109,11 @@ pub struct Regression {
     /// How many executions there were when it was found.
     opened_executions: u64,
     /// How many there are now.
-    pub executions: u64,
-    /// How many there were when it was last seen to be slow, and their busy time in milliseconds.
-    slow_executions: u64,
-    slow_busy_ms: f64,
+    executions: u64,
+    /// What was done when it became slower, and when it was last seen to be slow.
+    began: Done,
+    slow: Done,
+    recent: Recent,
     /// How many times as long all plans take as they did in the interval that it is compared with. Of a
     /// change of plan, how many times as long the plans of other queries took while the plan before ran as
     /// before that.
@@ -120,8 +128,8 @@ pub struct Regression {
     pub before: Sums,
     /// When the interval of these began and ended; 0 if it is not one of the history.
     pub interval: [i64; 2],
-    /// The mean busy time and the mean time of those since, in milliseconds.
-    pub after_ms: [f64; 2],
+    /// The executions since it became slower.
+    pub after: Done,
     /// How certain it is.
     pub state: State,
     /// Why it is over.
@@ -139,8 +147,10 @@ pub struct Active {
     pub machine: f64,
     /// Since when it is slower.
     pub since: i64,
-    /// How many executions there were when it was last seen to be slow, and their busy time in milliseconds.
-    pub slow: (u64, f64),
+    /// What was done when it became slower, and when it was last seen to be slow.
+    pub began: Done,
+    /// See `began`.
+    pub slow: Done,
 }
 
 /// A statement that is looked at.
@@ -152,14 +162,12 @@ pub struct Look {
     pub to: i64,
     /// When the statement became slower.
     pub since: i64,
-    /// The executions before, and those since.
+    /// The executions before.
     pub before: Sums,
-    /// See `before`.
-    pub after: Sums,
-    /// How many executions there are: those of `after`, or those of the plan in all.
-    pub executions: u64,
-    /// Their busy time, in milliseconds.
-    pub busy_ms: f64,
+    /// All executions of the plan; of a change of plan, those since.
+    pub all: Done,
+    /// Those of them until it became slower.
+    pub began: Done,
     /// The mean time between executions, in microseconds; 0 if that is not known.
     pub period_us: i64,
     /// What it is compared with.
@@ -169,6 +177,8 @@ pub struct Look {
     /// How many times as long all plans take as they did then. Of a change of plan, how many times as long
     /// the plans of other queries took while the plan before ran as before that.
     pub machine: f64,
+    /// How many times as long all plans take as they did while those before ran.
+    pub control: f64,
     /// What was found.
     pub found: Found,
 }
@@ -187,7 +197,7 @@ pub struct Regressions {
     all: [Regression; REGRESSIONS],
 }
 
-const _: () = assert!(size_of::<Regressions>() <= 36 << 10);
+const _: () = assert!(size_of::<Regressions>() <= 52 << 10);
 
 impl Regression {
     /// Returns the key of the new plan.
@@ -221,12 +231,34 @@ impl Regression {
     /// Notes that somebody looks, and whether the statement has run since the last time.
     fn note_executions(&mut self, look: &Look, now: i64) {
         let watched = now.saturating_sub(self.looked_at).clamp(0, WATCHED_US);
-        if look.executions == self.executions {
+        if look.all.executions == self.executions {
             self.idle_us = self.idle_us.saturating_add(watched);
         } else {
             (self.idle_us, self.ran_at) = (0, now);
         }
-        (self.executions, self.looked_at) = (look.executions, now);
+        (self.executions, self.looked_at) = (look.all.executions, now);
+    }
+
+    /// Returns whether the plan was changed, and its latest executions are fast again. If it is over for that
+    /// reason, they stay so until they are as slow as a regression.
+    fn is_fast_again(&mut self, look: &Look, now: i64) -> bool {
+        if look.to == look.from.planid {
+            return false;
+        }
+        if look.since != self.since {
+            self.recent = Recent::default();
+        }
+        let Some(lately) = self.recent.note(&look.all, now) else {
+            return false;
+        };
+        let part = if self.closing() == Some(Closing::Faster) {
+            1.0
+        } else {
+            FAST
+        };
+        let least = part * look.control.max(1.0);
+        lately.mean_busy_ms() < SIZE * least * look.before.mean_busy_ms()
+            && lately.mean_wall_ms() < WALL_SIZE * least * look.before.mean_wall_ms()
     }
 
     /// Returns the mean time between executions, in microseconds. If only the plan's executions in all are
@@ -236,7 +268,7 @@ impl Regression {
             return look.period_us;
         }
         let ran_for = self.ran_at.saturating_sub(self.since);
-        let executions = look.executions.saturating_sub(self.opened_executions);
+        let executions = look.all.executions.saturating_sub(self.opened_executions);
         ran_for.max(0) / (executions as i64).saturating_add(1)
     }
 
@@ -256,7 +288,8 @@ impl Regression {
             },
             machine: self.machine,
             since: self.since,
-            slow: (self.slow_executions, self.slow_busy_ms),
+            began: self.began,
+            slow: self.slow,
         }
     }
 
@@ -267,19 +300,29 @@ impl Regression {
     fn set(&mut self, look: &Look, finding: &Finding) {
         (self.reference, self.interval) = (look.reference, look.interval);
         (self.since, self.before) = (look.since, look.before);
-        self.after_ms = [look.after.mean_busy_ms(), look.after.mean_wall_ms()];
-        self.ratio = finding.ratio;
-        self.extra_ms = finding.extra_ms;
+        (self.began, self.after) = (look.began, look.all.since(&look.began));
+        (self.ratio, self.extra_ms) = match look.to == look.from.planid {
+            // What was found is of the latest intervals only.
+            true => self.since_it_became_slower(look.control.max(1.0)),
+            false => (finding.ratio, finding.extra_ms),
+        };
         self.chance = match finding.basis {
             Basis::Tested(chance) => chance,
             Basis::FewExecutions => -1.0,
         };
     }
 
+    /// Returns how many times as long the mean execution takes, and how many milliseconds all took longer.
+    fn since_it_became_slower(&self, control: f64) -> (f64, f64) {
+        let (before, after) = (self.before.mean_busy_ms() * control, self.after.mean_busy_ms());
+        let extra_ms = (after - before) * self.after.executions as f64;
+        (after / before.max(f64::MIN_POSITIVE), extra_ms.max(0.0))
+    }
+
     /// Returns whether enough has happened since it was found.
     fn is_confirmed(&self, look: &Look, now: i64) -> bool {
         let since = now.saturating_sub(self.opened_at);
-        let executions = look.executions.saturating_sub(self.opened_executions);
+        let executions = look.all.executions.saturating_sub(self.opened_executions);
         let period_us = self.period_us(look);
         let periods = period_us.saturating_mul(i64::from(CONFIRM_PERIODS));
         let is_seldom = period_us > CONFIRM_US;
@@ -292,12 +335,13 @@ impl Regression {
 impl Regressions {
     /// Takes over what was found at a moment. All statements must be among `looks`: what is not does not hold
     /// any more. Those without a change of plan may be missing if `knows_unchanged` is false. Calls `changed`
-    /// for each regression whose state has changed.
+    /// for each regression whose state has changed. `is_stored` says whether the store has a plan.
     pub fn update(
         &mut self,
         looks: impl Iterator<Item = Look>,
         knows_unchanged: bool,
         now: i64,
+        is_stored: impl Fn(&PlanKey) -> bool,
         mut changed: impl FnMut(&Regression),
     ) {
         for look in looks {
@@ -313,22 +357,26 @@ impl Regressions {
             let (state, is_new) = (known.state, known.looked_at == 0);
             known.note_executions(&look, now);
             known.machine = look.machine;
-            if matches!(look.found, Found::Slower(_) | Found::Small(_) | Found::StillSlow) {
-                (known.slow_executions, known.slow_busy_ms) = (look.executions, look.busy_ms);
+            let found = match known.is_fast_again(&look, now) {
+                true => Found::Nothing,
+                false => look.found,
+            };
+            if matches!(found, Found::Slower(_) | Found::Small(_) | Found::StillSlow) {
+                known.slow = look.all;
             }
             let is_waiting = known.closing() == Some(Closing::NotRun) && known.idle_us > 0;
             let may_be_small = known.is_active() || known.closing() == Some(Closing::NotRun);
-            let finding = match &look.found {
+            let finding = match &found {
                 Found::Slower(finding) => Some(finding),
                 Found::Small(finding) => Some(finding).filter(|_| may_be_small),
                 _ => None,
             };
-            match (finding, &look.found, state) {
+            match (finding, &found, state) {
                 (Some(_), _, State::Over) if is_waiting => {}
                 (Some(finding), ..) => {
                     if is_new || state == State::Over {
                         (known.state, known.opened_at, known.closed_at) = (State::Open, now, 0);
-                        known.opened_executions = look.executions;
+                        known.opened_executions = look.all.executions;
                     }
                     known.set(&look, finding);
                     if known.is_confirmed(&look, now) {
@@ -349,7 +397,15 @@ impl Regressions {
         for known in &mut self.all {
             let is_looked_at = knows_unchanged || known.to != known.from.planid;
             if known.is_active() && known.looked_at != now && is_looked_at {
-                known.close(Closing::AnotherPlan, now);
+                let is_there = is_stored(&known.to());
+                known.close(
+                    if is_there {
+                        Closing::AnotherPlan
+                    } else {
+                        Closing::NotStored
+                    },
+                    now,
+                );
                 changed(known);
             }
         }

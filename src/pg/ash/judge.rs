@@ -82,7 +82,7 @@ fn line(known: &Regression) -> String {
             state.name(),
             known.ratio,
             known.extra_ms,
-            known.executions
+            known.after.executions
         ),
     };
     format!(

@@ -4,6 +4,9 @@
 mod chains;
 pub(super) mod description;
 pub(super) mod exemplars;
+mod list;
+
+pub(super) use list::{list, list_sums};
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};
@@ -22,7 +25,7 @@ use rowsource_core::model::{
     Batch, Exemplars, LazyDescription, MAX_NODES, MIN_SLOWEST_MS, NodeTotals, Plan, PlanKey, PlanStats,
     PlanTotals, StatementSums,
 };
-use rowsource_core::regressions::{Kept, PlanNow, Sums};
+use rowsource_core::regressions::Kept;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -495,45 +498,6 @@ unsafe fn each(store: &Store, exclusive: bool, mut visit: impl FnMut(*mut Entry)
             }
         }
         pg_sys::dshash_seq_term(&mut status);
-    }
-}
-
-/// Lists all plans and what each is worth. Lists only as many plans as the vector has room for. Raises if
-/// memory cannot be mapped.
-pub(super) fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
-    list_as(store, plans, false, |candidate, _| candidate);
-}
-
-/// Lists all plans, the sums of their executions and what to compare them with at a moment, as [`list`] does.
-pub(super) fn list_sums(store: &Store, now: i64, plans: &mut Vec<PlanNow>) {
-    list_as(store, plans, true, |candidate, (sums, kept)| PlanNow {
-        key: candidate.key,
-        sums,
-        kept: kept.at(now),
-    });
-}
-
-/// Lists what is made of each plan, and of its sums if they are needed.
-fn list_as<T>(
-    store: &Store,
-    items: &mut Vec<T>,
-    needs_sums: bool,
-    item: impl Fn(Candidate<PlanKey>, (Sums, Kept)) -> T,
-) {
-    // SAFETY: `each` holds the entry's partition lock during the closure. The closure reads the key, which
-    // never changes, and atomics, and the statistics under the entry's own lock.
-    unsafe {
-        each(store, false, |entry| {
-            if items.len() < items.capacity() {
-                let stats = || (Sums::of(&(*entry).stats), (*entry).kept);
-                let sums = match needs_sums {
-                    true => pg_guard_ffi_boundary(|| locked(&raw mut (*entry).lock, false, stats)),
-                    false => Default::default(),
-                };
-                items.push(item((*entry).worth.candidate((*entry).key), sums));
-            }
-            false
-        });
     }
 }
 

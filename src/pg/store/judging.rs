@@ -7,9 +7,11 @@ use super::{attach, control, entry, listing, pending};
 use crate::pg::server::contained::{self, Unlocked};
 use crate::pg::server::{self, memory};
 use rowsource_core::flips::{Event, Flips, Sample, Verdict, verdicts};
+use rowsource_core::model::PlanKey;
 use rowsource_core::regressions::{
-    Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, total_ms,
+    Done, Found, Known, Look, PlanNow, Reference, Regression, Regressions, State, Steady, total_ms,
 };
+use std::collections::TryReserveError;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A change of a plan, and how the new plan compares with the one before.
@@ -40,8 +42,12 @@ pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
         let plans = plans(&store, unlocked, now);
         let active = known(&store, |known| known.state != State::Over);
         let judged = judged(&store, &active, || {});
-        if steady.is_due(now) {
-            mark(steady, &store, now, &plans, &active, &judged);
+        let marked = match steady.is_due(now) {
+            true => mark(steady, &store, now, &plans, &active, &judged),
+            false => steady.forget(&plans),
+        };
+        if marked.is_err() {
+            memory::out_of_memory();
         }
         let mut looks: Vec<Look> = memory::with_room(judged.len());
         let is_current =
@@ -51,11 +57,13 @@ pub fn judge(steady: &mut Steady, now: i64) -> Option<Vec<Regression>> {
         let mut found: Vec<Regression> = memory::with_room(2 * Regressions::MAX);
         store.control().flips.with_all(|all| {
             let looks = looks.iter().chain(unchanged.unwrap_or_default()).copied();
-            all.regressions.update(looks, unchanged.is_some(), now, |known| {
-                if found.len() < found.capacity() {
-                    found.push(*known);
-                }
-            });
+            let is_stored = |key: &PlanKey| plans.iter().any(|plan| plan.key == *key);
+            all.regressions
+                .update(looks, unchanged.is_some(), now, is_stored, |known| {
+                    if found.len() < found.capacity() {
+                        found.push(*known);
+                    }
+                });
         });
         found
     });
@@ -95,8 +103,8 @@ fn mark(
     plans: &[PlanNow],
     active: &[Regression],
     judged: &[Judged],
-) {
-    let marked = steady.mark(
+) -> Result<(), TryReserveError> {
+    steady.mark(
         &Known {
             now,
             plans,
@@ -111,10 +119,7 @@ fn mark(
             database_ms: &|since| store.control().flips.with_all(|all| all.database.since(since)),
         },
         || {},
-    );
-    if marked.is_err() {
-        memory::out_of_memory();
-    }
+    )
 }
 
 /// Returns the regressions that are wanted.
@@ -214,19 +219,19 @@ fn is_of_longer(one: &Judged, all: &[Judged], active: &[Regression]) -> bool {
 
 fn look(judged: &Judged, now: i64) -> Look {
     let event = &judged.event;
-    let executions = event.after.calls();
+    let all = Done::of(&event.after.sums);
     Look {
         from: event.from,
         to: event.to().planid,
         since: event.at,
         before: event.before.sums,
-        after: event.after.sums,
-        executions,
-        busy_ms: event.after.sums.busy_ms,
-        period_us: now.saturating_sub(event.at).max(0) / executions.max(1) as i64,
+        all,
+        began: Done::default(),
+        period_us: now.saturating_sub(event.at).max(0) / all.executions.max(1) as i64,
         reference: Reference::Plan,
         interval: [0; 2],
         machine: event.before.pace(),
+        control: event.after.machine(&event.before),
         found: match judged.verdict {
             Verdict::Slower(finding) => Found::Slower(finding),
             Verdict::Small(finding) => Found::Small(finding),

@@ -20,6 +20,7 @@ impl Server {
         let plan = |i| PlanNow {
             key: PlanKey::new(10, 5, i, 1, true),
             sums: Sums::default(),
+            first_seen_at: 1,
             kept: None,
         };
         Server {
@@ -62,7 +63,8 @@ impl Server {
         assert!(!self.steady.is_due(now + INTERVAL_US - 1));
         let looks = self.steady.looks();
         let all = looks.unwrap_or_default().iter().copied();
-        self.regressions.update(all, looks.is_some(), now, |_| {});
+        self.regressions
+            .update(all, looks.is_some(), now, |_| true, |_| {});
         let slower = looks.unwrap_or_default().iter();
         let slower = slower.filter(|look| matches!(look.found, Found::Slower(_)));
         let mut found: Vec<i64> = slower.map(|look| look.from.queryid).collect();
@@ -322,4 +324,68 @@ fn a_long_execution_of_before_is_none_of_now() {
         |query| if query == 7 { 6_000.0 } else { 1.0 },
     );
     assert_eq!(found, [7]);
+}
+
+/// All figures of a regression are of the same executions: those since it became slower.
+#[test]
+fn the_figures_are_those_since_it_became_slower() {
+    let mut server = Server::new();
+    for _ in 0..8 {
+        server.run(|_| 1.0);
+    }
+    let slower = |query| if query == 7 { 4.0 } else { 1.0 };
+    for quarter in 1..=12 {
+        server.run(slower);
+        let Some(known) = server.regressions.all().next().copied() else {
+            assert!(quarter < 3, "{quarter}");
+            continue;
+        };
+        assert_eq!(known.after.executions, 20 * quarter, "{known:?}");
+        let extra_ms = known.after.busy_ms - 20.0 * quarter as f64 * known.before.mean_busy_ms();
+        assert!((known.after.mean_busy_ms() - 4.16).abs() < 0.01, "{known:?}");
+        assert!((known.ratio - 4.0).abs() < 0.05, "{known:?}");
+        assert!((known.extra_ms - extra_ms).abs() < 1.0, "{known:?}");
+    }
+}
+
+/// A plan that is reset is another one, even if it ran more often since than before.
+#[test]
+fn a_plan_that_was_reset_has_no_executions_of_before() {
+    let mut server = Server::new();
+    for _ in 0..8 {
+        server.run(|_| 1.0);
+    }
+    let slower = |query| if query == 7 { 4.0 } else { 1.0 };
+    for _ in 0..3 {
+        server.run(slower);
+    }
+    assert_eq!(server.steady.looks().map(<[Look]>::len), Some(1));
+    // Nobody else is forgotten.
+    server.steady.forget(&server.plans).expect("memory");
+    assert_eq!(server.steady.looks().map(<[Look]>::len), Some(1));
+    server.regressions.clear(0, 0, 0);
+    let plan = &mut server.plans[7];
+    plan.first_seen_at = 2;
+    plan.sums = Sums::default();
+    (0..1_000).for_each(|_| plan.sums.add(4.0, 4.0, false));
+    server.steady.forget(&server.plans).expect("memory");
+    assert_eq!(server.steady.looks().map(<[Look]>::len), Some(0));
+    // What it did before the reset is not subtracted from what it did since, and nothing is known of before.
+    for quarter in 0..4 {
+        assert_eq!(server.run(slower), [] as [i64; 0], "{quarter}");
+    }
+}
+
+#[test]
+fn a_plan_that_was_evicted_is_forgotten() {
+    let mut server = Server::new();
+    for _ in 0..8 {
+        server.run(|_| 1.0);
+    }
+    for _ in 0..3 {
+        server.run(|query| if query == 7 { 4.0 } else { 1.0 });
+    }
+    server.plans.remove(7);
+    server.steady.forget(&server.plans).expect("memory");
+    assert_eq!(server.steady.looks().map(<[Look]>::len), Some(0));
 }

@@ -1,9 +1,21 @@
 use super::*;
 
 const MINUTE: i64 = 60_000_000;
+/// The number of a plan that the store does not have.
+const NOT_STORED: i64 = -1;
 
 fn table() -> Box<Regressions> {
     Regressions::empty()
+}
+
+/// Returns executions that took so many milliseconds each.
+fn done(executions: u64, ms: f64) -> Done {
+    let ms = executions as f64 * ms;
+    Done {
+        executions,
+        busy_ms: ms,
+        wall_ms: ms,
+    }
 }
 
 fn look(userid: u32, query: i64, executions: u64, extra_ms: f64) -> Look {
@@ -12,13 +24,13 @@ fn look(userid: u32, query: i64, executions: u64, extra_ms: f64) -> Look {
         to: 2,
         since: 100 * MINUTE,
         before: Sums::default(),
-        after: Sums::default(),
-        executions,
-        busy_ms: executions as f64,
+        all: done(executions, 1.0),
+        began: Done::default(),
         period_us: 0,
         reference: Reference::Plan,
         interval: [0; 2],
         machine: 1.0,
+        control: 1.0,
         found: match extra_ms > 0.0 {
             true => Found::Slower(Finding {
                 ratio: 3.0,
@@ -38,6 +50,7 @@ fn update(table: &mut Regressions, looks: &[Look], minute: i64) -> Vec<(u64, &'s
         looks.iter().copied(),
         true,
         100 * MINUTE + minute * MINUTE,
+        |key| key.planid != NOT_STORED,
         changed,
     );
     changes
@@ -260,4 +273,77 @@ fn a_nightly_batch_without_another_plan_may_be_idle_for_three_nights() {
     // ten nights, so it has not run for a day.
     assert_eq!(over, [240]);
     assert_eq!(closings(&table), ["not run"]);
+}
+
+/// The new plan was slow for a thousand executions. Then it is as fast as the one before.
+#[test]
+fn a_new_plan_that_is_fast_again_is_no_longer_slower() {
+    let mut table = table();
+    let mut before = Sums::default();
+    (0..20).for_each(|_| before.add(1.0, 1.0, false));
+    let mut all = done(1_000, 1_000.0);
+    let mut at = |minute: i64, ms: f64| {
+        let more = done(10, ms);
+        all.executions += more.executions;
+        all.busy_ms += more.busy_ms;
+        all.wall_ms += more.wall_ms;
+        // All executions together are slow for long.
+        let look = Look {
+            before,
+            all,
+            ..look(10, 7, 0, 9.0)
+        };
+        update(&mut table, &[look], minute)
+    };
+    assert_eq!(at(0, 1_000.0), [(1, "open")]);
+    assert_eq!(at(10, 1_000.0), [(1, "confirmed")]);
+    // No more than an hour's quarter is looked at, after it has passed.
+    for minute in 11..26 {
+        assert_eq!(at(minute, 1.0), [], "{minute}");
+    }
+    let ends: Vec<i64> = (26..60).filter(|minute| !at(*minute, 1.0).is_empty()).collect();
+    assert_eq!(ends, [30]);
+    // It stays over, also if it becomes a little slower, and comes back if it is as slow as a regression.
+    for minute in 60..120 {
+        assert_eq!(at(minute, 1.8), [], "{minute}");
+    }
+    let opens: Vec<i64> = (120..180).filter(|minute| !at(*minute, 3.0).is_empty()).collect();
+    assert_eq!(opens.len(), 2, "{opens:?}");
+    assert_eq!(closings(&table), [] as [&str; 0]);
+}
+
+/// Lately, plans of other queries take twice as long, too.
+#[test]
+fn a_new_plan_is_no_longer_slower_than_what_the_machine_explains() {
+    let mut before = Sums::default();
+    (0..20).for_each(|_| before.add(1.0, 1.0, false));
+    for (control, state) in [(1.0, "confirmed"), (2.0, "over")] {
+        let mut table = table();
+        for quarter in 0..9 {
+            let executions = 100 * (quarter as u64 + 1);
+            let mut all = done(executions, 2.5);
+            all.busy_ms += 1e6;
+            let look = Look {
+                before,
+                control,
+                all,
+                ..look(10, 7, 0, 9.0)
+            };
+            update(&mut table, &[look], 15 * quarter);
+        }
+        let states: Vec<_> = table.all().map(|known| known.state.name()).collect();
+        assert_eq!(states, [state], "{control}");
+    }
+}
+
+#[test]
+fn a_plan_that_was_evicted_is_not_another_plan() {
+    let mut table = table();
+    let gone = Look {
+        to: NOT_STORED,
+        ..look(10, 7, 20, 9.0)
+    };
+    update(&mut table, &[gone, look(10, 8, 20, 9.0)], 0);
+    assert_eq!(update(&mut table, &[], 1).len(), 2);
+    assert_eq!(closings(&table), ["plan not stored", "another plan"]);
 }
