@@ -3,6 +3,7 @@
 #   scripts/matrix.sh                      all of them; with BRIEF=1 only the newest, built like `make test` does, and the package of 15
 #   scripts/matrix.sh 16                   the one that comes from a Python wheel
 #   scripts/matrix.sh MAJOR [NAME...]      builds, then only these files of tests/tests on this major
+#   WHAT=NAME scripts/matrix.sh MAJOR      builds, then only an experiment of the bench on this major
 . "$(dirname "$0")/testing.sh"
 MAJORS=(17 18 19)
 
@@ -10,8 +11,8 @@ MAJORS=(17 18 19)
 DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|failed_parallel|foreign|foreign_failed|foreign_modify|foreign_types|loading|node_gets|node_waits'
 DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
-# The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. It is tested as it is released.
-NEWEST='callgrind|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
+# The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. But for BRIEF=1, it is tested as it is released.
+NEWEST='callgrind|causes|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
 
 # use MAJOR [NAME...]: what the rest is to work on. The server of 16 runs on this machine, from its wheel: without tests that
 # need contrib modules or TLS, or whose helper patches position-independent programs only (tempfile_slots). What 17 counts in each
@@ -46,6 +47,16 @@ one() {
     [ "$major" != 18 ] || step "pg_upgrade from 15 to $major" upgrade
     [ "$major" != "${MAJORS[-1]}" ] || step "$name: package" package "$major"
     [ "$major" != "${MAJORS[-1]}" ] || step "$name: lints of the library" scripts/build.sh clippy
+}
+
+# experiment MAJOR NAME: an experiment of the bench on this major, with a quarter of the runs. Its record is in bench/results/pgMAJOR.
+experiment() {
+    local -x ROWSOURCE_PROFILE=lab
+    use "$@" && choose_run && choose_servers
+    local -x ROWSOURCE_SERVERS=$SERVERS
+    step "PostgreSQL $1: library" scripts/build.sh && scripts/server.sh tree >/dev/null || return
+    step "bench" cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench || return
+    step "PostgreSQL $1: $2" in_chroot "$PG_ROOT" "$TARGET/lab/rowsource-bench" run --repeat 0.25 --output "$ROOT/bench/results/pg$1" -- "$2"
 }
 
 # package MAJOR: also for 15. Installs the package with apt into a chroot that has nothing but apt, as a DBA would, and runs
@@ -87,6 +98,7 @@ run() {
     local majors="16 ${MAJORS[*]}"
     [ -z "${BRIEF:-}" ] || majors=${MAJORS[-1]}
     step "servers of the other majors" xargs -P 0 -n 1 scripts/chroot.sh <<<"${1:-$majors}" || return
+    [ -z "${WHAT:-}" ] || { experiment "$1" "$WHAT"; return; }
     step "cargo-nextest" install_nextest || return
     step "test programs" build_tests || return
     [ $# -eq 0 ] || { one "$@"; return; }

@@ -28,7 +28,7 @@ pub fn run_causes(context: &mut ExperimentContext) {
     let server = causes::server("bench-causes");
     context.server(&server);
     let what = "12 executions before and 12 after. Named: rowsource_compare() says this cause first. Nothing planted: the same \
-         statement, while nothing changes; named is any of these causes. Regressions: how often rowsource_regressions() has the \
+         statement, while nothing changes; named is any cause. Regressions: how often rowsource_regressions() has the \
          statement, and with this cause. Those before are in a quarter of an hour, as the library sees it, those after in four. Without \
          another plan, a regression needs three times the busy time, and waits for locks are none.";
     plant_each(context, &server, (rows, rounds), ("Planted causes", what));
@@ -68,11 +68,10 @@ impl Outcome {
         others.join(", ")
     }
 
-    /// Returns how often any of the causes was named where none was planted.
+    /// Returns how often a cause was named where none was planted.
     fn invented(&self) -> usize {
-        let causes = self.without.iter().filter_map(|judged| judged.cause.as_deref());
-        let is_planted = |cause: &&str| Planted::ALL.iter().any(|planted| *cause == planted.expected());
-        causes.filter(is_planted).count()
+        let is_named = |judged: &&Judged| judged.cause.is_some();
+        self.without.iter().filter(is_named).count()
     }
 
     /// Returns how often a cause was named then that counters tell, and no times.
@@ -129,7 +128,7 @@ impl Outcome {
         goal("named first", self.named(), all);
         goal("not planted, no regression", all - self.wrong(), all);
         goal(
-            "not planted, none of the causes named",
+            "not planted, no cause named",
             all - self.invented(),
             all,
         );
