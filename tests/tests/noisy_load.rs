@@ -22,7 +22,7 @@ const TABLES: &str =
 const STATEMENTS: [&str; 8] = [
     "SELECT balance FROM accounts WHERE id = $",
     "SELECT branch, sum(balance) FROM accounts GROUP BY branch",
-    "SELECT b.name, count(*) FROM accounts a JOIN branches b ON b.id = a.branch WHERE a.balance >= $ % 3 GROUP BY b.name",
+    "SELECT b.name, count(*) FROM accounts a JOIN branches b ON b.id = a.branch WHERE a.id >= $ % 3 GROUP BY b.name",
     "SELECT id FROM accounts ORDER BY pad, id DESC LIMIT 10",
     "SELECT max(length(pad)) FROM accounts WHERE id BETWEEN $ AND $ + 2000",
     "UPDATE accounts SET balance = balance + 1 WHERE id = 1",
