@@ -113,13 +113,14 @@ impl Advice {
             None => self.operation.clone(),
         };
         format!(
-            "{}: {node} (id {}) could save up to {:.1} s, {:.1} % of the database time. Try: {}. Because {}",
+            "{}: {node} (id {}) could save up to {:.1} s, {:.1} % of the database time: {}. Try: {}. It is in: {}",
             self.finding.rule,
             self.finding.node,
             self.finding.found.saves_ms / 1e3,
             self.percent,
+            self.finding.found.figures,
             self.finding.found.try_sql,
-            self.finding.found.figures
+            self.text
         )
     }
 

@@ -127,11 +127,7 @@ impl Outcome {
         let all = self.with.len();
         goal("named first", self.named(), all);
         goal("not planted, no regression", all - self.wrong(), all);
-        goal(
-            "not planted, no cause named",
-            all - self.invented(),
-            all,
-        );
+        goal("not planted, no cause named", all - self.invented(), all);
         // There may be none if only waits are longer, or if fewer processes share the work.
         let needed = if self.of.is_regression() { all } else { found };
         if needed > 0 {

@@ -9,6 +9,8 @@ use maud::{Markup, html};
 pub(super) const WIDTH: usize = 120;
 /// The most characters of a bar.
 const BAR_WIDTH: usize = 50;
+/// A finding has at most so many lines. It ends in the text of a statement, which may be long.
+const FINDING_LINES: usize = 4;
 
 /// A class of what a bar consists of: its name, its character, and its colour in a page.
 pub(super) type Class = (&'static str, char, &'static str);
@@ -106,7 +108,7 @@ pub(super) fn text(parts: &[Part], width: usize) -> Vec<String> {
             Part::Text(text) => sentence(&mut lines, text),
             Part::Command(command) => lines.extend(command.iter().map(|line| format!("  {line}"))),
             Part::Finding(text, command) => {
-                sentence(&mut lines, &narrowed(&on_one_line(text), 2 * WIDTH));
+                sentence(&mut lines, &narrowed(&on_one_line(text), FINDING_LINES * WIDTH));
                 lines.extend(command.iter().map(|command| format!("    {command}")));
             }
             Part::Table(columns) => {
