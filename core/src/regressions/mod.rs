@@ -39,11 +39,11 @@
 //! A regression is open when it is found. It is confirmed if it still holds five minutes and ten executions
 //! later, or three periods of a statement that comes less than once in five minutes. It is over when it does
 //! not hold any more, or when the statement has not run for a day; if it comes seldom, for up to eight days
-//! ([`Regressions`]). A change of plan does not hold any more if the executions of the last quarter of an hour
-//! take less than three quarters of what makes it one: a million slow ones would hide the fast ones for long.
-//! If all of it holds but the spend, it is over, too, and says so: it is as slow as it was. A plan without a change that runs in fewer than three of the four intervals, or less than
-//! [`MIN_EXECUTIONS`] times in all of them, is over when three executions take less than [`SIZE`] times the
-//! time before.
+//! ([`Regressions`]). A change of plan does not hold any more if the executions of the last quarter of an
+//! hour take less than three quarters of what makes it one: a million slow ones would hide the fast ones for
+//! long. If all of it holds but the spend, it is over, too, and says so: it is as slow as it was. A plan
+//! without a change that runs in fewer than three of the four intervals, or less than [`MIN_EXECUTIONS`]
+//! times in all of them, is over when three executions take less than [`SIZE`] times the time before.
 //!
 //! Busy time is what an execution took without its waits for locks, LWLocks, clients and timeouts.
 

@@ -62,8 +62,8 @@ impl Scratch {
             })
     }
 
-    /// Lets no node have used less than its inputs, which may be so in a copy of a session that charges blocks
-    /// at that moment: what core counts has them, and the charges have not, which the nodes above are sums of.
+    /// Lets no node have used less than its inputs, as it may have in a copy of a session that charges blocks
+    /// at that moment: what core counts has them, and the charges, which the nodes above sum up, have not.
     /// Returns `None` if there is no memory.
     pub fn raise_above_inputs(&mut self) -> Option<()> {
         let mut inputs: Vec<NodeStats> = Vec::new();

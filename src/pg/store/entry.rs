@@ -4,9 +4,7 @@
 mod chains;
 pub(super) mod description;
 pub(super) mod exemplars;
-mod list;
-
-pub(super) use list::{list, list_sums};
+pub(super) mod list;
 
 use super::access::{Store, locked, locked_by_control};
 use super::blocks::{self, NoMemory};

@@ -27,7 +27,7 @@ pub(super) fn evict(
             if plans.try_reserve_exact(count).is_err() {
                 return;
             }
-            entry::list(store, &mut plans);
+            entry::list::worths(store, &mut plans);
             let selected = least_valuable(&mut plans, part);
             for plan in selected.iter() {
                 // Sessions use plans without the control lock, so a plan may have been used again.

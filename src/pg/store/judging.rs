@@ -82,7 +82,7 @@ fn plans(store: &Store, unlocked: &mut Unlocked, now: i64) -> Vec<PlanNow> {
     };
     let stored = || {
         plans.clear();
-        entry::list_sums(store, now, &mut plans);
+        entry::list::sums(store, now, &mut plans);
         let toplevel = plans.iter().filter(|plan: &&PlanNow| plan.key.toplevel());
         toplevel.map(|plan| plan.sums.wall_ms).sum::<f64>()
     };

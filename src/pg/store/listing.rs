@@ -22,7 +22,7 @@ pub(super) fn keys(
     pending::flush_all(store, unlocked);
     // Other sessions may add plans before the list is made. So there is room for a thousand more.
     let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
-    entry::list(store, &mut plans);
+    entry::list::worths(store, &mut plans);
     plans.retain(|plan| plan.last_used >= since);
     plans.sort_unstable_by(order);
     let mut keys = memory::with_room(plans.len());

@@ -9,12 +9,12 @@ use rowsource_core::regressions::{PlanNow, Sums};
 
 /// Lists all plans and what each is worth. Lists only as many plans as the vector has room for. Raises if
 /// memory cannot be mapped.
-pub fn list(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
+pub fn worths(store: &Store, plans: &mut Vec<Candidate<PlanKey>>) {
     list_as(store, plans, None, |worth, _| Some(worth));
 }
 
-/// Lists all plans, the sums of their executions and what to compare them with at a moment, as [`list`] does.
-pub fn list_sums(store: &Store, now: i64, plans: &mut Vec<PlanNow>) {
+/// Lists all plans, the sums of their executions and what to compare them with at a moment, likewise.
+pub fn sums(store: &Store, now: i64, plans: &mut Vec<PlanNow>) {
     list_as(store, plans, Some(now), |_, plan| plan);
 }
 
