@@ -1,5 +1,6 @@
 //! `rowsource_health()`: whether the library itself works, line by line, with the command that mends it.
 
+use super::commands::prefix;
 use super::samples::why_not_stored;
 use super::store::{last_snapshot_at, last_snapshot_error, snapshots_elsewhere};
 use crate::guc;
@@ -106,7 +107,7 @@ fn switch() -> Line {
                 "nothing is measured since {}: pg_rowsource.enabled is off",
                 server::shown_time(at)
             ),
-            "ALTER SYSTEM RESET pg_rowsource.enabled; SELECT pg_reload_conf();",
+            "ALTER SYSTEM SET pg_rowsource.enabled = on; SELECT pg_reload_conf();",
         ),
     }
 }
@@ -120,7 +121,10 @@ fn worker() -> Line {
         None => Line::bad(
             "worker",
             "it does not run: no samples, no snapshots, and long calls without I/O may be missed".to_owned(),
-            "SELECT rowsource_ash_start(); if the library is preloaded, the server's log says why it ended.",
+            &format!(
+                "SELECT {}rowsource_ash_start(); -- if the library is preloaded, the server's log says why it ended",
+                prefix()
+            ),
         ),
     }
 }
@@ -144,7 +148,7 @@ fn samples() -> Line {
         return Line::bad(
             "samples",
             "the sessions are not sampled: pg_rowsource.history_frequency is 0".to_owned(),
-            "ALTER SYSTEM RESET pg_rowsource.history_frequency; SELECT pg_reload_conf();",
+            "ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf();",
         );
     }
     let Some(first) = memory::ring().and_then(|ring| ring.complete_from()) else {
@@ -168,7 +172,10 @@ fn snapshots() -> Line {
             false => Line::bad(
                 "snapshots",
                 format!("the last one failed: {why}"),
-                "SELECT last_snapshot_error, snapshots_failed, snapshots_refused FROM rowsource_info();",
+                &format!(
+                    "SELECT last_snapshot_error, snapshots_failed, snapshots_refused FROM {}rowsource_info();",
+                    prefix()
+                ),
             ),
         };
     }
@@ -209,7 +216,7 @@ fn refused(info: &store::Info) -> Line {
         refused => Line::bad(
             "executions",
             format!("{refused} were not stored: their plan has too many nodes, or there was no memory"),
-            "Increase pg_rowsource.max_memory, and restart the server.",
+            "Increase pg_rowsource.max_memory, and restart the server. That does not help with too many nodes.",
         ),
     }
 }

@@ -1,5 +1,6 @@
 //! The intervals between snapshots of which a wanted interval consists, and what they do not have of it.
 
+use super::commands::prefix;
 use super::store::snapshots_elsewhere;
 use super::{ash, origin};
 use crate::pg::server::{self, query};
@@ -55,10 +56,13 @@ pub(super) fn how_to_take() -> String {
     if server::is_in_recovery() {
         return "A standby takes no snapshots.".to_owned();
     }
-    let here = "Take one with SELECT rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.";
+    let here = format!(
+        "Take one with SELECT {}rowsource_snapshot(), or wait for those of the server: pg_rowsource.snapshot_interval says how often it takes one.",
+        prefix()
+    );
     match snapshots_elsewhere() {
         Some(name) => format!("The server takes its snapshots in the database \"{name}\": connect to it."),
-        None => here.to_owned(),
+        None => here,
     }
 }
 

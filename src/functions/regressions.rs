@@ -40,11 +40,6 @@ impl Seen {
         self.is_visible.then_some(value)
     }
 
-    /// Returns whether it is not over, and nobody has dismissed it.
-    pub fn is_shown(&self) -> bool {
-        self.known.state != State::Over && !self.known.is_dismissed(server::now())
-    }
-
     fn has_changed_plan(&self) -> bool {
         self.known.to != self.known.from.planid
     }
@@ -148,9 +143,16 @@ impl Seen {
             Some(cause) => format!(", because {cause}"),
             None => String::new(),
         };
+        let when = match known.state {
+            State::Over => format!(
+                "from {} to {}",
+                server::shown_time(known.since),
+                server::shown_time(known.closed_at)
+            ),
+            _ => format!("since {}", server::shown_time(known.since)),
+        };
         format!(
-            "{plan} since {}, {}: {before:.3} ms -> {after:.3} ms ({:.1}x, {} executions){cause}: {}",
-            server::shown_time(known.since),
+            "{plan} {when}, {}: {before:.3} ms -> {after:.3} ms ({:.1}x, {} executions){cause}: {}",
             known.state.name(),
             known.ratio,
             known.after.executions,

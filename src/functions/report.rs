@@ -3,14 +3,19 @@
 use super::commands::prefix;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
-use super::{advice, ash, blockers, export, health, interval_top, intervals, origin, regressions};
+use super::{
+    advice, ash, blockers, export, health, interval_plans, interval_top, intervals, origin, regressions,
+};
+use crate::pg::ash::memory;
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, query};
 use crate::session;
 use rowsource_core::export::Syntax;
+use rowsource_core::model::PlanKey;
+use rowsource_core::regressions::State;
 use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many statements that became slower the report shows.
 const REGRESSIONS: usize = 5;
@@ -54,7 +59,7 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         format,
         &[("text", Format::Text), ("html", Format::Html)],
     );
-    let (from, to) = ash::interval(from, to);
+    let (from, to) = interval(from, to);
     let origin = origin::check();
     let is_other = origin.is_some();
     let what = queryid.map_or_else(
@@ -72,7 +77,10 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     let begin = from.saturating_sub(to.saturating_sub(from));
     let mut before = ash::activity(&mut lookup, (begin, from.saturating_sub(1)), queryid, None);
     let prefix = prefix();
-    let (counters, temporary_files) = counters((from, to));
+    let (counters, mut temporary_files) = counters((from, to));
+    if queryid.is_some() {
+        temporary_files += ", by all statements";
+    }
     let given = Given {
         prefix: &prefix,
         findings: match is_other {
@@ -90,13 +98,15 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         },
         missing: match is_other {
             true => Vec::new(),
-            false => health::findings(),
+            false => unseen(queryid).into_iter().chain(health::findings()).collect(),
         },
-        kept: session::keys()
-            .iter()
-            .filter(|key| server::may_see(key.userid))
-            .map(|key| (key.queryid, key.planid))
-            .collect(),
+        // What this server has of a statement is not what another one had.
+        kept: match is_other {
+            true => BTreeSet::new(),
+            false => visible().map(|key| (key.queryid, key.planid)).collect(),
+        },
+        can_compare: !is_other
+            && interval_plans::tells_apart(&interval_plans::snapshot_times(), [(begin, from), (from, to)]),
         figures: figures((from, to)),
         counters,
         temporary_files,
@@ -108,6 +118,31 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     }
 }
 
+/// Returns the interval of the report: the last hour, or the last minutes of a young server.
+fn interval(from: Option<i64>, to: Option<i64>) -> (i64, i64) {
+    let is_default = from.is_none() && to.is_none();
+    let (from, to) = ash::interval(from, to);
+    let first = memory::ring().and_then(|ring| ring.complete_from());
+    let first = first.filter(|_| is_default && origin::other().is_none());
+    (from.max(first.map_or(from, |first| first.min(to))), to)
+}
+
+/// Returns the plans that the user may see.
+fn visible() -> impl Iterator<Item = PlanKey> {
+    let keys = session::keys().into_iter();
+    keys.filter(|key| server::may_see(key.userid))
+}
+
+/// Says so if the report is about a statement of which the user sees nothing.
+fn unseen(queryid: Option<i64>) -> Option<Finding> {
+    let queryid = queryid?;
+    let is_seen = visible().any(|key| key.queryid == queryid);
+    (!is_seen).then(|| Finding {
+        text: format!("no plan of a statement with the queryid {queryid} is stored that you may see"),
+        command: String::new(),
+    })
+}
+
 /// Returns what tells this server from others.
 fn this_server() -> String {
     let mut said = String::new();
@@ -117,14 +152,19 @@ fn this_server() -> String {
     said
 }
 
-/// Returns the statements that became slower and are so in an interval, the most expensive first.
+/// Returns the statements that became slower and were so in an interval: those that are still so first, and
+/// the most expensive of them.
 fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
     let mut all = regressions::seen(interval);
     all.retain(|known| {
         let is_asked = queryid.is_none_or(|queryid| queryid == known.known.from.queryid);
-        known.is_visible && known.is_shown() && is_asked
+        known.is_visible && !known.known.is_dismissed(server::now()) && is_asked
     });
-    all.sort_by(|one, other| other.known.extra_ms.total_cmp(&one.known.extra_ms));
+    let is_over = |one: &regressions::Seen| one.known.state == State::Over;
+    all.sort_by(|one, other| {
+        let by_cost = other.known.extra_ms.total_cmp(&one.known.extra_ms);
+        is_over(one).cmp(&is_over(other)).then(by_cost)
+    });
     let finding = |known: &regressions::Seen| Finding {
         text: known.sentence(),
         command: known.command(prefix),

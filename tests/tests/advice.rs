@@ -170,7 +170,7 @@ fn a_vacuum_that_is_advised_ends_the_visits_of_the_table() {
     let vacuum = planted(&mut client, count, "heap fetches");
     assert_eq!(
         vacuum,
-        "VACUUM public.parts; if that does not last: set autovacuum_vacuum_scale_factor = 0.02 for each of its partitions"
+        "VACUUM public.parts; -- if that does not last: set autovacuum_vacuum_scale_factor = 0.02 for each of its partitions"
     );
     follow(&mut client, count, "heap fetches", "VACUUM parts");
 }
@@ -218,7 +218,7 @@ fn what_other_rules_find() {
     let analyze = planted(&mut client, join, "nested loop after a low estimate");
     assert_eq!(
         analyze,
-        "ANALYZE public.skewed; if that does not help: CREATE STATISTICS ON a, b, c FROM public.skewed; ANALYZE public.skewed"
+        "ANALYZE public.skewed; -- if that does not help: CREATE STATISTICS public.a_b_c_stat ON a, b, c FROM public.skewed; ANALYZE public.skewed"
     );
     // Each value is looked up once, and the planner expects ten different ones.
     run_each(

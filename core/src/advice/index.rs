@@ -182,7 +182,7 @@ pub(super) fn ordered_limit(subject: &Subject<'_>, node: usize) -> Option<Found>
         figures: dropped.figures(ms, subject.statement_ms()),
         saves_ms: ms * dropped.share(),
         try_sql: format!(
-            "{}; add the columns of ORDER BY as the last ones",
+            "{}; -- add the columns of ORDER BY as the last ones",
             create(subject, &candidate)
         ),
         index: Some(candidate),

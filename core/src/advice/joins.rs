@@ -12,6 +12,10 @@ const ROWS_OFF: f64 = 1_000.0;
 /// A Memoize that finds a smaller share of its lookups than this, of at least so many. Unmeasured.
 const HITS: f64 = 0.1;
 const LOOKUPS: f64 = 1_000.0;
+/// Extended statistics have at most so many columns. Source: STATS_MAX_DIMENSIONS.
+const MOST_COLUMNS: usize = 8;
+/// The most bytes of the columns in a name, which has 63 at most.
+const MOST_NAME: usize = 58;
 
 /// A nested loop whose inner side is started 1,000 times in an execution, after an estimate 10 times too low.
 pub(super) fn nested_loop(subject: &Subject<'_>, node: usize) -> Option<Found> {
@@ -51,18 +55,32 @@ fn analyze(subject: &Subject<'_>, node: usize) -> Option<String> {
     }
     let scan = worst?.0;
     let table = subject.table(scan)?;
-    let columns = super::index::filter_columns(subject, scan);
-    let quoted: Vec<String> = columns
-        .iter()
-        .map(|column| (subject.server.quote)(column))
-        .collect();
-    Some(match quoted.len() {
-        0 | 1 => format!("ANALYZE {table}"),
-        _ => format!(
-            "ANALYZE {table}; if that does not help: CREATE STATISTICS ON {} FROM {table}; ANALYZE {table}",
+    let mut columns = super::index::filter_columns(subject, scan);
+    columns.truncate(MOST_COLUMNS);
+    let quote = subject.server.quote;
+    let quoted: Vec<String> = columns.iter().map(|column| quote(column)).collect();
+    let described = &subject.nodes[scan];
+    Some(match (quoted.len(), &described.schema) {
+        (0 | 1, _) | (_, None) => format!("ANALYZE {table}"),
+        (_, Some(schema)) => format!(
+            "ANALYZE {table}; -- if that does not help: CREATE STATISTICS {}.{} ON {} FROM {table}; ANALYZE {table}",
+            quote(schema),
+            quote(&statistics_name(&columns)),
             quoted.join(", ")
         ),
     })
+}
+
+/// Returns a name for statistics of columns together: before 16 they must have one.
+fn statistics_name(columns: &[String]) -> String {
+    let mut name = columns.join("_");
+    let most = (0..=MOST_NAME.min(name.len())).rev();
+    name.truncate(
+        most.into_iter()
+            .find(|at| name.is_char_boundary(*at))
+            .unwrap_or(0),
+    );
+    name + "_stat"
 }
 
 /// A scan whose estimate is 10 times off, below a join or sort that took more than the scan.

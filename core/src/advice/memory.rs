@@ -7,13 +7,17 @@ use crate::model::{NodeKind, NodeStats};
 const LOSSY: f64 = 0.1;
 /// Rows take more memory than disk. Unmeasured.
 const MEMORY_OF_DISK: f64 = 3.0;
+/// No more work_mem than this is advised, in MB: several nodes of several sessions may take it at once.
+/// Unmeasured.
+const MOST_MB: f64 = 1_024.0;
 /// The bytes that a page takes in a bitmap, with room in its hash table. Source: tidbitmap.c.
 const BYTES_OF_PAGE: f64 = 100.0;
 
-/// Returns a setting that is a little larger than this number of kB, as SQL.
-fn set_work_mem(kb: f64) -> String {
+/// Returns a setting that is a little larger than this number of kB, as SQL. `None` if it is too large for any
+/// session: then more memory is no advice.
+fn set_work_mem(kb: f64) -> Option<String> {
     let mb = (1.2 * kb / 1024.0).ceil().max(1.0);
-    format!("SET work_mem = '{mb:.0}MB'")
+    (mb <= MOST_MB).then(|| format!("SET work_mem = '{mb:.0}MB'"))
 }
 
 /// Returns whether a node wrote work files because its memory was too small.
@@ -74,7 +78,7 @@ pub(super) fn spill(subject: &Subject<'_>, node: usize) -> Option<Found> {
             subject.server.work_mem_kb
         ),
         saves_ms: nodes().map(|node| subject.self_ms(node)).sum(),
-        try_sql: set_work_mem(needs_kb.max(subject.server.work_mem_kb)),
+        try_sql: set_work_mem(needs_kb.max(subject.server.work_mem_kb))?,
         index: None,
     })
 }
@@ -98,7 +102,7 @@ pub(super) fn lossy_bitmap(subject: &Subject<'_>, node: usize) -> Option<Found> 
             exact + lossy
         ),
         saves_ms: subject.self_ms(node) * removed / handled.max(1.0),
-        try_sql: set_work_mem((pages * BYTES_OF_PAGE / 1024.0).max(subject.server.work_mem_kb)),
+        try_sql: set_work_mem((pages * BYTES_OF_PAGE / 1024.0).max(subject.server.work_mem_kb))?,
         index: None,
     })
 }

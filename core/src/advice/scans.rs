@@ -40,7 +40,7 @@ pub(super) fn heap_fetches(subject: &Subject<'_>, node: usize) -> Option<Found> 
             100.0 * of_all
         ),
         saves_ms: subject.self_ms(node) * of_all,
-        try_sql: format!("VACUUM {table}; if that does not last: {setting}"),
+        try_sql: format!("VACUUM {table}; -- if that does not last: {setting}"),
         index: None,
     })
 }

@@ -19,7 +19,9 @@ pub(super) fn workers(subject: &Subject<'_>, node: usize) -> Option<Found> {
     Some(Found {
         figures: format!("{launched:.0} of {planned:.0} planned workers were launched in {starts:.0} starts"),
         saves_ms: subject.total_ms(node) * (1.0 - had / wanted),
-        try_sql: "ALTER SYSTEM SET max_parallel_workers = (more than SHOW max_parallel_workers says); SELECT pg_reload_conf(); max_worker_processes must be larger".to_owned(),
+        try_sql:
+            "SHOW max_parallel_workers; -- set more with ALTER SYSTEM; max_worker_processes must be larger"
+                .to_owned(),
         index: None,
     })
 }

@@ -216,7 +216,7 @@ fn a_nested_loop_after_a_low_estimate() {
     assert_eq!(findings[0].found.saves_ms, 800.0);
     assert_eq!(
         findings[0].found.try_sql,
-        "ANALYZE s.t; if that does not help: CREATE STATISTICS ON a, b FROM s.t; ANALYZE s.t"
+        "ANALYZE s.t; -- if that does not help: CREATE STATISTICS s.a_b_stat ON a, b FROM s.t; ANALYZE s.t"
     );
     assert_eq!(found(&nested_loop(4_000.0, 5_000)), [], "the estimate is right");
     assert_eq!(found(&nested_loop(1.0, 500)), [], "few starts");

@@ -4,11 +4,14 @@ use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
 use crate::page::page;
 use maud::{Markup, html};
+use unicode_width::UnicodeWidthStr;
 
 /// The width of a report in columns.
 pub(super) const WIDTH: usize = 120;
 /// The most characters of a bar.
 const BAR_WIDTH: usize = 50;
+/// A column of texts is no narrower than that.
+const LEAST_TEXT: usize = 20;
 /// A finding has at most so many lines. It ends in the text of a statement, which may be long.
 const FINDING_LINES: usize = 4;
 
@@ -106,10 +109,14 @@ pub(super) fn text(parts: &[Part], width: usize) -> Vec<String> {
             Part::Heading(heading) => lines.extend([String::new(), heading.clone()]),
             Part::Line(line) => lines.push(line.clone()),
             Part::Text(text) => sentence(&mut lines, text),
-            Part::Command(command) => lines.extend(command.iter().map(|line| format!("  {line}"))),
+            Part::Command(command) => {
+                let broken = command.iter().flat_map(|line| broken(line, WIDTH - 2));
+                lines.extend(broken.map(|line| format!("  {line}")));
+            }
             Part::Finding(text, command) => {
                 sentence(&mut lines, &narrowed(&on_one_line(text), FINDING_LINES * WIDTH));
-                lines.extend(command.iter().map(|command| format!("    {command}")));
+                let broken = command.iter().flat_map(|line| broken(line, WIDTH - 4));
+                lines.extend(broken.map(|line| format!("    {line}")));
             }
             Part::Table(columns) => {
                 let mut columns = columns.clone();
@@ -122,13 +129,35 @@ pub(super) fn text(parts: &[Part], width: usize) -> Vec<String> {
     lines
 }
 
-/// Makes a table at most so wide, by its last column of texts.
+/// Breaks a command into lines of at most `width` columns, if possible: behind a comma that is in no string.
+fn broken(command: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut quotes = 0;
+    for part in command.split_inclusive(", ") {
+        // A part of a string belongs to what is before it.
+        let is_in_string = quotes % 2 == 1;
+        quotes += part.matches('\'').count();
+        match lines.last_mut() {
+            Some(line)
+                if is_in_string || line.is_empty() || line.width() + part.trim_end().width() <= width =>
+            {
+                line.push_str(part);
+            }
+            _ => lines.push(format!("  {part}")),
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Makes a table at most so wide, by its columns of texts, the last one first.
 fn fit(columns: &mut [Column], width: usize) {
-    let over = table::width(columns, 1).saturating_sub(width);
-    if over > 0
-        && let Some(last) = columns.iter_mut().rfind(|column| column.align() == Align::Left)
-    {
-        last.narrow(last.width().saturating_sub(over), narrowed);
+    let all = columns.len();
+    for at in (0..all).rev() {
+        let over = table::width(columns, 1).saturating_sub(width);
+        let column = &mut columns[at];
+        if over > 0 && column.align() == Align::Left {
+            column.narrow(column.width().saturating_sub(over).max(LEAST_TEXT), narrowed);
+        }
     }
 }
 
@@ -228,6 +257,35 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_command_is_broken_behind_a_comma_that_is_in_no_string() {
+        let command =
+            "SELECT * FROM r.rowsource_compare(1, 'a, b, c and d', '2026-11-30 10:00..11:00', 'text')";
+        let lines = broken(command, 45);
+        assert_eq!(
+            lines,
+            [
+                "SELECT * FROM r.rowsource_compare(1,",
+                "  'a, b, c and d', '2026-11-30 10:00..11:00',",
+                "  'text')"
+            ]
+        );
+        assert_eq!(broken(command, 120), [command]);
+        assert_eq!(broken("", 120), [""]);
+    }
+
+    #[test]
+    fn a_table_of_long_texts_is_as_wide_as_the_report() {
+        let column = |heading| Column::new(heading, Align::Left, 0, vec!["x".repeat(70)]);
+        let parts = [Part::Table(vec![
+            column("Session"),
+            column("Waited for"),
+            column("Statement"),
+        ])];
+        let lines = text(&parts, WIDTH);
+        assert!(lines.iter().all(|line| line.width() <= WIDTH), "{lines:#?}");
+    }
 
     const CLASSES: [Class; 2] = [("CPU", '#', "cpu"), ("IO", 'I', "io")];
 

@@ -66,6 +66,8 @@ pub struct Given<'a> {
     pub missing: Vec<Finding>,
     /// The plans that the reader can show: their queryids and planids.
     pub kept: BTreeSet<(i64, i64)>,
+    /// Whether the interval before can be compared with this one: the history tells them apart.
+    pub can_compare: bool,
     /// What statements did in the interval, by their queryids. Those of which nothing is known are missing.
     pub figures: BTreeMap<i64, Figures>,
     /// A line about the counters: from when to when they are.
@@ -347,6 +349,7 @@ impl Activity {
         let sides = [before, self].map(|of| format!("'{}..{}'", shown(of.from), shown(of.to)));
         let compared = rows
             .iter()
+            .filter(|_| given.can_compare)
             .filter_map(|((queryid, _), _, [then, now])| (*then > 0.0 && *now > 0.0).then_some((*queryid)?));
         parts.extend(compared.map(|queryid| {
             Part::Command(vec![
@@ -417,6 +420,7 @@ mod tests {
             blocked: Vec::new(),
             missing: Vec::new(),
             kept: BTreeSet::from([(11, 12), (11, 13)]),
+            can_compare: true,
             figures: BTreeMap::new(),
             counters: "no counters".to_owned(),
             temporary_files: "none".to_owned(),
