@@ -2,7 +2,8 @@
 //! another server can compare it.
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
-use super::interval_plans::IntervalEnd;
+use super::interval_plans::{IntervalEnd, Ran};
+use super::plan_changes::{Change, Changes, gone_indexes};
 use super::words::choose;
 use super::{ash, blockers, display, interval_plans, wait_names};
 use crate::pg::executor::statement;
@@ -14,7 +15,6 @@ use crate::session;
 use pgrx::PgSqlErrorCode;
 use rowsource_core::compare::{Cause, Difference, Node, Side, TableStatistics, difference};
 use rowsource_core::export::Syntax;
-use rowsource_core::flips::Event;
 use rowsource_core::model::{Exemplar, MAX_NODES, PlanKey, PlanOrigin};
 use rowsource_core::report::comparison::{Comparison, Metric, NOT_KNOWN};
 use std::cell::LazyCell;
@@ -72,10 +72,10 @@ enum Wanted {
 /// Executions of this server are looked at for at most this time before the last one, in microseconds.
 const BLOCKERS_US: i64 = 3_600_000_000;
 
-/// A side, and of one of this server the plan and when it ran.
+/// A side, and what is known of one of this server.
 struct Found {
     side: Side,
-    ran: Option<(PlanKey, (i64, i64))>,
+    ran: Option<Ran>,
 }
 
 /// Adds the rows of `rowsource_compare()`.
@@ -97,8 +97,10 @@ pub fn lines(
         &Metric::ALL.map(|metric| (metric.name(), metric)),
     );
     let form = choose("format", form, &FORMS);
-    let [first, second] = found(queryid, sides);
+    let changes = Changes::default();
+    let [first, mut second] = found(queryid, sides, &changes);
     memory::ensure_headroom(2 * MAX_NODES);
+    note_gone_indexes(&first, &mut second, &changes);
     let (
         first,
         Found {
@@ -107,7 +109,7 @@ pub fn lines(
         },
     ) = (first.side, second);
     let difference = difference(&first, &second);
-    if let Some((key, interval)) = ran
+    if let Some(Ran { key, interval, .. }) = ran
         && difference.total.total() > 0.0
     {
         explain(&mut second, &difference, &key, Some(interval));
@@ -145,12 +147,12 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 /// Returns both sides. If one is not given, it is the mean of the plan of today, or what ran since the
 /// interval of the other one. If both are not, the other one is the plan that it replaced; without such, the
 /// sides are the mean and the slowest execution.
-fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
+fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> [Found; 2] {
     // By default that of the session's last statement. Plans of other servers need none.
     let queryid = LazyCell::new(|| queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid));
     let mean = |planid| Wanted::Here(Some(planid), Which::Mean);
     let wanted = match sides {
-        [None, None] => match plans(*queryid) {
+        [None, None] => match plans(*queryid, changes) {
             (now, Some(before)) => [mean(before), mean(now)],
             (now, None) => [mean(now), Wanted::Here(Some(now), Which::Kept(Exemplar::Slowest))],
         },
@@ -161,7 +163,7 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
         }
     };
     let wanted = wanted.map(|wanted| match wanted {
-        Wanted::Here(None, which) => Wanted::Here(Some(plans(*queryid).0), which),
+        Wanted::Here(None, which) => Wanted::Here(Some(display::newest_plan(*queryid).planid), which),
         other => other,
     });
     let is_same = match (&wanted, sides) {
@@ -180,8 +182,8 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
     wanted.map(|wanted| match wanted {
         Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which)),
         Wanted::Then(from, to) => {
-            let (key, side) = interval_plans::side(*queryid, (from, to));
-            let ran = Some((key, (from, to)));
+            let (ran, side) = interval_plans::side(*queryid, (from, to));
+            let ran = Some(ran);
             Found { side, ran }
         }
         Wanted::Written(side) => Found { side, ran: None },
@@ -267,31 +269,46 @@ fn parsed(argument: &str) -> Wanted {
 ///
 /// # Errors
 /// Raises an error if the query has no plan that the user may see.
-fn plans(queryid: i64) -> (i64, Option<i64>) {
+fn plans(queryid: i64, changes: &Changes) -> (i64, Option<i64>) {
     let now = display::newest_plan(queryid);
-    let events = store::flips().unwrap_or_default();
-    let of_query = |event: &&Event| {
-        let from = &event.from;
-        (from.userid, from.datid, from.queryid) == (now.userid, now.datid, queryid)
-            && from.toplevel() == now.toplevel()
-    };
-    let last = events.iter().map(|judged| &judged.event).filter(of_query);
-    let last = last.max_by_key(|event| event.at);
-    let before = last
-        .filter(|event| event.to().planid == now.planid)
-        .map(|event| event.from);
+    let last = changes.last(|event| event.from.is_same_query(&now));
+    let before = last.filter(|last| last.to == now).map(|last| last.from);
     let before = before.filter(|before| session::plan(before).is_some());
     (now.planid, before.map(|before| before.planid))
 }
 
-/// Returns why the mean execution of a plan takes longer than that of another one, if both are kept.
-pub(super) fn cause(from: &PlanKey, to: &PlanKey) -> Option<String> {
-    let [first, second] = [from, to].map(|key| {
-        let plan = store::plan(key)?;
+/// Notes on the second side which indexes of the first one are gone. What is stored with its plan is of the
+/// moment at which that was first seen: it holds for that change. If the plan had been known before, the
+/// catalog says what is gone now.
+fn note_gone_indexes(first: &Found, second: &mut Found, changes: &Changes) {
+    let Some((before, after)) = first.ran.as_ref().zip(second.ran.as_ref()) else {
+        return;
+    };
+    if !before.key.is_same_query(&after.key) || before.key == after.key {
+        return;
+    }
+    let change = changes.between(&before.key, &after.key, after.interval.1);
+    // Without a known change, all executions of the plan before may be older than it.
+    let at = change.map_or(before.interval.1, |change| change.at);
+    if after.first_seen_at < at {
+        second.side.gone_indexes = gone_indexes(&first.side, after.key.datid);
+    }
+}
+
+/// Returns why the mean execution of a plan takes longer than that of the plan before, if both are kept.
+pub(super) fn cause(change: &Change) -> Option<String> {
+    let mut is_known_before = false;
+    let [first, second] = [change.from, change.to].map(|key| {
+        let plan = store::plan(&key)?;
         memory::ensure_headroom(plan.description.nodes.len());
+        is_known_before = plan.statistics.first_seen_at < change.at;
         Some(Side::of(&plan, &wait_names::shown(&plan, false)))
     });
-    Some(cause_of(&first?, second?, to, None))
+    let (first, mut second) = (first?, second?);
+    if is_known_before {
+        second.gone_indexes = gone_indexes(&first, change.to.datid);
+    }
+    Some(cause_of(&first, second, &change.to, None))
 }
 
 /// Returns why the mean execution of a plan took longer in the second of two intervals, if the history has
@@ -366,10 +383,8 @@ fn side(exported: Exported) -> Found {
     } = exported;
     memory::ensure_headroom(plan.description.nodes.len());
     let (key, last_at) = (plan.key, plan.statistics.last_seen_at);
-    let mut since = plan
-        .statistics
-        .first_seen_at
-        .max(last_at.saturating_sub(BLOCKERS_US));
+    let first_seen_at = plan.statistics.first_seen_at;
+    let mut since = first_seen_at.max(last_at.saturating_sub(BLOCKERS_US));
     if !matches!(which, Which::Mean | Which::Total) {
         let is_generic = match kept {
             Some(kept) => kept.run.origin == PlanOrigin::Generic,
@@ -389,6 +404,10 @@ fn side(exported: Exported) -> Found {
         key.planid,
         server::shown_time(last_at)
     );
-    let ran = Some((key, (since, last_at)));
+    let ran = Some(Ran {
+        key,
+        interval: (since, last_at),
+        first_seen_at,
+    });
     Found { side, ran }
 }

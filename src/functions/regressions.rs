@@ -2,6 +2,7 @@
 
 use super::commands::prefix;
 use super::interval_plans::Baseline;
+use super::plan_changes::Change;
 use super::words::MASKED;
 use super::{compare, interval_plans};
 use crate::pg::ash::judge::judge_now;
@@ -81,9 +82,13 @@ impl Seen {
         if !self.is_visible {
             return None;
         }
-        let Regression { from, .. } = &self.known;
+        let Regression { from, since, .. } = &self.known;
         match self.has_changed_plan() {
-            true => compare::cause(from, &self.known.to()),
+            true => compare::cause(&Change {
+                from: *from,
+                to: self.known.to(),
+                at: *since,
+            }),
             false if !self.is_costly || !self.is_in_history() => None,
             false => compare::cause_since(from, self.intervals()),
         }

@@ -1,4 +1,4 @@
-//! Why a statement takes longer, if an index is gone.
+//! Why a statement takes longer, if an index is gone, and if a plan is used again that ran before.
 
 use postgres::Client;
 use rowsource_tests::Server;
@@ -8,7 +8,11 @@ use rowsource_tests::store::{basic_server, measuring};
 const TABLE: &str =
     "CREATE TABLE orders AS SELECT i AS id, i % 5000 AS customer, repeat('x', 50) AS note FROM generate_series(1, 60000) i;
      VACUUM (FREEZE, ANALYZE) orders";
+const INDEX: &str = "CREATE INDEX orders_customer_idx ON orders (customer)";
+const DROP: &str = "DROP INDEX orders_customer_idx";
 const QUERY: &str = "SELECT count(note) FROM orders WHERE customer = 42";
+const NO_INDEX: &str = "SET enable_indexscan = off; SET enable_bitmapscan = off";
+const NO_SCAN: &str = "RESET enable_indexscan; RESET enable_bitmapscan";
 
 fn server(name: &str, settings: &[&str]) -> (Server, Client) {
     let server = basic_server(name, settings);
@@ -74,3 +78,66 @@ fn an_index_whose_name_needs_quotes_is_the_cause() {
     server.assert_no_crash();
 }
 
+/// The plan without the index was first described before there was one.
+#[test]
+fn an_index_that_came_and_went_is_the_cause() {
+    let (server, mut client) = server("index-came", &[]);
+    let before = run(&mut client, QUERY, 5);
+    run_each(&mut client, INDEX);
+    run(&mut client, QUERY, 6);
+    run_each(&mut client, DROP);
+    assert_eq!(run(&mut client, QUERY, 5), before);
+    let queryid = queryid(&mut client);
+    let gone: i64 = value(
+        &mut client,
+        "SELECT count(*) FROM pg_stat_rowsource_plans WHERE gone_indexes IS NOT NULL",
+    );
+    assert_eq!(gone, 0);
+    assert_eq!(cause(&mut client, queryid, "").as_deref(), Some("index gone"));
+    let cause_of = judged(&mut client, "cause");
+    assert_eq!(cause_of, [[some("index orders_customer_idx is gone")]]);
+    // An index of that name on another table is another one.
+    run_each(
+        &mut client,
+        "CREATE TABLE others (customer int); CREATE INDEX orders_customer_idx ON others (customer)",
+    );
+    assert_eq!(cause(&mut client, queryid, "").as_deref(), Some("index gone"));
+    // Another database has no such index, nor does it know whether this one has.
+    run_each(&mut client, "CREATE DATABASE elsewhere");
+    let mut other = server.try_connect_to("postgres", "elsewhere").expect("a session");
+    run_each(&mut other, "CREATE EXTENSION pg_rowsource");
+    assert_eq!(cause(&mut other, queryid, "").as_deref(), Some("another plan"));
+    let cause_there = judged(&mut other, "cause");
+    assert_eq!(cause_there, [[some("the plan is another one")]]);
+    server.assert_no_crash();
+}
+
+/// The plan without the index was first described when that was gone. Later it is used for another reason.
+#[test]
+fn an_index_that_is_there_again_is_not_the_cause() {
+    let (server, mut client) = server("index-again", &[]);
+    run_each(&mut client, INDEX);
+    let with = run(&mut client, QUERY, 6);
+    run_each(&mut client, DROP);
+    let without = run(&mut client, QUERY, 5);
+    run_each(&mut client, INDEX);
+    let queryid = queryid(&mut client);
+    let sides = format!(", '{with}', '{without}'");
+    // That change is the one at which the plan was described.
+    assert_eq!(cause(&mut client, queryid, "").as_deref(), Some("index gone"));
+    assert_eq!(run(&mut client, QUERY, 6), with);
+    assert_eq!(cause(&mut client, queryid, &sides).as_deref(), Some("index gone"));
+    run_each(&mut client, NO_INDEX);
+    assert_eq!(run(&mut client, QUERY, 5), without);
+    for sides in ["", &sides] {
+        assert_eq!(
+            cause(&mut client, queryid, sides).as_deref(),
+            Some("another plan"),
+            "{sides}"
+        );
+    }
+    let cause_of = judged(&mut client, "cause");
+    assert_eq!(cause_of, [[some("the plan is another one")]]);
+    run_each(&mut client, NO_SCAN);
+    server.assert_no_crash();
+}
