@@ -161,19 +161,23 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (Ran, Side) {
             &how_to_take(),
         )
     };
-    side.name = format!(
-        "planid {}, mean of {} from {from_at} to {to_at}",
-        ran.key.planid,
-        side.count()
-    );
+    side.name = name(&ran.key, &side, &from_at, &to_at);
     (ran, side)
+}
+
+/// Returns how a side of an interval is called.
+fn name(key: &PlanKey, side: &Side, from_at: &str, to_at: &str) -> String {
+    let (planid, count) = (key.planid, side.count());
+    format!("planid {planid}, mean of {count} from {from_at} to {to_at}")
 }
 
 /// Returns what a plan did in an interval, likewise; `None` if it did not run then.
 pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
     let ends = intervals::ends(interval, None);
     let mut sides = sides(key.queryid, interval, &ends).into_iter();
-    sides.find(|(ran, _)| ran.key == *key).map(|(_, side)| side)
+    let (_, mut side) = sides.find(|(ran, _)| ran.key == *key)?;
+    side.name = name(key, &side, &ends.from_at, &ends.to_at);
+    Some(side)
 }
 
 /// Returns when the snapshots of this database were taken, in their order; none if the user may not read

@@ -1,5 +1,7 @@
-//! The changes of a query's plan: when they were, and whether an index of the plan before is gone.
+//! The changes of a query's plan: when they were, what both plans did around them, and whether an index of
+//! the plan before is gone.
 
+use super::interval_plans;
 use crate::pg::server::{self, memory, query};
 use crate::pg::store::{self, Judged};
 use rowsource_core::compare::{Side, UsedIndex};
@@ -38,12 +40,15 @@ pub(super) struct Change {
     pub to: PlanKey,
     /// When its first execution ended.
     pub at: i64,
+    /// Until when its executions are asked for.
+    pub end: i64,
 }
 
 /// What is known of changes of plans, read when it is first asked for.
 #[derive(Default)]
 pub(super) struct Changes {
     events: OnceCell<Vec<Judged>>,
+    snapshots: OnceCell<Vec<i64>>,
 }
 
 impl Changes {
@@ -62,12 +67,60 @@ impl Changes {
             from: event.from,
             to: event.to(),
             at: event.at,
+            end: server::now().max(event.at + 1),
         })
+    }
+
+    /// Returns when the snapshots of the history were taken, in their order; none if the user may not read
+    /// them.
+    pub fn snapshots(&self) -> &[i64] {
+        self.snapshots.get_or_init(interval_plans::snapshot_times)
     }
 
     /// Returns the last change from one plan to another until a moment.
     pub fn between(&self, from: &PlanKey, to: &PlanKey, until: i64) -> Option<Change> {
         self.last(|event| event.from == *from && event.to() == *to && event.at <= until)
+    }
+
+    /// Returns what both plans did around a change whose new plan had run before, if a snapshot was taken
+    /// since the plan before took over: what came before that is of earlier runs of both. `first_seen_at`
+    /// says when the plan before was first seen. Its side is `None` if it had no earlier run.
+    fn sides(&self, change: &Change, first_seen_at: i64) -> Option<(Option<Side>, Side)> {
+        let took_over = self.last(|event| event.to() == change.from && event.at < change.at);
+        let began = took_over.map_or(first_seen_at, |earlier| earlier.at);
+        let snapshots = self.snapshots();
+        let snapshot = *snapshots.get(snapshots.partition_point(|at| *at < began))?;
+        let before = match first_seen_at >= began {
+            true => None,
+            false if snapshot >= change.at => return None,
+            false => Some(interval_plans::side_of(&change.from, (snapshot + 1, change.at))?),
+        };
+        let since = (change.at.max(snapshot + 1), change.end);
+        Some((before, interval_plans::side_of(&change.to, since)?))
+    }
+}
+
+/// Lets two sides, all executions of both plans, be what the plans did around a change whose new plan had run
+/// before. `first_seen_at` says when the plan before was first seen. If `changes` cannot tell, the second
+/// side says that it includes more.
+pub(super) fn narrow(
+    changes: Option<&Changes>,
+    change: &Change,
+    first_seen_at: i64,
+    [first, second]: [&mut Side; 2],
+) {
+    match changes.and_then(|changes| changes.sides(change, first_seen_at)) {
+        Some((before, after)) => {
+            *second = after;
+            if let Some(before) = before {
+                *first = before;
+            }
+        }
+        None => {
+            let at = server::shown_time(change.at);
+            second.name += &format!(", some of them before it took over at {at}");
+            second.returned_at = Some(at);
+        }
     }
 }
 

@@ -141,3 +141,138 @@ fn an_index_that_is_there_again_is_not_the_cause() {
     run_each(&mut client, NO_SCAN);
     server.assert_no_crash();
 }
+
+const BURN: &str = "CREATE FUNCTION burn(ms float8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS
+     'DECLARE until timestamptz := clock_timestamp() + ms * interval ''1 ms'';
+      BEGIN WHILE clock_timestamp() < until LOOP END LOOP; RETURN true; END'";
+const SLOW: &str = "SELECT count(*) FROM pace WHERE id = 7 AND burn(ms)";
+const ONLY_INDEX: &str = "RESET enable_indexscan; SET enable_seqscan = off";
+const ONLY_SCAN: &str = "RESET enable_seqscan; SET enable_indexscan = off";
+/// How often a plan ran before another one took over, and how often each of them ran then.
+const LONG: usize = 600;
+const THEN: usize = 15;
+
+/// A plan burns a millisecond for long, another one does, and then the first one takes five of them. Returns
+/// both planids, the one before first.
+fn return_to_a_plan(client: &mut Client, between: impl Fn(&mut Client)) -> [i64; 2] {
+    client.batch_execute(BURN).expect("the function");
+    run_each(
+        client,
+        "CREATE TABLE pace AS SELECT i AS id, 1 AS ms FROM generate_series(1, 10) i; CREATE INDEX pace_id ON pace (id);
+         VACUUM ANALYZE pace",
+    );
+    run_each(client, NO_INDEX);
+    let returned = run(client, SLOW, LONG);
+    run_each(client, ONLY_INDEX);
+    let other = run(client, SLOW, THEN);
+    assert_ne!(returned, other);
+    between(client);
+    run_each(client, &format!("{ONLY_SCAN}; UPDATE pace SET ms = 5"));
+    assert_eq!(run(client, SLOW, THEN), returned);
+    [other, returned]
+}
+
+/// Runs the command of the only regression.
+fn compared(client: &mut Client) -> String {
+    let command: String = value(client, "SELECT command FROM rowsource_regressions()");
+    let lines = texts(client, &command).into_iter().flatten().flatten();
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the report's words.
+fn report(client: &mut Client) -> String {
+    let sql = "SELECT * FROM rowsource_report(now() - interval '5 min', now() + interval '1 day')";
+    let lines = texts(client, sql).into_iter().flatten().flatten();
+    let words = lines.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Of all its executions, the mean is hardly longer than with the plan before.
+#[test]
+fn a_plan_that_returns_is_compared_since_it_did() {
+    let (server, mut client) = server("plan-returns", &["pg_rowsource.snapshot_interval = 0"]);
+    let [before, after] = return_to_a_plan(&mut client, |client| {
+        run_each(client, "SELECT rowsource_snapshot()")
+    });
+    let row = judged(&mut client, "from_planid, to_planid, ratio > 2, cause");
+    let planids = [before, after].map(|planid| Some(planid.to_string()));
+    let [before_id, after_id] = planids.clone();
+    assert_eq!(
+        row,
+        [[before_id, after_id, some("true"), some("the plan is another one")]]
+    );
+    let shown = compared(&mut client);
+    let first = shown.lines().next().unwrap_or_default();
+    assert!(
+        first.contains(&format!("x, {THEN} executions): "))
+            && first.ends_with("because the plan is another one"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(&format!("A: planid {before}, mean of {THEN} executions"))
+            && shown.contains(&format!("B: planid {after}, mean of {THEN} executions from ")),
+        "{shown}"
+    );
+    // So it is without any sides. Who asks for the mean gets it.
+    let queryid: i64 = value(&mut client, "SELECT queryid FROM rowsource_regressions()");
+    assert_eq!(cause(&mut client, queryid, "").as_deref(), Some("another plan"));
+    let all = texts(
+        &mut client,
+        &format!("SELECT rowsource_compare({queryid}, '{before}', '{after} mean')"),
+    );
+    let all = all.concat();
+    assert!(
+        all[2]
+            .as_deref()
+            .is_some_and(|line| line.contains(&format!("mean of {} executions", LONG + THEN))),
+        "{all:?}"
+    );
+    assert!(report(&mut client).contains("because the plan is another one"));
+    server.assert_no_crash();
+}
+
+/// The plan before has had an earlier run, too, which took longer.
+#[test]
+fn both_plans_are_compared_without_their_earlier_runs() {
+    let (server, mut client) = server("plans-return", &["pg_rowsource.snapshot_interval = 0"]);
+    let [before, after] = return_to_a_plan(&mut client, |client| {
+        run_each(client, &format!("{ONLY_SCAN}; UPDATE pace SET ms = 5"));
+        run(client, SLOW, THEN);
+        run_each(client, &format!("{ONLY_INDEX}; UPDATE pace SET ms = 1"));
+        run(client, SLOW, THEN);
+        run_each(client, "SELECT rowsource_snapshot()");
+        run(client, SLOW, THEN - 1);
+    });
+    let queryid = queryid(&mut client);
+    let shown = texts(&mut client, &format!("SELECT rowsource_compare({queryid})")).concat();
+    let shown = shown.into_iter().flatten().collect::<Vec<_>>().join("\n");
+    assert!(
+        shown.contains(&format!(
+            "A: planid {before}, mean of {} executions from ",
+            THEN - 1
+        )) && shown.contains(&format!("B: planid {after}, mean of {THEN} executions from ")),
+        "{shown}"
+    );
+    server.assert_no_crash();
+}
+
+/// Without a snapshot, nobody knows what the plan took since it returned.
+#[test]
+fn a_plan_that_returns_has_no_false_equality_without_snapshots() {
+    let (server, mut client) = server("plan-returns-unseen", &["pg_rowsource.snapshot_interval = 0"]);
+    let [_, after] = return_to_a_plan(&mut client, |_| {});
+    let row = judged(&mut client, "to_planid, ratio > 2, cause");
+    assert_eq!(row, [[Some(after.to_string()), some("true"), None]]);
+    let shown = compared(&mut client);
+    assert!(!shown.contains("no difference"), "{shown}");
+    assert!(
+        shown.contains("executions of B before it took over at 20") && shown.contains("are included"),
+        "{shown}"
+    );
+    let shown = report(&mut client);
+    assert!(
+        shown.contains("no snapshot tells the executions before that apart"),
+        "{shown}"
+    );
+    server.assert_no_crash();
+}

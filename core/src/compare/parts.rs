@@ -308,6 +308,9 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         Verdict::Differs if found.is_of_speed(first.mean_ms()) => Verdict::Speed,
         verdict => verdict,
     };
+    if found.verdict != Verdict::Differs && second.returned_at.is_some() {
+        found.verdict = Verdict::Mixed;
+    }
     found
 }
 

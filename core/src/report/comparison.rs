@@ -188,6 +188,13 @@ impl Comparison<'_> {
                         ": no difference but in speed, the load of the machine explains up to {SIZE}x"
                     );
             }
+            Verdict::Mixed => {
+                let at = self.second.returned_at.as_deref().unwrap_or_default();
+                return text
+                    + &format!(
+                        ": this says nothing, because executions of B before it took over at {at} are included"
+                    );
+            }
             Verdict::Differs => {}
         }
         let found = self.difference.cause();
