@@ -118,7 +118,7 @@ CREATE FUNCTION rowsource_compare(
 ) RETURNS SETOF text
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'rowsource_compare_0_2';
-COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), intervals (''14:00..14:05''), ''baseline'' and its name, or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this session''s last statement. With one interval or baseline, the other side is what ran since its end. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
+COMMENT ON FUNCTION rowsource_compare(bigint, text, text, text, text) IS 'Says why a statement takes longer than before, or less long: a sentence with the cause, and a tree with both plans. a and b are planids, mean, last, slowest, failed or cancelled, both (like ''42 slowest''), intervals (''14:00..14:05''), ''baseline'' and its name, or plans of other servers that rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this session''s last statement. With one interval or baseline, the other side is what ran since its end. If the plan of b took over from that of a, and had run before, only what both did around that change is compared, if the snapshots have it. metric: self_time, total_time, starts, rows, blks_hit, blks_read, blk_read_time, temp_blks or wait_time. format: text or json';
 
 CREATE FUNCTION rowsource_plan(
     queryid bigint DEFAULT NULL,

@@ -2,7 +2,8 @@
 //! another server can compare it.
 
 use super::export::{self, Exported, WHICH, Which, chosen, executions};
-use super::interval_plans::IntervalEnd;
+use super::interval_plans::{IntervalEnd, Ran};
+use super::plan_changes::{Change, Changes, gone_indexes, narrow};
 use super::words::choose;
 use super::{ash, blockers, display, interval_plans, wait_names};
 use crate::pg::executor::statement;
@@ -12,9 +13,8 @@ use crate::pg::server::{self, fail, memory, query};
 use crate::pg::store;
 use crate::session;
 use pgrx::PgSqlErrorCode;
-use rowsource_core::compare::{Cause, Difference, Node, Side, TableStatistics, difference};
+use rowsource_core::compare::{Cause, Difference, Node, Side, TableStatistics, Verdict, difference};
 use rowsource_core::export::Syntax;
-use rowsource_core::flips::Event;
 use rowsource_core::model::{Exemplar, MAX_NODES, PlanKey, PlanOrigin};
 use rowsource_core::report::comparison::{Comparison, Metric, NOT_KNOWN};
 use std::cell::LazyCell;
@@ -61,21 +61,22 @@ const ANALYSED: &str = "
 
 /// A side of a comparison.
 enum Wanted {
-    /// A plan of this server, the plan of today if there is no planid.
-    Here(Option<i64>, Which),
+    /// A plan of this server, the plan of today if there is no planid. Unless it is said which executions,
+    /// it is their mean: of all, or of those around the change from one plan to the other.
+    Here(Option<i64>, Option<Which>),
     /// What the query did in an interval.
     Then(i64, i64),
     /// What `rowsource_plan()` returned.
-    Written(Side),
+    Written(Box<Side>),
 }
 
 /// Executions of this server are looked at for at most this time before the last one, in microseconds.
 const BLOCKERS_US: i64 = 3_600_000_000;
 
-/// A side, and of one of this server the plan and when it ran.
+/// A side, and what is known of one of this server.
 struct Found {
     side: Side,
-    ran: Option<(PlanKey, (i64, i64))>,
+    ran: Option<Ran>,
 }
 
 /// Adds the rows of `rowsource_compare()`.
@@ -97,8 +98,10 @@ pub fn lines(
         &Metric::ALL.map(|metric| (metric.name(), metric)),
     );
     let form = choose("format", form, &FORMS);
-    let [first, second] = found(queryid, sides);
+    let changes = Changes::default();
+    let (wanted_means, [mut first, mut second]) = found(queryid, sides, &changes);
     memory::ensure_headroom(2 * MAX_NODES);
+    note_change([&mut first, &mut second], wanted_means, &changes);
     let (
         first,
         Found {
@@ -107,7 +110,7 @@ pub fn lines(
         },
     ) = (first.side, second);
     let difference = difference(&first, &second);
-    if let Some((key, interval)) = ran
+    if let Some(Ran { key, interval, .. }) = ran
         && difference.total.total() > 0.0
     {
         explain(&mut second, &difference, &key, Some(interval));
@@ -144,15 +147,19 @@ pub fn plan_row(rows: &mut Rows, queryid: Option<i64>, planid: Option<i64>, whic
 
 /// Returns both sides. If one is not given, it is the mean of the plan of today, or what ran since the
 /// interval of the other one. If both are not, the other one is the plan that it replaced; without such, the
-/// sides are the mean and the slowest execution.
-fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
+/// sides are the mean and the slowest execution. Also returns whether nothing says which executions of two
+/// plans are wanted.
+fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> (bool, [Found; 2]) {
     // By default that of the session's last statement. Plans of other servers need none.
     let queryid = LazyCell::new(|| queryid.unwrap_or_else(|| display::find(None, None).plan.key.queryid));
-    let mean = |planid| Wanted::Here(Some(planid), Which::Mean);
+    let mean = |planid| Wanted::Here(Some(planid), None);
     let wanted = match sides {
-        [None, None] => match plans(*queryid) {
+        [None, None] => match plans(*queryid, changes) {
             (now, Some(before)) => [mean(before), mean(now)],
-            (now, None) => [mean(now), Wanted::Here(Some(now), Which::Kept(Exemplar::Slowest))],
+            (now, None) => [
+                mean(now),
+                Wanted::Here(Some(now), Some(Which::Kept(Exemplar::Slowest))),
+            ],
         },
         sides => {
             let given = sides.map(|side| side.map(parsed));
@@ -161,11 +168,14 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
         }
     };
     let wanted = wanted.map(|wanted| match wanted {
-        Wanted::Here(None, which) => Wanted::Here(Some(plans(*queryid).0), which),
+        Wanted::Here(None, which) => Wanted::Here(Some(display::newest_plan(*queryid).planid), which),
         other => other,
     });
     let is_same = match (&wanted, sides) {
-        ([Wanted::Here(first, one), Wanted::Here(second, other)], _) => (first, one) == (second, other),
+        ([Wanted::Here(first, one), Wanted::Here(second, other)], _) => {
+            let [one, other] = [one, other].map(|which| which.unwrap_or(Which::Mean));
+            (first, one) == (second, other)
+        }
         // An interval without an end lasts until now.
         (_, [Some(first), Some(second)]) => first.trim() == second.trim(),
         _ => false,
@@ -177,15 +187,22 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2]) -> [Found; 2] {
             HOW,
         )
     }
-    wanted.map(|wanted| match wanted {
-        Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which)),
+    let wanted_means = wanted
+        .iter()
+        .all(|wanted| matches!(wanted, Wanted::Here(_, None)));
+    let found = wanted.map(|wanted| match wanted {
+        Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which.unwrap_or(Which::Mean))),
         Wanted::Then(from, to) => {
-            let (key, side) = interval_plans::side(*queryid, (from, to));
-            let ran = Some((key, (from, to)));
+            let (ran, side) = interval_plans::side(*queryid, (from, to));
+            let ran = Some(ran);
             Found { side, ran }
         }
-        Wanted::Written(side) => Found { side, ran: None },
-    })
+        Wanted::Written(side) => Found {
+            side: *side,
+            ran: None,
+        },
+    });
+    (wanted_means, found)
 }
 
 impl Wanted {
@@ -204,7 +221,7 @@ impl Wanted {
 /// Raises an error if no snapshot tells what ran since.
 fn other_side(interval: Option<(i64, i64)>) -> Wanted {
     let Some((from, to)) = interval else {
-        return Wanted::Here(None, Which::Mean);
+        return Wanted::Here(None, None);
     };
     match interval_plans::end((from, to)) {
         Some(IntervalEnd::Snapshot(end)) => {
@@ -227,13 +244,14 @@ fn parsed(argument: &str) -> Wanted {
     if argument.starts_with('{') {
         // The text is limited; in memory, a node takes a few times as much.
         memory::ensure_headroom(MAX_NODES);
-        return Wanted::Written(Side::from_json(argument).unwrap_or_else(|error| {
+        let side = Side::from_json(argument).unwrap_or_else(|error| {
             fail(
                 PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
                 &error.to_string(),
                 "rowsource_plan() writes a plan on the other server.",
             )
-        }));
+        });
+        return Wanted::Written(Box::new(side));
     }
     if let Some((from, to)) = argument.split_once("..") {
         let to = match to.trim() {
@@ -260,50 +278,91 @@ fn parsed(argument: &str) -> Wanted {
             ),
         }
     }
-    Wanted::Here(planid, which.unwrap_or(Which::Mean))
+    Wanted::Here(planid, which)
 }
 
 /// Returns the plan of a query that is used now, and the one that it replaced, if that is still kept.
 ///
 /// # Errors
 /// Raises an error if the query has no plan that the user may see.
-fn plans(queryid: i64) -> (i64, Option<i64>) {
+fn plans(queryid: i64, changes: &Changes) -> (i64, Option<i64>) {
     let now = display::newest_plan(queryid);
-    let events = store::flips().unwrap_or_default();
-    let of_query = |event: &&Event| {
-        let from = &event.from;
-        (from.userid, from.datid, from.queryid) == (now.userid, now.datid, queryid)
-            && from.toplevel() == now.toplevel()
-    };
-    let last = events.iter().map(|judged| &judged.event).filter(of_query);
-    let last = last.max_by_key(|event| event.at);
-    let before = last
-        .filter(|event| event.to().planid == now.planid)
-        .map(|event| event.from);
+    let last = changes.last(|event| event.from.is_same_query(&now));
+    let before = last.filter(|last| last.to == now).map(|last| last.from);
     let before = before.filter(|before| session::plan(before).is_some());
     (now.planid, before.map(|before| before.planid))
 }
 
-/// Returns why the mean execution of a plan takes longer than that of another one, if both are kept.
-pub(super) fn cause(from: &PlanKey, to: &PlanKey) -> Option<String> {
-    let [first, second] = [from, to].map(|key| {
-        let plan = store::plan(key)?;
+/// Notes on the second side which indexes of the first one are gone, if its plan took over from that of the
+/// first one. What is stored with it is of the moment at which it was first seen, and holds for that change.
+/// If it had been known before, the catalog says what is gone now; and of the means, executions before the
+/// change are left out.
+fn note_change([first, second]: [&mut Found; 2], are_means: bool, changes: &Changes) {
+    let Some((before, after)) = first.ran.as_ref().zip(second.ran.as_mut()) else {
+        return;
+    };
+    if !before.key.is_same_query(&after.key) || before.key == after.key {
+        return;
+    }
+    let change = changes.between(&before.key, &after.key, after.interval.1);
+    // Without a known change, all executions of the plan before may be older than it.
+    let at = change.as_ref().map_or(before.interval.1, |change| change.at);
+    if after.first_seen_at >= at {
+        return;
+    }
+    if let Some(change) = change.filter(|_| are_means) {
+        let sides = [&mut first.side, &mut second.side];
+        narrow(Some(changes), &change, before.first_seen_at, sides);
+        after.interval.0 = after.interval.0.max(change.at);
+    }
+    second.side.gone_indexes = gone_indexes(&first.side, after.key.datid);
+}
+
+/// Why a statement takes longer.
+pub(super) enum Why {
+    /// What stands behind "because", or [`NOT_KNOWN`].
+    Known(String),
+    /// Executions from before the change are included, and nothing tells them apart.
+    Mixed,
+}
+
+impl Why {
+    /// Returns the cause, if there are executions that tell it.
+    pub(super) fn known(self) -> Option<String> {
+        match self {
+            Why::Known(cause) => Some(cause),
+            Why::Mixed => None,
+        }
+    }
+}
+
+/// Returns why the mean execution of a plan takes longer than that of the plan before, if both are kept. If
+/// it had run before, `changes` tells the executions since apart, if they are asked.
+pub(super) fn cause(change: &Change, changes: Option<&Changes>) -> Option<Why> {
+    let [first, second] = [change.from, change.to].map(|key| {
+        let plan = store::plan(&key)?;
         memory::ensure_headroom(plan.description.nodes.len());
-        Some(Side::of(&plan, &wait_names::shown(&plan, false)))
+        let side = Side::of(&plan, &wait_names::shown(&plan, false));
+        Some((side, plan.statistics.first_seen_at))
     });
-    Some(cause_of(&first?, second?, to, None))
+    let ((mut first, first_seen_at), (mut second, second_seen_at)) = (first?, second?);
+    if second_seen_at < change.at {
+        narrow(changes, change, first_seen_at, [&mut first, &mut second]);
+        second.gone_indexes = gone_indexes(&first, change.to.datid);
+    }
+    Some(cause_of(&first, second, &change.to, None))
 }
 
 /// Returns why the mean execution of a plan took longer in the second of two intervals, if the history has
 /// both.
-pub(super) fn cause_since(key: &PlanKey, [first, second]: [(i64, i64); 2]) -> Option<String> {
+pub(super) fn cause_since(key: &PlanKey, [first, second]: [(i64, i64); 2]) -> Option<Why> {
     let [before, after] = [first, second].map(|interval| interval_plans::side_of(key, interval));
     Some(cause_of(&before?, after?, key, Some(second)))
 }
 
 /// Returns the cause of a difference; [`NOT_KNOWN`] if there is none, or no difference. `key` is the plan of
 /// the second side, and `ran` says when it ran.
-fn cause_of(first: &Side, second: Side, key: &PlanKey, ran: Option<(i64, i64)>) -> String {
+fn cause_of(first: &Side, second: Side, key: &PlanKey, ran: Option<(i64, i64)>) -> Why {
     let mut second = second;
     let difference = difference(first, &second);
     // It may have lasted for weeks.
@@ -314,7 +373,10 @@ fn cause_of(first: &Side, second: Side, key: &PlanKey, ran: Option<(i64, i64)>) 
         second: &second,
         difference: &difference,
     };
-    comparison.cause().unwrap_or_else(|| NOT_KNOWN.to_owned())
+    match difference.verdict {
+        Verdict::Mixed => Why::Mixed,
+        _ => Why::Known(comparison.cause().unwrap_or_else(|| NOT_KNOWN.to_owned())),
+    }
 }
 
 /// Notes on the second side what is known of its cause beyond the figures: who held the locks for which its
@@ -366,10 +428,8 @@ fn side(exported: Exported) -> Found {
     } = exported;
     memory::ensure_headroom(plan.description.nodes.len());
     let (key, last_at) = (plan.key, plan.statistics.last_seen_at);
-    let mut since = plan
-        .statistics
-        .first_seen_at
-        .max(last_at.saturating_sub(BLOCKERS_US));
+    let first_seen_at = plan.statistics.first_seen_at;
+    let mut since = first_seen_at.max(last_at.saturating_sub(BLOCKERS_US));
     if !matches!(which, Which::Mean | Which::Total) {
         let is_generic = match kept {
             Some(kept) => kept.run.origin == PlanOrigin::Generic,
@@ -389,6 +449,10 @@ fn side(exported: Exported) -> Found {
         key.planid,
         server::shown_time(last_at)
     );
-    let ran = Some((key, (since, last_at)));
+    let ran = Some(Ran {
+        key,
+        interval: (since, last_at),
+        first_seen_at,
+    });
     Found { side, ran }
 }

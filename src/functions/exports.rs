@@ -75,6 +75,8 @@ functions! {
     /// slowest'), intervals ('14:00..14:05'), 'baseline' and its name, or plans of other servers that
     /// rowsource_plan() wrote. By default, b is the plan of today, and a the one that it replaced, of this
     /// session's last statement. With one interval or baseline, the other side is what ran since its end.
+    /// If the plan of b took over from that of a, and had run before, only what both did around that change
+    /// is compared, if the snapshots have it.
     /// metric: self_time, total_time, starts, rows, blks_hit, blks_read,
     /// blk_read_time, temp_blks or wait_time. format: text or json
     rowsource_compare(

@@ -99,6 +99,16 @@ pub fn baselines() -> Vec<Baseline> {
 /// time before is told apart.
 const FIRST_US: i64 = 900_000_000;
 
+/// A plan that ran.
+pub struct Ran {
+    /// Which one it is.
+    pub key: PlanKey,
+    /// When it ran.
+    pub interval: (i64, i64),
+    /// When it was first seen.
+    pub first_seen_at: i64,
+}
+
 /// A plan until the end of the interval, and until its beginning.
 #[derive(Default)]
 struct Stored {
@@ -130,18 +140,18 @@ pub fn end(interval: (i64, i64)) -> Option<IntervalEnd> {
 ///
 /// # Errors
 /// Raises an error if the query did not run then.
-pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
+pub fn side(queryid: i64, interval: (i64, i64)) -> (Ran, Side) {
     origin::must_be_this("intervals are compared");
     let ends = intervals::ends(interval, None);
     // First those of this database and this user.
     let most = sides(queryid, interval, &ends)
         .into_iter()
         .max_by(|(one, first), (other, second)| {
-            let by_distance = display::distance(other).cmp(&display::distance(one));
+            let by_distance = display::distance(&other.key).cmp(&display::distance(&one.key));
             by_distance.then(first.total_ms.total_cmp(&second.total_ms))
         });
     let Ends { from_at, to_at, .. } = ends;
-    let Some((key, mut side)) = most else {
+    let Some((ran, mut side)) = most else {
         fail(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
             &match from_at.is_empty() {
@@ -151,19 +161,23 @@ pub fn side(queryid: i64, interval: (i64, i64)) -> (PlanKey, Side) {
             &how_to_take(),
         )
     };
-    side.name = format!(
-        "planid {}, mean of {} from {from_at} to {to_at}",
-        key.planid,
-        side.count()
-    );
-    (key, side)
+    side.name = name(&ran.key, &side, &from_at, &to_at);
+    (ran, side)
+}
+
+/// Returns how a side of an interval is called.
+fn name(key: &PlanKey, side: &Side, from_at: &str, to_at: &str) -> String {
+    let (planid, count) = (key.planid, side.count());
+    format!("planid {planid}, mean of {count} from {from_at} to {to_at}")
 }
 
 /// Returns what a plan did in an interval, likewise; `None` if it did not run then.
 pub fn side_of(key: &PlanKey, interval: (i64, i64)) -> Option<Side> {
     let ends = intervals::ends(interval, None);
     let mut sides = sides(key.queryid, interval, &ends).into_iter();
-    sides.find(|(of, _)| of == key).map(|(_, side)| side)
+    let (_, mut side) = sides.find(|(ran, _)| ran.key == *key)?;
+    side.name = name(key, &side, &ends.from_at, &ends.to_at);
+    Some(side)
 }
 
 /// Returns when the snapshots of this database were taken, in their order; none if the user may not read
@@ -194,7 +208,7 @@ pub fn tells_apart(snapshots: &[i64], [(first, _), (second, _)]: [(i64, i64); 2]
 }
 
 /// Returns what each plan of a query did in an interval, if it ran then.
-fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)> {
+fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(Ran, Side)> {
     let mut plans: HashMap<PlanKey, Stored> = HashMap::new();
     query::each(
         &intervals::with_intervals(PLANS).replace("[queryid]", &format!("({queryid})::pg_catalog.int8")),
@@ -226,8 +240,15 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(PlanKey, Side)
     let mut sides = memory::with_room(plans.len());
     sides.extend(plans.into_iter().filter_map(|(key, stored)| {
         server::check_for_interrupts();
-        let side = did(&stored.end?, stored.begin.as_ref());
-        (side.executions > 0).then_some((key, side))
+        let end = stored.end?;
+        let side = did(&end, stored.begin.as_ref());
+        let first_seen_at = end.statistics.first_seen_at;
+        let ran = Ran {
+            key,
+            interval,
+            first_seen_at,
+        };
+        (side.executions > 0).then_some((ran, side))
     }));
     sides
 }

@@ -25,6 +25,7 @@ mod logical_io;
 mod nodes;
 mod origin;
 mod partitions;
+mod plan_changes;
 mod plan_names;
 mod plans;
 mod progress;

@@ -1,7 +1,9 @@
 //! `rowsource_regressions()`: the statements that became slower. The background worker looks for them.
 
 use super::commands::prefix;
+use super::compare::Why;
 use super::interval_plans::Baseline;
+use super::plan_changes::{Change, Changes};
 use super::words::MASKED;
 use super::{compare, interval_plans};
 use crate::pg::ash::judge::judge_now;
@@ -16,7 +18,8 @@ use rowsource_core::report::comparison::NOT_KNOWN;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Of how many plans without a change the cause is looked for in the history: those that cost the most.
+/// Of how many plans that did not change, or that had run before, the cause is looked for in the history:
+/// those that cost the most.
 const HISTORY_CAUSES: usize = 16;
 
 /// A regression, as a user sees it.
@@ -28,8 +31,8 @@ pub struct Seen {
     plan: Option<Plan>,
     /// Whether its cause is looked for in the history.
     is_costly: bool,
-    /// When the snapshots of the history were taken, of all regressions.
-    snapshots: Rc<OnceCell<Vec<i64>>>,
+    /// The changes of plans and the snapshots of the history, of all regressions.
+    changes: Rc<Changes>,
     /// The baselines of the history, likewise.
     baselines: Rc<OnceCell<Vec<Baseline>>>,
 }
@@ -71,14 +74,36 @@ impl Seen {
         }
     }
 
+    /// Returns whether the new plan had run before.
+    fn has_returned(&self) -> bool {
+        let is_returned =
+            |plan: &Plan| plan.key == self.known.to() && plan.statistics.first_seen_at < self.known.since;
+        self.has_changed_plan() && self.plan.as_ref().is_some_and(is_returned)
+    }
+
+    /// Returns whether only the history has what its cause needs.
+    fn needs_history(&self) -> bool {
+        let needs = !self.has_changed_plan() || self.has_returned();
+        needs && self.is_visible && self.known.state != State::Over
+    }
+
     /// Returns the cause, if what is needed is stored: both plans, or the plan in both intervals.
-    fn cause(&self) -> Option<String> {
+    fn cause(&self) -> Option<Why> {
         if !self.is_visible {
             return None;
         }
-        let Regression { from, .. } = &self.known;
+        let Regression { from, since, .. } = &self.known;
+        let [_, (_, end)] = self.intervals();
         match self.has_changed_plan() {
-            true => compare::cause(from, &self.known.to()),
+            true => {
+                let change = Change {
+                    from: *from,
+                    to: self.known.to(),
+                    at: *since,
+                    end,
+                };
+                compare::cause(&change, Some(&*self.changes).filter(|_| self.is_costly))
+            }
             false if !self.is_costly || !self.is_in_history() => None,
             false => compare::cause_since(from, self.intervals()),
         }
@@ -96,8 +121,7 @@ impl Seen {
 
     /// Returns whether the history has both.
     fn is_in_history(&self) -> bool {
-        let snapshots = self.snapshots.get_or_init(interval_plans::snapshot_times);
-        interval_plans::tells_apart(snapshots, self.intervals())
+        interval_plans::tells_apart(self.changes.snapshots(), self.intervals())
     }
 
     /// Returns the command that shows more. Without the history, nothing is left of the time before.
@@ -139,8 +163,9 @@ impl Seen {
             false => "slower with the same plan",
         };
         let cause = match self.cause() {
-            Some(cause) if cause == NOT_KNOWN => ", the cause is not known".to_owned(),
-            Some(cause) => format!(", because {cause}"),
+            Some(Why::Known(cause)) if cause == NOT_KNOWN => ", the cause is not known".to_owned(),
+            Some(Why::Known(cause)) => format!(", because {cause}"),
+            Some(Why::Mixed) => ", no snapshot tells the executions before that apart".to_owned(),
             None => String::new(),
         };
         let when = match known.state {
@@ -165,14 +190,7 @@ impl Seen {
 pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
     let mut all = store::regressions().unwrap_or_default();
     all.retain(|known| known.since <= to && (known.state != State::Over || known.closed_at >= from));
-    let is_steady = |known: &&Regression| {
-        known.to == known.from.planid && known.state != State::Over && server::may_see(known.from.userid)
-    };
-    let mut costs: Vec<f64> = memory::with_room(all.len());
-    costs.extend(all.iter().filter(is_steady).map(|known| known.extra_ms));
-    costs.sort_unstable_by(|one, other| other.total_cmp(one));
-    let least = costs.get(HISTORY_CAUSES - 1).copied().unwrap_or(f64::MIN);
-    let (snapshots, baselines) = (Rc::default(), Rc::default());
+    let (changes, baselines) = (Rc::default(), Rc::default());
     let seen = |known: Regression| {
         server::check_for_interrupts();
         let is_visible = server::may_see(known.from.userid);
@@ -182,12 +200,21 @@ pub fn seen((from, to): (i64, i64)) -> Vec<Seen> {
             known,
             is_visible,
             plan: is_visible.then(stored).flatten(),
-            is_costly: known.state != State::Over && known.extra_ms >= least,
-            snapshots: Rc::clone(&snapshots),
+            is_costly: false,
+            changes: Rc::clone(&changes),
             baselines: Rc::clone(&baselines),
         }
     };
-    all.into_iter().map(seen).collect()
+    let mut seen: Vec<Seen> = all.into_iter().map(seen).collect();
+    let mut costs: Vec<f64> = memory::with_room(seen.len());
+    let needing = seen.iter().filter(|one| one.needs_history());
+    costs.extend(needing.map(|one| one.known.extra_ms));
+    costs.sort_unstable_by(|one, other| other.total_cmp(one));
+    let least = costs.get(HISTORY_CAUSES - 1).copied().unwrap_or(f64::MIN);
+    for one in &mut seen {
+        one.is_costly = one.needs_history() && one.known.extra_ms >= least;
+    }
+    seen
 }
 
 /// Adds the rows of `rowsource_regressions()`.
@@ -321,10 +348,11 @@ pub fn columns() -> Columns<Seen> {
         /// The probability that the difference is chance; NULL if nothing is tested
         chance: float8 = seen.known.chance();
         /// Why it takes longer, as rowsource_compare() says it; not known if no part is large enough. If the
-        /// plan changed, from all executions of both plans; NULL if one is not stored any more. Else from the
-        /// history, of the 16 that cost the most; NULL if the snapshots of this database do not have the time
-        /// before, if you may not read them, or if it is over
-        cause: text = seen.cause();
+        /// plan changed, from all executions of both plans; NULL if one is not stored any more. If it did not
+        /// change, or the new plan had run before, from the history, of the 16 that cost the most. Without
+        /// that, because the snapshots of this database do not have the time before, you may not read them,
+        /// or it is over: NULL; of a plan that had run before, from all executions, if these take longer
+        cause: text = seen.cause().and_then(Why::known);
         /// The command that shows more
         command: text = seen.seen(seen.command(&prefix()));
         /// The command after which the session's next plan of the statement is the plan before: from 19 on,

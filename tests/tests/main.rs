@@ -99,6 +99,7 @@ mod pg18_plus;
 mod pg_upgrade;
 mod pgaudit;
 mod plan_history;
+mod plan_returns;
 mod planning;
 mod plans_of_others;
 mod progress;

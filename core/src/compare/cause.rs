@@ -26,6 +26,9 @@ pub enum Verdict {
     /// The same work was done at another speed, less than [`SIZE`](crate::regressions::SIZE) times as slow or
     /// fast: a machine that others use explains that.
     Speed,
+    /// The mean times do not differ, which says nothing: those of the second side include executions from
+    /// before its plan took over ([`Side::returned_at`](super::Side::returned_at)).
+    Mixed,
 }
 
 /// Why a node takes longer, or less long. The names are for the case that it takes longer.

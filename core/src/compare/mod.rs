@@ -7,12 +7,14 @@
 //! difference, or the load of the machine, there is no cause ([`Verdict`]).
 
 mod cause;
+mod gone;
 mod matching;
 mod parts;
 mod side;
 
 pub use crate::regressions::{LEAST_RATIO, SIZE};
 pub use cause::{Cause, LEAST_ERRORS, LEAST_SHARE, Verdict};
+pub use gone::{Gone, UsedIndex};
 pub use matching::{Pairs, do_the_same, pairs};
 pub use parts::{Difference, MISESTIMATE, NodeParts, difference};
 pub use side::{Blocker, Node, Side, SideError, TableStatistics};

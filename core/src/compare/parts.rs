@@ -33,6 +33,7 @@
 //!   of a row, or what is outside takes less than that many times as long, it is no cause.
 
 use super::cause::{Cause, LEAST_ERRORS, LEAST_EXECUTIONS, LEAST_SHARE, Verdict};
+use super::gone::Gone;
 use super::matching::{Pairs, above, do_the_same, pairs};
 use super::side::{Node, Side};
 use crate::regressions::{LEAST_RATIO, SIZE};
@@ -256,7 +257,7 @@ struct Relation {
 pub fn difference(first: &Side, second: &Side) -> Difference {
     let pairs = pairs(first, second);
     let misestimated = misestimated(first, second, &pairs);
-    let context = Context::of(first, second, &pairs, &misestimated);
+    let context = Context::of(first, second, &misestimated);
     let mut above_misestimated = misestimated.clone();
     let mut origins = misestimated.clone();
     for i in (0..second.nodes.len()).rev() {
@@ -307,6 +308,9 @@ pub fn difference(first: &Side, second: &Side) -> Difference {
         Verdict::Differs if found.is_of_speed(first.mean_ms()) => Verdict::Speed,
         verdict => verdict,
     };
+    if found.verdict != Verdict::Differs && second.returned_at.is_some() {
+        found.verdict = Verdict::Mixed;
+    }
     found
 }
 
@@ -374,20 +378,17 @@ fn misestimated(first: &Side, second: &Side, pairs: &Pairs) -> Vec<bool> {
 }
 
 impl Context {
-    fn of(first: &Side, second: &Side, pairs: &Pairs, misestimated: &[bool]) -> Context {
+    fn of(first: &Side, second: &Side, misestimated: &[bool]) -> Context {
         let is_generic = |side: &Side| side.generic_plan_executions * 2 > side.executions;
-        let is_gone = |node: &Node| {
-            let name = node.object.as_deref().filter(|_| is_index(node));
-            name.is_some_and(|name| second.gone_indexes.iter().any(|gone| is_name_of(gone, name)))
-        };
-        let mut lost = first.nodes.iter().zip(&pairs.second);
+        let gone = Gone::new(&second.gone_indexes);
+        let is_gone = |i: usize| first.gone_index(i, &gone).is_some();
         let is_misestimated = misestimated.contains(&true);
         let estimate = if is_generic(second) && !is_generic(first) {
             Cause::GenericPlan
         } else {
             Cause::WrongEstimate
         };
-        let another_plan = if lost.any(|(node, _)| is_gone(node)) {
+        let another_plan = if (0..first.nodes.len()).any(is_gone) {
             Cause::IndexGone
         } else if estimate == Cause::GenericPlan || is_misestimated {
             estimate
@@ -528,16 +529,6 @@ impl Shares {
             after.units * price,
         )
     }
-}
-
-fn is_index(node: &Node) -> bool {
-    node.table.is_some() || node.operation == "Bitmap Index Scan"
-}
-
-/// Returns whether `schema.index` is the index with this name.
-pub(super) fn is_name_of(gone: &str, name: &str) -> bool {
-    gone.strip_suffix(name)
-        .is_some_and(|schema| schema.is_empty() || schema.ends_with('.'))
 }
 
 #[cfg(test)]

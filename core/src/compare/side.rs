@@ -62,6 +62,10 @@ pub struct Side {
     /// What is known of the statistics of the table whose estimate is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<TableStatistics>,
+    /// When the plan took over again from that of the other side. Then its executions before that are
+    /// included, because nothing tells them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned_at: Option<String>,
     /// The milliseconds that they waited for locks outside of the nodes.
     pub lock_ms: f64,
     /// The milliseconds that they waited for something else there.

@@ -4,8 +4,8 @@ use super::numbers;
 use super::table::{self, Align, Column};
 use super::text::{narrowed, on_one_line, wrapped};
 use crate::compare::{
-    Blocker, Cause, Difference, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side, TableStatistics,
-    Verdict, do_the_same,
+    Blocker, Cause, Difference, Gone, LEAST_ERRORS, LEAST_RATIO, Node, NodeParts, SIZE, Side,
+    TableStatistics, Verdict, do_the_same,
 };
 use serde::Serialize;
 
@@ -188,6 +188,13 @@ impl Comparison<'_> {
                         ": no difference but in speed, the load of the machine explains up to {SIZE}x"
                     );
             }
+            Verdict::Mixed => {
+                let at = self.second.returned_at.as_deref().unwrap_or_default();
+                return text
+                    + &format!(
+                        ": this says nothing, because executions of B before it took over at {at} are included"
+                    );
+            }
             Verdict::Differs => {}
         }
         let found = self.difference.cause();
@@ -226,7 +233,7 @@ impl Comparison<'_> {
             None => String::new(),
         };
         match cause {
-            Cause::IndexGone => self.index_gone(nodes.map(|(first, _)| first)),
+            Cause::IndexGone => self.index_gone(pair.map(|(first, _)| first)),
             Cause::GenericPlan => "the plan is generic".to_owned(),
             Cause::WrongEstimate => self.wrong_estimate(),
             Cause::AnotherPlan => "the plan is another one".to_owned(),
@@ -281,14 +288,13 @@ impl Comparison<'_> {
         }
     }
 
-    /// Names the index that is gone: that of `node`, if it is one.
-    fn index_gone(&self, node: Option<&Node>) -> String {
-        let gone = &self.second.gone_indexes;
-        let is_gone = |name: &&str| gone.iter().any(|gone| gone.ends_with(&format!(".{name}")));
-        let mut used = self.first.nodes.iter().filter_map(|node| node.object.as_deref());
-        let own = node.and_then(|node| node.object.as_deref()).filter(is_gone);
-        let name = own.or_else(|| used.find(is_gone)).unwrap_or_default();
-        format!("index {name} is gone")
+    /// Names the index that is gone: that of a node of the first side, if it is one.
+    fn index_gone(&self, node: Option<usize>) -> String {
+        let gone = Gone::new(&self.second.gone_indexes);
+        let gone_index = |i| self.first.gone_index(i, &gone);
+        let name = node.and_then(gone_index);
+        let name = name.or_else(|| (0..self.first.nodes.len()).find_map(gone_index));
+        format!("index {} is gone", name.unwrap_or_default())
     }
 
     fn wrong_estimate(&self) -> String {

@@ -64,6 +64,39 @@ fn text(sides: &[Side; 2], metric: Metric) -> String {
     comparison.lines(metric).join("\n")
 }
 
+/// Of a plan that took over again, all executions are known, and not those since then. If they take longer,
+/// that is so; if not, that is no answer.
+#[test]
+fn executions_from_before_are_no_equality() {
+    let [before, mut after] = index_gone();
+    let sentence = |after: &Side| {
+        let difference = difference(&before, after);
+        let comparison = Comparison {
+            first: &before,
+            second: after,
+            difference: &difference,
+        };
+        (comparison.sentence(), comparison.cause())
+    };
+    after.returned_at = Some("12:00".to_owned());
+    let (differs, cause) = sentence(&after);
+    assert!(
+        differs.ends_with("because index orders_customer_idx is gone"),
+        "{differs}"
+    );
+    assert_eq!(cause.as_deref(), Some("index orders_customer_idx is gone"));
+    let alike = Side {
+        returned_at: after.returned_at.clone(),
+        ..before.clone()
+    };
+    let (sentence, cause) = sentence(&alike);
+    assert_eq!(
+        sentence,
+        "4.1 s -> 4.1 s (1.0x, 12 executions): this says nothing, because executions of B before it took over at 12:00 are included"
+    );
+    assert_eq!(cause, None);
+}
+
 #[test]
 fn an_index_that_is_gone() {
     let text = text(&index_gone(), Metric::SelfTime);
