@@ -5,7 +5,7 @@ use super::export::{self, Exported, WHICH, Which, chosen, executions};
 use super::interval_plans::{IntervalEnd, Ran};
 use super::plan_changes::{Change, Changes, gone_indexes, narrow};
 use super::words::choose;
-use super::{ash, blockers, display, interval_plans, wait_names};
+use super::{ash, blockers, display, interval_plans, intervals, wait_names};
 use crate::pg::executor::statement;
 use crate::pg::server::moment::moment;
 use crate::pg::server::srf::Rows;
@@ -190,6 +190,7 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> (
     let wanted_means = wanted
         .iter()
         .all(|wanted| matches!(wanted, Wanted::Here(_, None)));
+    let are_intervals = wanted.iter().all(|wanted| wanted.interval().is_some());
     let found = wanted.map(|wanted| match wanted {
         Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which.unwrap_or(Which::Mean))),
         Wanted::Then(from, to) => {
@@ -202,6 +203,17 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> (
             ran: None,
         },
     });
+    // Each interval is that between the snapshots around it.
+    if are_intervals && found[0].side.name == found[1].side.name {
+        fail(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            &format!(
+                "no snapshot tells the intervals apart: both are {}",
+                found[0].side.name
+            ),
+            &intervals::how_to_take(),
+        )
+    }
     (wanted_means, found)
 }
 

@@ -141,11 +141,18 @@ fn a_report_of_one_statement_has_nothing_of_others() {
         "{report}"
     );
     assert!(!report.contains("WHERE customer"), "{report}");
-    let flipped =
-        "SELECT DISTINCT queryid FROM pg_stat_rowsource_plans WHERE query LIKE '%WHERE customer = $1'";
+    let flipped = "SELECT DISTINCT queryid FROM pg_stat_rowsource_plans WHERE query LIKE 'SELECT count(*) FROM orders WHERE customer = %'";
     let report = first_column(&mut client, &of(flipped)).join("\n");
     assert!(
-        report.contains("Seq Scan on orders") && !report.contains("OFFSET"),
+        report.starts_with("What statement ")
+            && report.contains("Seq Scan on orders")
+            && !report.contains("OFFSET"),
+        "{report}"
+    );
+    // Nobody has run such a statement.
+    let report = first_column(&mut client, &of("SELECT 4711")).join("\n");
+    assert!(
+        report.contains("no plan of a statement with the queryid 4711 is stored that you may see"),
         "{report}"
     );
     let (_, message) = must_fail(&mut client, "SELECT rowsource_report(format => 'pdf')");

@@ -20,6 +20,34 @@ impl Pairs {
     }
 }
 
+/// Which part of its work a node of an aggregate does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Stage {
+    Whole,
+    Partial,
+    Finalize,
+}
+
+impl Stage {
+    fn of(node: &Node) -> Stage {
+        match node.operation.split(' ').next() {
+            Some("Partial") => Stage::Partial,
+            Some("Finalize") => Stage::Finalize,
+            _ => Stage::Whole,
+        }
+    }
+
+    /// Returns the stages that do the same, the best first. What comes before the rows of all processes are
+    /// together has nothing to do with what comes after that.
+    fn same(self) -> &'static [Stage] {
+        match self {
+            Stage::Whole => &[Stage::Whole, Stage::Finalize, Stage::Partial],
+            Stage::Partial => &[Stage::Partial, Stage::Whole],
+            Stage::Finalize => &[Stage::Finalize, Stage::Whole],
+        }
+    }
+}
+
 /// Returns the operation without what only says which processes run it.
 fn operation(node: &Node) -> &str {
     let mut name = node.operation.as_str();
@@ -79,10 +107,10 @@ pub fn pairs(first: &Side, second: &Side) -> Pairs {
 
 /// Adds pairs of nodes without an object.
 fn add_by_path(first: &Side, second: &Side, pairs: &mut Pairs) {
-    let mut free: FxHashMap<(Option<usize>, &str), VecDeque<usize>> = FxHashMap::default();
+    let mut free: FxHashMap<(Option<usize>, &str, Stage), VecDeque<usize>> = FxHashMap::default();
     for (i, node) in first.nodes.iter().enumerate() {
         if node.object.is_none() {
-            let key = (node.parent, operation(node));
+            let key = (node.parent, operation(node), Stage::of(node));
             free.entry(key).or_default().push_back(i);
         }
     }
@@ -90,8 +118,9 @@ fn add_by_path(first: &Side, second: &Side, pairs: &mut Pairs) {
         if node.object.is_none() {
             let above = above(second, &pairs.first, i);
             let above = above.and_then(|above| pairs.first[above]);
-            let found = free.get_mut(&(above, operation(node)));
-            if let Some(found) = found.and_then(VecDeque::pop_front) {
+            let mut stages = Stage::of(node).same().iter();
+            let found = stages.find_map(|stage| free.get_mut(&(above, operation(node), *stage))?.pop_front());
+            if let Some(found) = found {
                 pairs.add(found, i);
             }
         }

@@ -407,7 +407,7 @@ impl Node {
     }
 
     /// Returns the blocks that it got from the buffers.
-    pub(super) fn gets(&self) -> f64 {
+    pub fn gets(&self) -> f64 {
         (self.hit + self.read) as f64
     }
 

@@ -244,7 +244,17 @@ impl Comparison<'_> {
                         numbers::count(side.per_execution(node.handled_rows as f64))
                     )
                 };
-                words("it handles more data", "it handles less data") + &from_to(&rows)
+                let gets = |side: &Side, node: &Node| {
+                    format!("{} blocks", numbers::count(side.per_execution(node.gets())))
+                };
+                // A table with many dead rows has more blocks, and so has what a function reads.
+                match nodes {
+                    Some((first, second)) if rows(self.first, first) == rows(self.second, second) => {
+                        let more = words("it gets more blocks", "it gets fewer blocks");
+                        format!("{more} for as many rows{}", from_to(&gets))
+                    }
+                    _ => words("it handles more data", "it handles less data") + &from_to(&rows),
+                }
             }
             Cause::MoreCalls => {
                 let starts =

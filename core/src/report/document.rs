@@ -131,19 +131,23 @@ pub(super) fn text(parts: &[Part], width: usize) -> Vec<String> {
 
 /// Breaks a command into lines of at most `width` columns, if possible: behind a comma that is in no string.
 fn broken(command: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut arguments: Vec<String> = Vec::new();
     let mut quotes = 0;
     for part in command.split_inclusive(", ") {
         // A part of a string belongs to what is before it.
-        let is_in_string = quotes % 2 == 1;
+        match arguments.last_mut().filter(|_| quotes % 2 == 1) {
+            Some(argument) => argument.push_str(part),
+            None => arguments.push(part.to_owned()),
+        }
         quotes += part.matches('\'').count();
-        match lines.last_mut() {
-            Some(line)
-                if is_in_string || line.is_empty() || line.width() + part.trim_end().width() <= width =>
-            {
-                line.push_str(part);
-            }
-            _ => lines.push(format!("  {part}")),
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for argument in arguments {
+        let margin = if lines.is_empty() { "" } else { "  " };
+        let fits = |line: &&mut String| line.width() + argument.trim_end().width() <= width;
+        match lines.last_mut().filter(fits) {
+            Some(line) => line.push_str(&argument),
+            None => lines.push(format!("{margin}{argument}")),
         }
     }
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
@@ -272,7 +276,7 @@ mod tests {
             ]
         );
         assert_eq!(broken(command, 120), [command]);
-        assert_eq!(broken("", 120), [""]);
+        assert_eq!(broken("", 120), [] as [&str; 0]);
     }
 
     #[test]

@@ -298,6 +298,28 @@ fn nodes_are_matched_by_object_and_then_by_path() {
     let found = pairs(&hash, &loops);
     assert_eq!(found.first, [Some(0), None, Some(4), None, Some(2), Some(5)]);
     assert_eq!(found.second, [Some(0), None, Some(4), None, Some(2), Some(5)]);
+    // What finishes an aggregate of all processes is no partner of what each of them does.
+    let hashed = plan(&[
+        (0, "Sort"),
+        (1, "Finalize HashAggregate"),
+        (2, "Gather"),
+        (3, "Partial HashAggregate"),
+    ]);
+    let merged = plan(&[
+        (0, "Sort"),
+        (1, "Finalize GroupAggregate"),
+        (2, "Gather Merge"),
+        (3, "Sort"),
+        (4, "Partial HashAggregate"),
+    ]);
+    let whole = plan(&[(0, "Sort"), (1, "HashAggregate")]);
+    assert_eq!(pairs(&hashed, &merged).first, [Some(0), None, None, None, None]);
+    assert_eq!(pairs(&hashed, &whole).first, [Some(0), Some(1)]);
+    assert_eq!(pairs(&whole, &hashed).first, [Some(0), Some(1), None, None]);
+    assert_eq!(
+        pairs(&hashed, &hashed).first,
+        [Some(0), Some(1), Some(2), Some(3)]
+    );
     // Of a table that is scanned twice, the scan that does the same is the partner.
     let twice = plan(&[
         (0, "Append"),

@@ -199,6 +199,10 @@ fn sentences_name_the_cause() {
                 (side.nodes[0].self_ms, side.total_ms) = (3_600.0, 3_600.0);
                 (side.nodes[0].temp_blocks, side.nodes[0].temp_ms) = (500, 1_800.0);
             }),
+            sentence(|side| {
+                (side.nodes[0].self_ms, side.total_ms) = (12_000.0, 12_000.0);
+                side.nodes[0].hit = 24_000;
+            }),
             sentence(|side| misestimate(side, None)),
             sentence(|side| misestimate(side, Some(TableStatistics::NeverAnalysed))),
             sentence(|side| misestimate(side, Some(TableStatistics::Changed(2_400)))),
@@ -214,6 +218,7 @@ fn sentences_name_the_cause() {
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by process 4711 (report): LOCK TABLE orders",
             "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it waits for locks, blocked by a prepared transaction",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because it writes temporary files",
+            "100 ms -> 1.0 s (10.0x, 12 executions): Seq Scan on orders (id 0) +900 ms, because it gets more blocks for as many rows (0 blocks -> 2000 blocks)",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came (the table was never analysed)",
             "100 ms -> 300 ms (3.0x, 12 executions): Seq Scan on orders (id 0) +200 ms, because 2 rows of Seq Scan on orders were expected and 200 came (2400 rows of the table changed since it was analysed)",
