@@ -174,6 +174,12 @@ fn wrong_intervals(client: &mut Client, queryid: i64, begin: &str, end: &str) {
             format!("{queryid}, '{begin}..', '{begin}..'"),
             "both sides are the same executions".to_owned(),
         ),
+        (
+            format!(
+                "{queryid}, '{begin}..{end}', ('{begin}'::timestamptz + interval '1 us')::text || '..{end}'"
+            ),
+            "no snapshot tells the intervals apart: both are planid".to_owned(),
+        ),
     ] {
         let (_, message) = must_fail(client, &format!("SELECT rowsource_compare({arguments})"));
         assert!(message.contains(&says), "{arguments}: {message}");
