@@ -8,7 +8,7 @@ MAJORS=(17 18 19)
 
 # Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
 DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|failed_parallel|foreign|foreign_failed|foreign_modify|foreign_types|loading|node_gets|node_waits'
-DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
+DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|terminal_texts|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
 # The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. It is tested as it is released.
 NEWEST='callgrind|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'

@@ -42,6 +42,7 @@ mod news;
 mod own;
 mod password;
 mod queries;
+mod raw;
 mod record;
 mod screens;
 mod screens_live;

@@ -3,6 +3,7 @@
 
 use crate::model::Server;
 use crate::queries::{LONGEST_TEXT, OWN, PlanKey, SERVER, Want, info, rows_of};
+use crate::raw::{self, Form};
 use crate::signals::{self, Addressee, Signal};
 
 /// How the settings of a message begin.
@@ -53,7 +54,7 @@ impl OwnShapes {
             .map(|want| want.query(server).0)
             .chain([SERVER.to_owned(), signals::query(1)])
             .chain(infos);
-        let queries = queries.map(|query| rows_of(&query));
+        let queries = queries.flat_map(|query| [Form::Text, Form::Bytes].map(|form| rows_of(&query, form)));
         let queries = queries.chain(timeouts()).chain(signals_sent());
         Self {
             shapes: queries.map(|query| shape(&query)).collect(),
@@ -94,6 +95,10 @@ impl OwnShapes {
     fn is_call(&self, call: &str) -> bool {
         let Some(schema) = &self.schema else { return false };
         let call = without_literals(call);
+        let inner = call
+            .strip_prefix(raw::BEGIN)
+            .and_then(|call| call.rsplit_once("), "));
+        let call = inner.map_or(call.as_str(), |(call, _)| call);
         let name = call.strip_prefix(schema.as_str());
         let name = name.and_then(|call| call.strip_prefix(".rowsource_"));
         name.and_then(|name| name.strip_suffix(')'))
@@ -159,16 +164,16 @@ mod tests {
             schema: Some("public".to_owned()),
             ..Server::default()
         });
-        let shown = rows_of(&query)
+        let shown = rows_of(&query, Form::Text)
             .replace("'[]'", "$1")
             .replace("(1000)", "($2)")
             .replace("'{-4,5,6}'", "$3");
         assert!(shown.contains("queryid = ANY ($3::int8[])"), "{shown}");
         assert!(own.has(&shown), "{shown}");
         let (query, _) = Want::Texts(vec![1; 2_000]).query(&Server::default());
-        let query = rows_of(&query).replace("pg_catalog.", "public.");
+        let query = rows_of(&query, Form::Text).replace("pg_catalog.", "public.");
         assert!(own.has(&format!("{} ...", &query[..LONGEST_TEXT])));
-        let server = rows_of(SERVER)
+        let server = rows_of(SERVER, Form::Text)
             .replace("epoch", "$1")
             .replace("true", "$9")
             .replace("'server_version'", "$2");
@@ -186,13 +191,17 @@ mod tests {
             let sent: Vec<String> = sent.map(|sql| sql.replace("4711", "$1")).collect();
             assert!(sent.len() == 2 && sent.iter().all(|sql| own.has(sql)), "{sent:?}");
         }
-        assert!(own.has(&rows_of(&signals::query(4_711))));
+        assert!(own.has(&rows_of(&signals::query(4_711), Form::Bytes)));
         assert!(own.has(&format!("{OWN} pg_catalog.set_config($1, $2, $3)")));
         for call in [
             "rowsource_report($1::text, $2::text, $3)",
             "rowsource_display(pid => 7, format => 'a(b)c')",
         ] {
             assert!(own.has(&format!("{OWN} public.{call}")), "{call}");
+            let bytes = Form::Bytes.value(&format!("public.{call}"));
+            assert!(own.has(&format!("{OWN} {bytes}")), "{call}");
+            let bytes = bytes.replace("'hex'", "$4");
+            assert!(own.has(&format!("{OWN} {bytes}")), "{call}");
         }
     }
 
@@ -204,6 +213,8 @@ mod tests {
             "public.rowsource_report(slow())",
             "slow(public.rowsource_info())",
             "public.rowsource_report($1), slow()",
+            "pg_catalog.encode(pg_catalog.textsend(slow()), $1)",
+            "pg_catalog.encode(pg_catalog.textsend(public.rowsource_report(slow())), $1)",
             "json_strip_nulls(coalesce(json_agg(x), $1))::text FROM (SELECT * FROM orders) x",
             "json_strip_nulls ...",
         ] {

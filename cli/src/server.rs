@@ -8,6 +8,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use crate::connect::{self, text_of};
 use crate::model::{Part, Server, Snapshot};
 use crate::queries::{OWN, SERVER, Want, info, rows_of};
+use crate::raw::{self, Form};
 use crate::signals::{self, Addressee, Signal};
 
 /// How long a server may work for a question of the screens, in milliseconds.
@@ -26,12 +27,14 @@ pub enum Failure {
     Refused(String),
     /// The connection is gone.
     Gone(String),
+    /// The answer has texts that are not UTF-8.
+    NotUtf8(String),
 }
 
 impl Failure {
     /// Returns the reason.
     pub fn text(&self) -> &str {
-        let (Self::Refused(text) | Self::Gone(text)) = self;
+        let (Self::Refused(text) | Self::Gone(text) | Self::NotUtf8(text)) = self;
         text
     }
 }
@@ -78,22 +81,36 @@ impl Connection {
             return Err(Failure::Gone(format!("no answer for {} s", wait.as_secs())));
         };
         let messages = answer.map_err(|error| match error.as_db_error() {
+            Some(cause) if raw::is_about_encoding(cause) => Failure::NotUtf8(text_of(&error)),
             Some(cause) if cause.severity() != "FATAL" => Failure::Refused(text_of(&error)),
             _ => Failure::Gone(text_of(&error)),
         })?;
         let rows = messages.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("").to_owned()),
+            SimpleQueryMessage::Row(row) => Some(row.try_get(0).map(|text| text.unwrap_or("").to_owned())),
             _ => None,
         });
-        Ok(rows.collect())
+        rows.collect::<Result<_, _>>()
+            .map_err(|error| Failure::NotUtf8(text_of(&error)))
+    }
+
+    /// The same for a message that may be asked in two forms: if not all texts of the answer are UTF-8, it
+    /// asks once more, for their bytes.
+    async fn ask_texts(&self, sql: impl Fn(Form) -> String, wait: Duration) -> Result<Vec<String>, Failure> {
+        match self.ask(&sql(Form::Text), wait).await {
+            Err(Failure::NotUtf8(_)) => {
+                let lines = self.ask(&sql(Form::Bytes), wait).await?;
+                Ok(lines.iter().map(|line| raw::text_of_hex(line)).collect())
+            }
+            answer => answer,
+        }
     }
 
     /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
         let limit = self.limit;
-        let sql = message(limit, query);
+        let sql = |form| message(limit, query, form);
         let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
-        let answer = self.ask(&sql, ANSWER_TIMEOUT + more).await?;
+        let answer = self.ask_texts(sql, ANSWER_TIMEOUT + more).await?;
         let text = answer.last().map_or("[]", String::as_str);
         serde_json::from_str(text)
             .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
@@ -107,12 +124,18 @@ impl Connection {
             return Err(Failure::Refused(missing_extension(&server)));
         };
         let set = set_timeout(limit);
-        let sql = format!("{set}; SET LOCAL transaction_read_only = on; {OWN} {schema}.{call}");
+        let sql = |form: Form| {
+            format!(
+                "{set}; SET LOCAL transaction_read_only = on; {}{OWN} {}",
+                form.setting(),
+                form.value(&format!("{schema}.{call}"))
+            )
+        };
         // Without a limit, the user waits for as long as the server does.
         let wait = limit.map_or(Duration::MAX, |limit| {
             Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT
         });
-        let mut lines = self.ask(&sql, wait).await?;
+        let mut lines = self.ask_texts(sql, wait).await?;
         // The timeout.
         lines.drain(..lines.len().min(1));
         Ok(lines)
@@ -150,8 +173,8 @@ impl Connection {
                     let evictions = rows[0]["evictions"].as_f64();
                     self.store = (rows[0]["reset"].as_f64(), evictions.unwrap_or(0.0));
                 }
-                Err(Failure::Refused(_)) => {}
-                Err(gone) => return Err(gone),
+                Err(gone @ Failure::Gone(_)) => return Err(gone),
+                Err(_) => {}
             }
             (server.reset, server.evictions) = self.store;
         }
@@ -194,8 +217,8 @@ impl Connection {
                         Err(error) => snapshot.missing.push(format!("{part}: {error}")),
                     }
                 }
-                Err(Failure::Refused(error)) => snapshot.missing.push(format!("{part}: {error}")),
-                Err(gone) => return Err(gone),
+                Err(gone @ Failure::Gone(_)) => return Err(gone),
+                Err(failure) => snapshot.missing.push(format!("{part}: {}", failure.text())),
             }
         }
         snapshot.server = server;
@@ -205,12 +228,13 @@ impl Connection {
 }
 
 /// Returns the message that asks for the rows of a query, for which the server has these milliseconds.
-pub fn message(limit: u32, query: &str) -> String {
+pub fn message(limit: u32, query: &str, form: Form) -> String {
     format!(
         "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
-             {}",
-        rows_of(query)
+             {}{}",
+        form.setting(),
+        rows_of(query, form)
     )
 }
 

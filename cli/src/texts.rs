@@ -140,6 +140,7 @@ impl Texts {
 mod tests {
     use super::*;
     use crate::queries::{Want, rows_of};
+    use crate::raw::Form;
 
     fn server() -> Server {
         Server {
@@ -207,12 +208,12 @@ mod tests {
     #[test]
     fn a_question_of_the_program_is_its_own() {
         let (query, _) = Want::Findings.query(&server());
-        let message = crate::server::message(500, &query);
+        let message = crate::server::message(500, &query, Form::Text);
         let mut texts = Texts::default();
         let other = message.replace("rowsource_regressions", "slow");
         for (query, is_passing, is_own) in [
             (message.as_str(), true, true),
-            (rows_of(&query).as_str(), false, true),
+            (rows_of(&query, Form::Text).as_str(), false, true),
             ("SELECT 1", false, false),
             (other.as_str(), true, false),
             ("SET LOCAL statement_timeout = 1; SELECT 1", true, false),

@@ -56,6 +56,23 @@ pub enum Reply {
     Refused(String),
     /// There is no connection.
     Down(String),
+    /// A thread has ended, and answers nothing any more.
+    Ended(String),
+}
+
+/// What is said of a thread that has ended.
+pub const THREAD_ENDED: &str =
+    "a thread that talks with the server has ended, which is an error of rowsource itself: please report it";
+
+/// Says it if its thread panics: who waits for an answer would wait for ever.
+struct Farewell(Sender<Reply>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            drop(self.0.send(Reply::Ended(THREAD_ENDED.to_owned())));
+        }
+    }
 }
 
 /// The threads.
@@ -101,6 +118,18 @@ impl Worker {
         })
     }
 
+    /// Makes one that has no threads, and what may answer in their place.
+    #[cfg(test)]
+    pub fn without_threads() -> (Self, Sender<Reply>) {
+        let ((requests, _), (answers, replies)) = (channel(), channel());
+        let worker = Self {
+            slow_requests: requests.clone(),
+            requests,
+            replies,
+        };
+        (worker, answers)
+    }
+
     /// Asks for something.
     pub fn ask(&self, request: Request) {
         let requests = match request {
@@ -133,6 +162,7 @@ fn start_thread(
 ) -> io::Result<Sender<Request>> {
     let (requests, asked) = channel::<Request>();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _farewell = Farewell(answers.clone());
         runtime.block_on(async {
             while let Ok(request) = asked.recv() {
                 let reply = line.serve(request.clone()).await;
@@ -232,6 +262,20 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_panics_says_so() {
+        let (answers, replies) = channel();
+        let thread = thread::spawn(move || {
+            let _farewell = Farewell(answers.clone());
+            panic!("it ends");
+        });
+        assert!(thread.join().is_err());
+        assert!(matches!(replies.try_recv(), Ok(Reply::Ended(_))));
+        let (answers, replies) = channel();
+        drop(Farewell(answers));
+        assert!(replies.try_recv().is_err());
+    }
 
     /// A function that ends its connection would end others, too, each time that it is sent.
     #[test]

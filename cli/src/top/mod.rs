@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write, stdout};
 use std::path::Path;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
@@ -10,15 +11,17 @@ use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use crossterm::{execute, queue};
 use ratatui::DefaultTerminal;
 use ratatui::Terminal;
-use ratatui::backend::{CrosstermBackend, TestBackend};
+use ratatui::backend::CrosstermBackend;
 
 use crate::app::{App, Effect, Mode};
-use crate::draw::{Theme, draw, lines_of};
+use crate::draw::{Theme, draw};
 use crate::ending::Ending;
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::record::{self, Recording};
-use crate::worker::{Reply, Request, Worker};
+use crate::worker::{Reply, Request, THREAD_ENDED, Worker};
+
+mod once;
 
 /// Where refreshes come from.
 pub enum Source {
@@ -35,9 +38,6 @@ const SHORT_TICK: Duration = Duration::from_millis(5);
 /// How the status begins while there is no answer, or none yet because the server works for the user.
 const SILENT: &str = "the server has not answered for";
 const WORKS: &str = "the server works on it:";
-/// At most this many rows are printed, and there is room for the head and as many lines of notes.
-const MOST_ROWS: usize = 2_000;
-const NOTES: usize = 40;
 /// How long to wait at least before a list that may take seconds is asked for again, and how many times as
 /// long as it took.
 const SLOW_PACE: Duration = Duration::from_secs(10);
@@ -201,10 +201,12 @@ impl Top {
         }
         let mut changed = false;
         while let Source::Server(worker) = &self.source {
-            let Ok(reply) = worker.replies.try_recv() else {
-                break;
-            };
-            self.take(reply);
+            match worker.replies.try_recv() {
+                Ok(Reply::Ended(text)) => return Err(io::Error::other(text)),
+                Ok(reply) => self.take(reply),
+                Err(TryRecvError::Disconnected) => return Err(io::Error::other(THREAD_ENDED)),
+                Err(TryRecvError::Empty) => break,
+            }
             changed = true;
         }
         match self.asked_at {
@@ -365,7 +367,7 @@ impl Top {
                 self.app.ask_about(signal, pid, found);
                 self.question_at = Instant::now();
             }
-            Reply::Said(text) => self.app.status = text,
+            Reply::Said(text) | Reply::Ended(text) => self.app.status = text,
             Reply::Refused(text) => {
                 self.asked_at = None;
                 self.due = self.due.max(Instant::now() + RETRY);
@@ -401,102 +403,6 @@ impl Top {
             None => self.app.ended = true,
         }
         Ok(true)
-    }
-
-    /// Prints the screen once: after one interval of a server, or at the end of a recording.
-    pub fn print(mut self, as_json: bool) -> Result<(), String> {
-        match &mut self.source {
-            Source::Recording(recording) => {
-                while let Some(snapshot) = recording.next().map_err(|error| error.to_string())? {
-                    self.app.apply(snapshot);
-                }
-            }
-            Source::Server(_) => {
-                // Three times: the nodes that are read follow from the first, and an interval lies between
-                // the others.
-                self.fetch()?;
-                self.fetch()?;
-                std::thread::sleep(self.app.interval);
-                self.fetch()?;
-                self.fetch_texts()?;
-            }
-        }
-        let (table, ..) = self.app.table();
-        let text = if as_json {
-            format!(
-                "{}\n",
-                serde_json::to_string_pretty(&crate::json::of(&self.app))
-                    .map_err(|error| error.to_string())?
-            )
-        } else {
-            self.screen_text(table.rows.len())?
-        };
-        match stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-            _ => Ok(()),
-        }
-    }
-
-    fn fetch(&mut self) -> Result<(), String> {
-        let wants = self.app.wants();
-        self.fetch_these(wants)
-    }
-
-    /// Asks for the texts of what the last interval had.
-    fn fetch_texts(&mut self) -> Result<(), String> {
-        let texts = self.app.data.wanted_texts().into_iter().collect::<Vec<_>>();
-        if !texts.is_empty() && self.app.data.server.has_extension() {
-            self.fetch_these(texts)?;
-        }
-        Ok(())
-    }
-
-    fn fetch_these(&mut self, mut wants: Vec<Want>) -> Result<(), String> {
-        self.ask_slow(&mut wants);
-        if let Source::Server(worker) = &self.source {
-            worker.ask(Request::Snapshot(wants));
-        }
-        let mut is_here = false;
-        while !is_here || self.slow_asked_at.is_some() {
-            let Source::Server(worker) = &self.source else {
-                break;
-            };
-            match worker.replies.recv() {
-                Ok(Reply::Snapshot(snapshot)) => {
-                    self.write(&snapshot).map_err(|error| error.to_string())?;
-                    self.app.apply(*snapshot);
-                    is_here = true;
-                }
-                Ok(Reply::Slow(answer)) => self.take_slow(answer).map_err(|error| error.to_string())?,
-                Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => return Err(text),
-                Ok(Reply::Lines(..) | Reply::Found(..)) | Err(_) => {
-                    return Err("the connection ended".to_owned());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Draws a screen that is as high as it must be.
-    fn screen_text(&mut self, rows: usize) -> Result<String, String> {
-        let width = crossterm::terminal::size()
-            .map_or(120, |(width, _)| width)
-            .max(80);
-        let height = (rows.min(MOST_ROWS) + NOTES) as u16;
-        let mut terminal =
-            Terminal::new(TestBackend::new(width, height)).map_err(|error| error.to_string())?;
-        let plain = Theme { has_colour: false };
-        terminal
-            .draw(|frame| draw(frame, &mut self.app, plain))
-            .map_err(|error| error.to_string())?;
-        let lines = lines_of(terminal.backend().buffer());
-        // The last line is for keys. Empty ones stand between the rows and the notes.
-        let lines = lines[..lines.len() - 1].iter().filter(|line| !line.is_empty());
-        let events = self.app.data.events.iter().map(|event| &event.text);
-        let cut = format!("{MOST_ROWS} of {rows} rows: --json prints all of them");
-        let cut = (rows > MOST_ROWS).then_some(&cut);
-        let lines = lines.chain(cut).chain(events);
-        Ok(lines.map(|line| format!("{line}\n")).collect())
     }
 }
 
@@ -580,6 +486,27 @@ mod tests {
         top.app.status.clear();
         top.take(Reply::Snapshot(Box::new(first)));
         assert_eq!(top.app.status, "");
+    }
+
+    /// Nobody answers then: the program ends, and does not wait for ever.
+    #[test]
+    fn a_thread_that_has_ended_ends_the_program() {
+        for is_said in [true, false] {
+            let top = || {
+                let (worker, replies) = Worker::without_threads();
+                if is_said {
+                    let reply = Reply::Ended("it has ended".to_owned());
+                    replies.send(reply).expect("an answer");
+                }
+                let screen = Screen::List(View::Sessions);
+                let app = App::new(screen, String::new(), Duration::from_secs(1), false);
+                Top::new(app, Source::Server(worker), None, Theme { has_colour: false })
+            };
+            let says = if is_said { "it has ended" } else { THREAD_ENDED };
+            let error = top().refresh().expect_err("an end");
+            assert_eq!(error.to_string(), says);
+            assert_eq!(top().print(false).expect_err("an end"), says);
+        }
     }
 
     /// A key that is typed while a frame waits for texts would answer what nobody has seen.
