@@ -4,6 +4,7 @@
 use crate::model::Server;
 use crate::queries::{LONGEST_TEXT, OWN, PlanKey, SERVER, Want, info, rows_of};
 use crate::raw::{self, Form};
+use crate::server::{LIMIT_OF_USER, set_timeout};
 use crate::signals::{self, Addressee, Signal};
 
 /// How the settings of a message begin.
@@ -107,9 +108,9 @@ impl OwnShapes {
     }
 }
 
-/// Returns what sets the timeout of a function that writes text.
-fn timeouts() -> impl Iterator<Item = String> {
-    [Some(1), None].into_iter().map(crate::server::set_timeout)
+/// Returns what asks for the timeout of a function that writes text, and what sets it.
+fn timeouts() -> [String; 2] {
+    [LIMIT_OF_USER.to_owned(), set_timeout(1)]
 }
 
 /// Returns the statements that send a signal.
@@ -193,6 +194,8 @@ mod tests {
         }
         assert!(own.has(&rows_of(&signals::query(4_711), Form::Bytes)));
         assert!(own.has(&format!("{OWN} pg_catalog.set_config($1, $2, $3)")));
+        let limit = "pg_catalog.int8($3 * pg_catalog.date_part($1, pg_catalog.current_setting($2)::pg_catalog.interval))";
+        assert!(own.has(&format!("{OWN} {limit}")));
         for call in [
             "rowsource_report($1::text, $2::text, $3)",
             "rowsource_display(pid => 7, format => 'a(b)c')",

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tokio_postgres::error::Severity;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::connect::{self, text_of};
@@ -82,7 +83,10 @@ impl Connection {
         };
         let messages = answer.map_err(|error| match error.as_db_error() {
             Some(cause) if raw::is_about_encoding(cause) => Failure::NotUtf8(text_of(&error)),
-            Some(cause) if cause.severity() != "FATAL" => Failure::Refused(text_of(&error)),
+            // Its name is in the server's language.
+            Some(cause) if cause.parsed_severity().is_none_or(|it| it != Severity::Fatal) => {
+                Failure::Refused(text_of(&error))
+            }
             _ => Failure::Gone(text_of(&error)),
         })?;
         let rows = messages.into_iter().filter_map(|message| match message {
@@ -107,10 +111,14 @@ impl Connection {
 
     /// Returns the rows of a query as JSON.
     async fn rows(&self, query: &str) -> Result<Value, Failure> {
-        let limit = self.limit;
+        self.rows_within(self.limit, query).await
+    }
+
+    /// The same for a query that may take these milliseconds.
+    async fn rows_within(&self, limit: u32, query: &str) -> Result<Value, Failure> {
         let sql = |form| message(limit, query, form);
-        let more = Duration::from_millis(u64::from(limit.saturating_sub(STATEMENT_TIMEOUT)));
-        let answer = self.ask_texts(sql, ANSWER_TIMEOUT + more).await?;
+        let more = limit.saturating_sub(STATEMENT_TIMEOUT);
+        let answer = self.ask_texts(sql, wait_for(more)).await?;
         let text = answer.last().map_or("[]", String::as_str);
         serde_json::from_str(text)
             .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
@@ -119,7 +127,11 @@ impl Connection {
     /// Returns the lines of a function that writes text. It may take these milliseconds; without a limit,
     /// what the user has set for `statement_timeout`, or a minute.
     pub async fn lines(&self, call: &str, limit: Option<u32>) -> Result<Vec<String>, Failure> {
-        let (server, _) = self.describe().await?;
+        let limit = match limit {
+            Some(limit) => limit,
+            None => self.limit_of_user().await?,
+        };
+        let (server, _) = self.describe_within(limit.max(self.limit)).await?;
         let Some(schema) = server.schema.as_deref().filter(|_| server.loaded) else {
             return Err(Failure::Refused(missing_extension(&server)));
         };
@@ -131,14 +143,17 @@ impl Connection {
                 form.value(&format!("{schema}.{call}"))
             )
         };
-        // Without a limit, the user waits for as long as the server does.
-        let wait = limit.map_or(Duration::MAX, |limit| {
-            Duration::from_millis(u64::from(limit)) + ANSWER_TIMEOUT
-        });
-        let mut lines = self.ask_texts(sql, wait).await?;
+        let mut lines = self.ask_texts(sql, wait_for(limit)).await?;
         // The timeout.
         lines.drain(..lines.len().min(1));
         Ok(lines)
+    }
+
+    /// Returns how many milliseconds the user lets a statement take, or a minute if that is without an end.
+    async fn limit_of_user(&self) -> Result<u32, Failure> {
+        let answer = self.ask(LIMIT_OF_USER, wait_for(COMMAND_TIMEOUT)).await?;
+        let limit = answer.first().and_then(|limit| limit.parse().ok());
+        Ok(limit.filter(|limit| *limit > 0).unwrap_or(COMMAND_TIMEOUT))
     }
 
     /// Returns the session of a process.
@@ -157,7 +172,12 @@ impl Connection {
 
     /// Describes the server, and returns its clock.
     async fn describe(&self) -> Result<(Server, f64), Failure> {
-        let rows = self.rows(SERVER).await?;
+        self.describe_within(self.limit).await
+    }
+
+    /// The same, which may take these milliseconds.
+    async fn describe_within(&self, limit: u32) -> Result<(Server, f64), Failure> {
+        let rows = self.rows_within(limit, SERVER).await?;
         let row = rows.get(0).cloned().unwrap_or_default();
         let at = row["at"].as_f64().unwrap_or(0.0);
         Ok((serde_json::from_value(row).unwrap_or_default(), at))
@@ -238,16 +258,18 @@ pub fn message(limit: u32, query: &str, form: Form) -> String {
     )
 }
 
-/// Returns what sets the timeout of a function that writes text: these milliseconds, or what the user has
-/// set.
-pub fn set_timeout(limit: Option<u32>) -> String {
-    match limit {
-        Some(limit) => format!("{OWN} pg_catalog.set_config('statement_timeout', '{limit}', true)"),
-        None => format!(
-            "{OWN} pg_catalog.set_config('statement_timeout', CASE s WHEN '0' THEN '{COMMAND_TIMEOUT}' ELSE s END, true)
-             FROM pg_catalog.current_setting('statement_timeout') s"
-        ),
-    }
+/// Returns what sets the timeout of a function that writes text.
+pub fn set_timeout(limit: u32) -> String {
+    format!("{OWN} pg_catalog.set_config('statement_timeout', '{limit}', true)")
+}
+
+/// Asks for `statement_timeout` in milliseconds.
+pub const LIMIT_OF_USER: &str = "SELECT /* rowsource */ pg_catalog.int8(1000 * pg_catalog.date_part('epoch',
+  pg_catalog.current_setting('statement_timeout')::pg_catalog.interval))";
+
+/// Returns how long to wait for the answer to a question that may take the server these milliseconds.
+fn wait_for(limit: u32) -> Duration {
+    ANSWER_TIMEOUT + Duration::from_millis(u64::from(limit))
 }
 
 /// Says what a server lacks for the figures of plans.
