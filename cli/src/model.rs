@@ -20,6 +20,9 @@ pub struct Snapshot {
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// How many plans were evicted when the plans had been read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evictions_after: Option<f64>,
     /// How long it took until all of it was here.
     #[serde(skip)]
     pub took: Duration,

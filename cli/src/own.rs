@@ -73,10 +73,15 @@ impl OwnShapes {
         self.has_part(text, text.len())
     }
 
-    /// Returns whether a message is one of this program's: one of them, with its settings before it.
+    /// Returns whether a message is one of this program's: some of them, with its settings before them.
     pub fn has_message(&self, message: &str) -> bool {
-        let at = message.find(OWN).filter(|_| message.starts_with(SETTINGS));
-        self.has(message) || at.is_some_and(|at| self.has_part(&message[at..], message.len()))
+        let is_own = |query: &str| {
+            let query = query.trim_end().trim_end_matches(';');
+            self.has_part(&format!("{OWN}{query}"), message.len())
+        };
+        let mut queries = message.split(OWN).skip(1).peekable();
+        self.has(message)
+            || (message.starts_with(SETTINGS) && queries.peek().is_some() && queries.all(is_own))
     }
 
     /// The same for the end of a text that has this length.

@@ -116,11 +116,17 @@ impl Connection {
 
     /// The same for a query that may take these milliseconds.
     async fn rows_within(&self, limit: u32, query: &str) -> Result<Value, Failure> {
-        let sql = |form| message(limit, query, form);
+        let mut rows = self.rows_of_each(limit, &[query.to_owned()]).await?;
+        Ok(rows.pop().unwrap_or_default())
+    }
+
+    /// The same for queries that are asked in one message, one after the other.
+    async fn rows_of_each(&self, limit: u32, queries: &[String]) -> Result<Vec<Value>, Failure> {
+        let sql = |form| message(limit, queries, form);
         let more = limit.saturating_sub(STATEMENT_TIMEOUT);
         let answer = self.ask_texts(sql, wait_for(more)).await?;
-        let text = answer.last().map_or("[]", String::as_str);
-        serde_json::from_str(text)
+        let rows = answer.iter().map(|text| serde_json::from_str(text));
+        rows.collect::<Result<_, _>>()
             .map_err(|error| Failure::Refused(format!("an answer that is no JSON: {error}")))
     }
 
@@ -225,8 +231,18 @@ impl Connection {
         };
         for want in wants {
             let (query, part) = want.query(&server);
-            match self.rows(&query).await {
-                Ok(rows) => {
+            // Plans may be evicted until these have been read.
+            let store = server
+                .schema
+                .as_deref()
+                .filter(|_| matches!(want, Want::Plans(_)));
+            let queries: Vec<String> = [query].into_iter().chain(store.map(info)).collect();
+            match self.rows_of_each(self.limit, &queries).await {
+                Ok(mut answers) => {
+                    if let Some(store) = answers.get(1) {
+                        snapshot.evictions_after = store[0]["evictions"].as_f64();
+                    }
+                    let rows = answers.drain(..).next().unwrap_or_default();
                     let came = rows.as_array().map_or(0, Vec::len) as u64;
                     let total = rows[0]["total"].as_u64().filter(|total| *total > came);
                     snapshot
@@ -247,14 +263,15 @@ impl Connection {
     }
 }
 
-/// Returns the message that asks for the rows of a query, for which the server has these milliseconds.
-pub fn message(limit: u32, query: &str, form: Form) -> String {
+/// Returns the message that asks for the rows of queries, for which the server has these milliseconds each.
+pub fn message(limit: u32, queries: &[String], form: Form) -> String {
+    let queries: Vec<String> = queries.iter().map(|query| rows_of(query, form)).collect();
     format!(
         "SET LOCAL statement_timeout = {limit}; SET LOCAL transaction_read_only = on;
              SET LOCAL search_path = pg_catalog, pg_temp;
              {}{}",
         form.setting(),
-        rows_of(query, form)
+        queries.join("; ")
     )
 }
 

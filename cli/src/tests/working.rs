@@ -135,7 +135,7 @@ fn only_the_beginning_of_a_message_is_its_own() {
     // What the regular expression takes for its own.
     let first = format!("{} json_strip_nulls(", crate::queries::OWN);
     assert!(crate::queries::rows_of("", Form::Text).starts_with(&first));
-    let message = crate::server::message(500, "", Form::Bytes);
+    let message = crate::server::message(500, &[String::new()], Form::Bytes);
     let (settings, rest) = message.split_once(crate::queries::OWN).expect("its mark");
     assert!(settings.starts_with("SET LOCAL statement_timeout = 500; SET LOCAL ") && !settings.contains('/'));
     assert!(rest.starts_with(" pg_catalog."), "{rest}");
