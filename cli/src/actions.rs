@@ -16,6 +16,10 @@ use crate::table::Target;
 /// What is said to who asks for another text meanwhile.
 const STILL_CALLING: &str = "the server still works on what was asked for before";
 
+/// What a text says that a recording does not have.
+const NOT_RECORDED: &str =
+    "the recording does not have this text until here: it has those that were open while it was made";
+
 /// Returns whether what a finding names is a call of `rowsource_compare` with whole numbers and quoted texts,
 /// and nothing else: it is sent to the server as a part of a statement.
 pub fn is_comparison(call: &str) -> bool {
@@ -392,6 +396,18 @@ impl App {
 }
 
 impl App {
+    /// Shows on the screens that wait for lines those that the recording has until here.
+    pub fn take_recorded_lines(&mut self) {
+        for screen in &mut self.screens {
+            if let Screen::Text { call, lines, .. } = screen {
+                *lines = Some(match self.data.recorded.lines.get(call) {
+                    Some(recorded) => recorded.clone(),
+                    None => vec![NOT_RECORDED.to_owned()],
+                });
+            }
+        }
+    }
+
     /// Copies the text of a screen, or the statement of the selected row, and says which.
     pub fn copy(&mut self) -> Vec<Effect> {
         if let Screen::Text {

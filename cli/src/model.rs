@@ -23,7 +23,7 @@ pub struct Snapshot {
     /// How many plans were evicted when the plans had been read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evictions_after: Option<f64>,
-    /// How long it took until all of it was here.
+    /// How long the server worked for it.
     #[serde(skip)]
     pub took: Duration,
 }

@@ -1,10 +1,11 @@
 //! Asks a server: each question is one message, which a pooler of transactions passes on as a whole.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::connect::{self, text_of};
 use crate::model::{Part, Server, Snapshot};
@@ -49,6 +50,8 @@ pub struct Connection {
     last: Option<(Server, f64)>,
     /// When the statistics were reset, and how many plans were evicted, as it said last.
     store: (Option<f64>, f64),
+    /// How long the server has worked for the questions of a refresh: without the way there and back.
+    worked: Cell<Duration>,
 }
 
 impl Connection {
@@ -59,6 +62,7 @@ impl Connection {
             limit: STATEMENT_TIMEOUT,
             last: None,
             store: (None, 0.0),
+            worked: Cell::default(),
         }
     }
 
@@ -78,23 +82,34 @@ impl Connection {
     /// Sends one message of several statements, which are one transaction, and returns the first column of
     /// the results.
     async fn ask(&self, sql: &str, wait: Duration) -> Result<Vec<String>, Failure> {
+        let begin = Instant::now();
+        let messages = self.messages(sql, wait).await;
+        let elapsed = begin.elapsed();
+        let rows = messages.as_deref().unwrap_or_default().iter();
+        let rows = rows.filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let worked = rows.clone().next_back().and_then(worked_for);
+        let worked = worked.map_or(elapsed, |worked| worked.min(elapsed));
+        self.worked.set(self.worked.get() + worked);
+        let texts = rows.map(|row| row.try_get(0).map(|text| text.unwrap_or("").to_owned()));
+        let texts = texts.collect::<Result<_, _>>();
+        messages.and(texts.map_err(|error| Failure::NotUtf8(text_of(&error))))
+    }
+
+    async fn messages(&self, sql: &str, wait: Duration) -> Result<Vec<SimpleQueryMessage>, Failure> {
         let Ok(answer) = tokio::time::timeout(wait, self.client.simple_query(sql)).await else {
             return Err(Failure::Gone(format!("no answer for {} s", wait.as_secs())));
         };
-        let messages = answer.map_err(|error| match error.as_db_error() {
+        answer.map_err(|error| match error.as_db_error() {
             Some(cause) if raw::is_about_encoding(cause) => Failure::NotUtf8(text_of(&error)),
             // Its name is in the server's language.
             Some(cause) if cause.parsed_severity().is_none_or(|it| it != Severity::Fatal) => {
                 Failure::Refused(text_of(&error))
             }
             _ => Failure::Gone(text_of(&error)),
-        })?;
-        let rows = messages.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row.try_get(0).map(|text| text.unwrap_or("").to_owned())),
-            _ => None,
-        });
-        rows.collect::<Result<_, _>>()
-            .map_err(|error| Failure::NotUtf8(text_of(&error)))
+        })
     }
 
     /// The same for a message that may be asked in two forms: if not all texts of the answer are UTF-8, it
@@ -210,7 +225,7 @@ impl Connection {
     /// Returns what is wanted, or the sessions of a server without the extension. What the server refuses is
     /// listed as missing.
     pub async fn snapshot(&mut self, wants: &[Want]) -> Result<Snapshot, Failure> {
-        let begin = Instant::now();
+        self.worked.set(Duration::ZERO);
         // Texts belong to the refresh before.
         let is_more = wants.iter().all(|want| matches!(want, Want::Texts(_)));
         let (server, at) = match self.last.take().filter(|_| is_more && !wants.is_empty()) {
@@ -258,9 +273,16 @@ impl Connection {
             }
         }
         snapshot.server = server;
-        snapshot.took = begin.elapsed();
+        snapshot.took = self.worked.get();
         Ok(snapshot)
     }
+}
+
+/// Returns how long a server has worked for a question, as the row of its answer says. Its clock may be set
+/// back meanwhile.
+fn worked_for(row: &SimpleQueryRow) -> Option<Duration> {
+    let seconds: f64 = row.try_get(1).ok()??.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Returns the message that asks for the rows of queries, for which the server has these milliseconds each.

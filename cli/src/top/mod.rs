@@ -58,6 +58,8 @@ pub struct Top {
     pub record: Option<File>,
     pub theme: Theme,
     asked_at: Option<Instant>,
+    /// When a refresh was asked for before, if nothing came in between.
+    last_asked_at: Option<Instant>,
     /// Since when a frame waits for texts.
     texts_asked_at: Option<Instant>,
     due: Instant,
@@ -82,6 +84,7 @@ impl Top {
             record,
             theme,
             asked_at: None,
+            last_asked_at: None,
             texts_asked_at: None,
             due: Instant::now(),
             slow_asked_at: None,
@@ -214,6 +217,7 @@ impl Top {
                 changed |= self.say(format!("{SILENT} {} s", asked.elapsed().as_secs()));
             }
             None if Instant::now() >= self.due && (!self.app.paused || self.is_wanted) => self.ask(),
+            None if self.app.paused => self.last_asked_at = None,
             _ => {}
         }
         // What a key asks for last is said, and not covered.
@@ -245,8 +249,11 @@ impl Top {
         self.ask_slow(&mut wants);
         if let Source::Server(worker) = &self.source {
             worker.ask(Request::Snapshot(wants));
-            self.asked_at = Some(Instant::now());
-            self.due = Instant::now() + self.app.pace();
+            let (now, pace) = (Instant::now(), self.app.pace());
+            let last = self.last_asked_at.replace(now);
+            self.app.real_pace = last.and_then(|last| slower(now - last, pace));
+            self.asked_at = Some(now);
+            self.due = now + pace;
         }
     }
 
@@ -375,6 +382,7 @@ impl Top {
             }
             Reply::Down(text) => {
                 self.asked_at = None;
+                self.last_asked_at = None;
                 self.due = Instant::now() + RETRY;
                 self.app.trouble = Some(text);
             }
@@ -404,6 +412,11 @@ impl Top {
         }
         Ok(true)
     }
+}
+
+/// Returns how long lies between refreshes, if that is clearly longer than it is to be.
+fn slower(real: Duration, pace: Duration) -> Option<Duration> {
+    (real > pace + pace / 5 + TICK).then_some(real)
 }
 
 /// Draws a frame as a whole: a terminal that can shows none of it before it is complete, so that it does not
@@ -486,6 +499,58 @@ mod tests {
         top.app.status.clear();
         top.take(Reply::Snapshot(Box::new(first)));
         assert_eq!(top.app.status, "");
+    }
+
+    /// The way to the server and back is no work of it: the next refresh waits only for that. What lies between
+    /// refreshes then is said.
+    #[test]
+    fn a_refresh_waits_for_what_the_server_worked_and_its_pace_is_said() {
+        let ms = Duration::from_millis;
+        let (worker, _answers) = Worker::without_threads();
+        let app = App::new(Screen::List(View::Live), String::new(), ms(2_000), false);
+        let mut top = Top::new(app, Source::Server(worker), None, Theme { has_colour: false });
+        for (worked, rest) in [(0, 0), (100, 400), (500, 2_000)] {
+            top.ask();
+            let snapshot = Snapshot {
+                at: 1.0,
+                took: ms(worked),
+                ..Snapshot::default()
+            };
+            top.due = Instant::now();
+            top.take(Reply::Snapshot(Box::new(snapshot)));
+            let left = top.due.duration_since(Instant::now());
+            assert!(
+                left <= ms(rest) && left + ms(300) >= ms(rest),
+                "{worked}: {left:?}"
+            );
+        }
+        for (real, says) in [(500, None), (620, None), (700, Some(700)), (2_000, Some(2_000))] {
+            assert_eq!(slower(ms(real), ms(500)), says.map(ms), "{real}");
+        }
+        top.last_asked_at = Instant::now().checked_sub(ms(1_200));
+        top.ask();
+        let lines = |app: &mut App| {
+            let mut terminal =
+                Terminal::new(ratatui::backend::TestBackend::new(100, 20)).expect("a terminal");
+            let plain = Theme { has_colour: false };
+            terminal.draw(|frame| draw(frame, app, plain)).expect("a frame");
+            crate::draw::lines_of(terminal.backend().buffer()).remove(0)
+        };
+        assert!(
+            lines(&mut top.app).contains("  every 1.2 s"),
+            "{}",
+            lines(&mut top.app)
+        );
+        top.ask();
+        assert!(
+            lines(&mut top.app).contains("  every 0.5 s"),
+            "{}",
+            lines(&mut top.app)
+        );
+        // A pause is no pace.
+        (top.app.paused, top.asked_at) = (true, None);
+        top.refresh().expect("no error");
+        assert!(top.last_asked_at.is_none());
     }
 
     /// Nobody answers then: the program ends, and does not wait for ever.
