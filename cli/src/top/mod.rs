@@ -14,6 +14,7 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
 use crate::app::{App, Effect, Mode};
+use crate::data::Data;
 use crate::draw::{Theme, draw};
 use crate::ending::Ending;
 use crate::model::Snapshot;
@@ -22,6 +23,9 @@ use crate::record::{self, Recording};
 use crate::worker::{Reply, Request, THREAD_ENDED, Worker};
 
 mod once;
+mod pause;
+#[cfg(test)]
+mod tests;
 
 /// Where refreshes come from.
 pub enum Source {
@@ -66,8 +70,11 @@ pub struct Top {
     /// The same for the list that may take seconds.
     slow_asked_at: Option<Instant>,
     slow_due: Instant,
-    /// Whether a refresh is due although the screen is paused.
+    /// Whether a refresh is due although the screen is paused, and whether a key asked for the last one.
     is_wanted: bool,
+    is_for_key: bool,
+    /// What has come while the screen is paused, and something is recorded.
+    newest: Option<Box<Data>>,
     /// When the user was asked whether a signal is to be sent.
     question_at: Instant,
     /// Since when the server works on a text or a page for the user.
@@ -90,6 +97,8 @@ impl Top {
             slow_asked_at: None,
             slow_due: Instant::now(),
             is_wanted: false,
+            is_for_key: false,
+            newest: None,
             question_at: Instant::now(),
             called_at: None,
         }
@@ -203,9 +212,11 @@ impl Top {
             return self.replay();
         }
         let mut changed = false;
+        self.follow_pause();
         while let Source::Server(worker) = &self.source {
             match worker.replies.try_recv() {
                 Ok(Reply::Ended(text)) => return Err(io::Error::other(text)),
+                Ok(reply @ (Reply::Snapshot(_) | Reply::Slow(_))) => self.with_newest(|top| top.take(reply)),
                 Ok(reply) => self.take(reply),
                 Err(TryRecvError::Disconnected) => return Err(io::Error::other(THREAD_ENDED)),
                 Err(TryRecvError::Empty) => break,
@@ -216,7 +227,7 @@ impl Top {
             Some(asked) if asked.elapsed() > Duration::from_secs(1) => {
                 changed |= self.say(format!("{SILENT} {} s", asked.elapsed().as_secs()));
             }
-            None if Instant::now() >= self.due && (!self.app.paused || self.is_wanted) => self.ask(),
+            None if Instant::now() >= self.due && self.may_ask() => self.with_newest(Self::ask),
             None if self.app.paused => self.last_asked_at = None,
             _ => {}
         }
@@ -231,6 +242,11 @@ impl Top {
         Ok(changed)
     }
 
+    /// Returns whether a refresh is wanted: a pause stops the screen, and not the recording.
+    fn may_ask(&self) -> bool {
+        !self.app.paused || self.is_wanted || self.record.is_some()
+    }
+
     /// Says something in the last line. Returns whether it is new.
     fn say(&mut self, status: String) -> bool {
         let is_new = self.app.status != status;
@@ -239,7 +255,7 @@ impl Top {
     }
 
     fn ask(&mut self) {
-        self.is_wanted = false;
+        self.is_for_key = std::mem::take(&mut self.is_wanted);
         // The first frame does not wait for what only the recording needs.
         let mut wants = if self.record.is_some() && self.app.data.at > 0.0 {
             self.app.all_wants()
@@ -470,123 +486,4 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::screens::{Screen, View};
-    use crate::signals::Signal;
-
-    /// A full disk takes the recording, and not the screen.
-    #[test]
-    fn the_screen_goes_on_without_its_recording() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
-        let mut recording = Recording::open(&file).expect("a recording");
-        let first = recording.next().expect("a line").expect("a refresh");
-        let screen = Screen::List(View::Sessions);
-        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
-        let full = File::options()
-            .write(true)
-            .open("/dev/full")
-            .expect("a full disk");
-        let theme = Theme { has_colour: false };
-        let mut top = Top::new(app, Source::Recording(recording), Some(full), theme);
-        top.take(Reply::Snapshot(Box::new(first.clone())));
-        let says = "the recording has ended: No space left";
-        assert!(top.app.status.starts_with(says), "{}", top.app.status);
-        assert!(top.record.is_none() && top.app.data.at == first.at);
-        top.app.status.clear();
-        top.take(Reply::Snapshot(Box::new(first)));
-        assert_eq!(top.app.status, "");
-    }
-
-    /// The way to the server and back is no work of it: the next refresh waits only for that. What lies between
-    /// refreshes then is said.
-    #[test]
-    fn a_refresh_waits_for_what_the_server_worked_and_its_pace_is_said() {
-        let ms = Duration::from_millis;
-        let (worker, _answers) = Worker::without_threads();
-        let app = App::new(Screen::List(View::Live), String::new(), ms(2_000), false);
-        let mut top = Top::new(app, Source::Server(worker), None, Theme { has_colour: false });
-        for (worked, rest) in [(0, 0), (100, 400), (500, 2_000)] {
-            top.ask();
-            let snapshot = Snapshot {
-                at: 1.0,
-                took: ms(worked),
-                ..Snapshot::default()
-            };
-            top.due = Instant::now();
-            top.take(Reply::Snapshot(Box::new(snapshot)));
-            let left = top.due.duration_since(Instant::now());
-            assert!(
-                left <= ms(rest) && left + ms(300) >= ms(rest),
-                "{worked}: {left:?}"
-            );
-        }
-        for (real, says) in [(500, None), (620, None), (700, Some(700)), (2_000, Some(2_000))] {
-            assert_eq!(slower(ms(real), ms(500)), says.map(ms), "{real}");
-        }
-        top.last_asked_at = Instant::now().checked_sub(ms(1_200));
-        top.ask();
-        let lines = |app: &mut App| {
-            let mut terminal =
-                Terminal::new(ratatui::backend::TestBackend::new(100, 20)).expect("a terminal");
-            let plain = Theme { has_colour: false };
-            terminal.draw(|frame| draw(frame, app, plain)).expect("a frame");
-            crate::draw::lines_of(terminal.backend().buffer()).remove(0)
-        };
-        assert!(
-            lines(&mut top.app).contains("  every 1.2 s"),
-            "{}",
-            lines(&mut top.app)
-        );
-        top.ask();
-        assert!(
-            lines(&mut top.app).contains("  every 0.5 s"),
-            "{}",
-            lines(&mut top.app)
-        );
-        // A pause is no pace.
-        (top.app.paused, top.asked_at) = (true, None);
-        top.refresh().expect("no error");
-        assert!(top.last_asked_at.is_none());
-    }
-
-    /// Nobody answers then: the program ends, and does not wait for ever.
-    #[test]
-    fn a_thread_that_has_ended_ends_the_program() {
-        for is_said in [true, false] {
-            let top = || {
-                let (worker, replies) = Worker::without_threads();
-                if is_said {
-                    let reply = Reply::Ended("it has ended".to_owned());
-                    replies.send(reply).expect("an answer");
-                }
-                let screen = Screen::List(View::Sessions);
-                let app = App::new(screen, String::new(), Duration::from_secs(1), false);
-                Top::new(app, Source::Server(worker), None, Theme { has_colour: false })
-            };
-            let says = if is_said { "it has ended" } else { THREAD_ENDED };
-            let error = top().refresh().expect_err("an end");
-            assert_eq!(error.to_string(), says);
-            assert_eq!(top().print(false).expect_err("an end"), says);
-        }
-    }
-
-    /// A key that is typed while a frame waits for texts would answer what nobody has seen.
-    #[test]
-    fn the_question_before_a_signal_is_drawn_at_once() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
-        let recording = Recording::open(&file).expect("a recording");
-        let screen = Screen::List(View::Sessions);
-        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
-        let theme = Theme { has_colour: false };
-        let mut top = Top::new(app, Source::Recording(recording), None, theme);
-        assert!(top.may_draw());
-        top.texts_asked_at = Some(Instant::now() + Duration::from_secs(60));
-        assert!(!top.may_draw());
-        top.app.mode = Mode::Confirm(Signal::Terminate, Box::default());
-        assert!(top.may_draw());
-    }
 }
