@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{CancelToken, Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::connect::{self, text_of};
 use crate::model::{Part, Server, Snapshot};
@@ -19,8 +19,8 @@ const STATEMENT_TIMEOUT: u32 = 500;
 const SLOW_TIMEOUT: u32 = 10_000;
 /// The same for the commands that print what a function writes, unless the user has set another time.
 const COMMAND_TIMEOUT: u32 = 60_000;
-/// How long the program waits for an answer, which may have a long way.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long the program waits for an answer, which may have a long way. Unit tests have no way.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 4_000 });
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub enum Failure {
     Refused(String),
     /// The connection is gone.
     Gone(String),
+    /// No answer came in time. The connection is given up, but the server may still work for it.
+    Silent(String),
     /// The answer has texts that are not UTF-8.
     NotUtf8(String),
 }
@@ -36,8 +38,13 @@ pub enum Failure {
 impl Failure {
     /// Returns the reason.
     pub fn text(&self) -> &str {
-        let (Self::Refused(text) | Self::Gone(text) | Self::NotUtf8(text)) = self;
+        let (Self::Refused(text) | Self::Gone(text) | Self::Silent(text) | Self::NotUtf8(text)) = self;
         text
+    }
+
+    /// Returns whether there is no connection any more.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::Silent(_))
     }
 }
 
@@ -74,6 +81,11 @@ impl Connection {
         }
     }
 
+    /// Returns what cancels its question.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.client.cancel_token()
+    }
+
     /// Returns whether it has ended.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
@@ -100,7 +112,7 @@ impl Connection {
 
     async fn messages(&self, sql: &str, wait: Duration) -> Result<Vec<SimpleQueryMessage>, Failure> {
         let Ok(answer) = tokio::time::timeout(wait, self.client.simple_query(sql)).await else {
-            return Err(Failure::Gone(format!("no answer for {} s", wait.as_secs())));
+            return Err(Failure::Silent(format!("no answer for {} s", wait.as_secs())));
         };
         answer.map_err(|error| match error.as_db_error() {
             Some(cause) if raw::is_about_encoding(cause) => Failure::NotUtf8(text_of(&error)),
@@ -214,7 +226,7 @@ impl Connection {
                     let evictions = rows[0]["evictions"].as_f64();
                     self.store = (rows[0]["reset"].as_f64(), evictions.unwrap_or(0.0));
                 }
-                Err(gone @ Failure::Gone(_)) => return Err(gone),
+                Err(failure) if failure.is_end() => return Err(failure),
                 Err(_) => {}
             }
             (server.reset, server.evictions) = self.store;
@@ -268,7 +280,7 @@ impl Connection {
                         Err(error) => snapshot.missing.push(format!("{part}: {error}")),
                     }
                 }
-                Err(gone @ Failure::Gone(_)) => return Err(gone),
+                Err(failure) if failure.is_end() => return Err(failure),
                 Err(failure) => snapshot.missing.push(format!("{part}: {}", failure.text())),
             }
         }
@@ -326,10 +338,13 @@ pub fn missing_extension(server: &Server) -> String {
 
 /// Connects, and says why not.
 pub async fn connect(target: &connect::Target) -> Result<Connection, Failure> {
-    target.connect().await.map(Connection::new).map_err(|failure| {
-        Failure::Gone(match failure {
-            connect::Failure::PasswordNeeded => "the server wants a password".to_owned(),
-            connect::Failure::NotThisWay(text) | connect::Failure::Other(text) => text,
+    target
+        .connect()
+        .await
+        .map(Connection::new)
+        .map_err(|failure| match failure {
+            connect::Failure::PasswordNeeded => Failure::Gone("the server wants a password".to_owned()),
+            connect::Failure::NotThisWay(text) | connect::Failure::Other(text) => Failure::Gone(text),
+            connect::Failure::Silent(text) => Failure::Silent(text),
         })
-    })
 }

@@ -16,7 +16,7 @@ use crate::screens::{Screen, View};
 use crate::signals::Addressee;
 
 mod answers;
-mod fake_server;
+pub mod fake_server;
 mod hints;
 mod intervals;
 mod keys;
