@@ -414,7 +414,7 @@ impl App {
             lines: Some(lines), ..
         } = self.screen()
         {
-            let text = lines.join("\n");
+            let text = crate::format::for_clipboard(&lines.join("\n"));
             self.status = format!("copied {} lines", lines.len());
             return vec![Effect::Copy(text)];
         }
@@ -440,8 +440,14 @@ impl App {
                 (title, shown)
             }
         };
-        self.status = format!("copied {what}: {} characters", text.chars().count());
-        vec![Effect::Copy(text)]
+        let copied = crate::format::for_clipboard(&text);
+        let changed = if copied == text {
+            ""
+        } else {
+            ", controls as spaces"
+        };
+        self.status = format!("copied {what}: {} characters{changed}", copied.chars().count());
+        vec![Effect::Copy(copied)]
     }
 
     /// Does what a key means while the help is shown: it moves a help that has no room, and closes another.
