@@ -388,6 +388,15 @@ pub struct Lock {
     pub query: Option<String>,
 }
 
+impl Lock {
+    /// Returns the lock that the session waits for, as a screen names it, if anything of it is known.
+    pub fn wanted(&self) -> Option<String> {
+        let parts = [self.mode.as_deref(), self.relation.as_deref()];
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" of "))
+    }
+}
+
 /// A session of `pg_stat_activity`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
