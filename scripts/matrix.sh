@@ -48,6 +48,17 @@ one() {
     [ "$major" != "${MAJORS[-1]}" ] || step "$name: lints of the library" scripts/build.sh clippy
 }
 
+# program_files PACKAGE: whether the program's package has its man page and its completions, none of them empty.
+program_files() {
+    local file files
+    files=$(dpkg-deb --contents "$1") || return
+    for file in bin/rowsource share/man/man1/rowsource.1.gz share/bash-completion/completions/rowsource \
+        share/zsh/vendor-completions/_rowsource share/fish/vendor_completions.d/rowsource.fish; do
+        awk -v "file=./usr/$file" '$6 == file && $3 > 0 { found = 1 } END { exit !found }' <<<"$files" ||
+            { echo "$1 has no $file" && return 1; }
+    done
+}
+
 # package MAJOR: also for 15. Installs the package with apt into a chroot that has nothing but apt, as a DBA would, and runs
 # there the package's own test (debian/tests), and what updates and loads the extension. Its library is the one that was built
 # before: cargo would build it again if it has built that of another major since.
@@ -59,7 +70,7 @@ package() {
     package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && program=$(ls "${package%/*}"/pg-rowsource-cli_*.deb) &&
         cp "$package" "$program" "$MATRIX/" &&
         scripts/chroot.sh "$1" "$clean" "$MATRIX/${package##*/}" "$MATRIX/${program##*/}" make procps &&
-        in_chroot "$clean" rowsource --version || return
+        in_chroot "$clean" rowsource --version && program_files "$program" || return
     # Majors are tested side by side: each has its port.
     in_chroot "$clean" env AUTOPKGTEST_TMP=/tmp PGPORT=$((54300 + $1)) LC_ALL=C.UTF-8 debian/tests/installcheck &&
         INSTALLED=1 PG_ROOT=$clean server_tests upgrade loading || return

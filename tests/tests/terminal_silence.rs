@@ -64,7 +64,7 @@ fn a_password_is_asked_for_once_and_never_shown_needs_terminal() {
     server.stop();
     terminal.until("connect");
     server.launch();
-    let screen = terminal.until("restart");
+    let screen = terminal.until("the server was restarted");
     assert!(!screen.contains("Password for user"), "{screen}");
     leave(&terminal);
 }
@@ -274,8 +274,8 @@ fn a_server_that_stops_leaves_the_screen_with_its_age_and_keys_needs_terminal() 
     server.assert_no_crash();
 }
 
-/// The way there and back is no load of the server, so a plan that runs moves as fast as that way lets it. The
-/// first line says how fast that is.
+/// The way there and back is no load of the server, so a plan that runs moves as fast as that way lets it.
+/// The first line says how fast that is.
 #[test]
 fn a_server_far_away_is_asked_at_the_pace_needs_terminal() {
     let server = Server::preloaded("terminal-far", &["log_statement = 'all'"]);

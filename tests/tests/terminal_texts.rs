@@ -1,5 +1,5 @@
-//! The program `rowsource` beside sessions whose texts are not UTF-8: each database has an encoding of its own,
-//! and a server shows what sessions of all databases run.
+//! The program `rowsource` beside sessions whose texts are not UTF-8: each database has an encoding of its
+//! own, and a server shows what sessions of all databases run.
 
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
@@ -10,8 +10,8 @@ use rowsource_tests::waiting::until_waiting;
 /// What a database of UTF-8 makes of `größer`, which another one has as LATIN1.
 const LATIN: &str = "gr\u{fffd}\u{fffd}er";
 
-/// Statements that run, and one that has ended, in a database of LATIN1. A role has a name from there, and one
-/// text ends with a byte that begins a character of UTF-8.
+/// Statements that run, and one that has ended, in a database of LATIN1. A role has a name from there, and
+/// one text ends with a byte that begins a character of UTF-8.
 fn server(name: &str) -> (Server, Vec<Busy>) {
     let server = Server::preloaded(name, &[]);
     let mut client = server.connect();
