@@ -429,6 +429,7 @@ const CLI: &[Layer] = &[
         "actions",
         &[
             "app",
+            "format",
             "keys",
             "model",
             "queries",
@@ -463,7 +464,8 @@ const CLI: &[Layer] = &[
     layer(
         "top",
         &[
-            "app", "draw", "ending", "json", "model", "queries", "record", "screens", "signals", "worker",
+            "app", "data", "draw", "ending", "json", "model", "queries", "record", "screens", "signals",
+            "worker",
         ],
         "the loop, and what is printed once",
     ),
