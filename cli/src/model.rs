@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// How many plans were evicted, if the server had no time to say it.
+pub const UNKNOWN: f64 = -1.0;
+
 /// One refresh.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -20,7 +23,7 @@ pub struct Snapshot {
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// How many plans were evicted when the plans had been read.
+    /// How many plans were evicted when the plans had been read, or `UNKNOWN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evictions_after: Option<f64>,
     /// How long the server worked for it.

@@ -8,7 +8,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::{CancelToken, Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::connect::{self, text_of};
-use crate::model::{Part, Server, Snapshot};
+use crate::model::{Part, Server, Snapshot, UNKNOWN};
 use crate::queries::{OWN, SERVER, Want, info, rows_of};
 use crate::raw::{self, Form};
 use crate::signals::{self, Addressee, Signal};
@@ -57,6 +57,8 @@ pub struct Connection {
     last: Option<(Server, f64)>,
     /// When the statistics were reset, and how many plans were evicted, as it said last.
     store: (Option<f64>, f64),
+    /// Whether it had no time to say that in this refresh.
+    is_store_late: bool,
     /// How long the server has worked for the questions of a refresh: without the way there and back.
     worked: Cell<Duration>,
 }
@@ -69,6 +71,7 @@ impl Connection {
             limit: STATEMENT_TIMEOUT,
             last: None,
             store: (None, 0.0),
+            is_store_late: false,
             worked: Cell::default(),
         }
     }
@@ -221,7 +224,9 @@ impl Connection {
     async fn server(&mut self) -> Result<(Server, f64), Failure> {
         let (mut server, at) = self.describe().await?;
         if let Some(schema) = server.schema.clone().filter(|_| server.loaded) {
-            match self.rows(&info(&schema)).await {
+            let rows = self.rows(&info(&schema)).await;
+            self.is_store_late = rows.is_err();
+            match rows {
                 Ok(rows) => {
                     let evictions = rows[0]["evictions"].as_f64();
                     self.store = (rows[0]["reset"].as_f64(), evictions.unwrap_or(0.0));
@@ -259,16 +264,17 @@ impl Connection {
         for want in wants {
             let (query, part) = want.query(&server);
             // Plans may be evicted until these have been read.
-            let store = server
-                .schema
-                .as_deref()
-                .filter(|_| matches!(want, Want::Plans(_)));
+            let is_plans = matches!(want, Want::Plans(_));
+            let store = server.schema.as_deref();
+            let store = store.filter(|_| is_plans && !self.is_store_late);
+            if is_plans {
+                snapshot.evictions_after = Some(UNKNOWN);
+            }
             let queries: Vec<String> = [query].into_iter().chain(store.map(info)).collect();
             match self.rows_of_each(self.limit, &queries).await {
                 Ok(mut answers) => {
-                    if let Some(store) = answers.get(1) {
-                        snapshot.evictions_after = store[0]["evictions"].as_f64();
-                    }
+                    let evictions = answers.get(1).and_then(|store| store[0]["evictions"].as_f64());
+                    snapshot.evictions_after = evictions.or(snapshot.evictions_after);
                     let rows = answers.drain(..).next().unwrap_or_default();
                     let came = rows.as_array().map_or(0, Vec::len) as u64;
                     let total = rows[0]["total"].as_u64().filter(|total| *total > came);

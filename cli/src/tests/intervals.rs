@@ -123,6 +123,11 @@ fn plans_that_are_evicted_within_a_refresh_are_not_what_others_did() {
     assert_eq!(refresh(&mut app, -2.0, 2.0, 9_980.0), []);
     assert_eq!(refresh(&mut app, 0.0, 0.0, 9_981.0), []);
     assert_eq!(refresh(&mut app, 0.0, 0.0, 9_982.0), [(None, 1.0)]);
+    let mut late = next(&app, 2.0, vec![Part::ChangedPlans(vec![others(9_990.0)])]);
+    late.evictions_after = Some(crate::model::UNKNOWN);
+    app.apply(late);
+    assert_eq!(calls_of(&app), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_992.0), [(None, 2.0)]);
 }
 
 /// Only statements whose nodes were not read before ran since: their sums are of no interval. A recording
