@@ -226,6 +226,10 @@ impl Line {
         // A new connection may lead to another server than the one that the user has seen.
         let is_signal = matches!(request, Request::LookUp(..) | Request::Signal(..));
         self.is_unreached = false;
+        if self.silence.times > 0 {
+            // A connection that was given up ends only while something is awaited.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         if !request.may_be_repeated() {
             // It shows only now if the connection has ended while nothing was asked.
             tokio::time::sleep(Duration::from_millis(1)).await;
