@@ -9,7 +9,7 @@ MAJORS=(17 18 19)
 
 # Files of tests of what majors do differently; so are the tests that name a major. The others run on 15 only, and so do the tests that compare times.
 DIFFERENT='clocks|counts|cursors|explain_function|explain_option|facts|failed|failed_parallel|foreign|foreign_failed|foreign_modify|foreign_types|loading|node_gets|node_waits'
-DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
+DIFFERENT+='|own_figures|own_text|pg18_plus|pg_upgrade|planning|regress|terminal|terminal_commands|terminal_connections|terminal_keys|terminal_options|terminal_says|terminal_signals|terminal_silence|terminal_texts|tempfile_servers|tempfile_usage|tkprof_store|trace|trace_texts|upgrade|wait_events|waits|waits_of_aio'
 DIFFERENT+='|waits_traced|worker_channel'
 # The newest major also runs these. In them, 16 to 18 behave like 15 or like the newest. But for BRIEF=1, it is tested as it is released.
 NEWEST='callgrind|causes|identity_partitions|identity_pruned|interrupted|live|partition_aliases|partitions|slowest_partitions|store_callgrind|trace_between|trace_cost|trace_objects|trace_sums|trace_targets'
@@ -57,6 +57,15 @@ experiment() {
     step "PostgreSQL $1: library" scripts/build.sh && scripts/server.sh tree >/dev/null || return
     step "bench" cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench || return
     step "PostgreSQL $1: $2" in_chroot "$PG_ROOT" "$TARGET/lab/rowsource-bench" run --repeat 0.25 --output "$ROOT/bench/results/pg$1" -- "$2"
+# program_files PACKAGE: whether the program's package has its man page and its completions, none of them empty.
+program_files() {
+    local file files
+    files=$(dpkg-deb --contents "$1") || return
+    for file in bin/rowsource share/man/man1/rowsource.1.gz share/bash-completion/completions/rowsource \
+        share/zsh/vendor-completions/_rowsource share/fish/vendor_completions.d/rowsource.fish; do
+        awk -v "file=./usr/$file" '$6 == file && $3 > 0 { found = 1 } END { exit !found }' <<<"$files" ||
+            { echo "$1 has no $file" && return 1; }
+    done
 }
 
 # package MAJOR: also for 15. Installs the package with apt into a chroot that has nothing but apt, as a DBA would, and runs
@@ -70,7 +79,7 @@ package() {
     package=$(ROWSOURCE_BUILT=1 scripts/package.sh) && program=$(ls "${package%/*}"/pg-rowsource-cli_*.deb) &&
         cp "$package" "$program" "$MATRIX/" &&
         scripts/chroot.sh "$1" "$clean" "$MATRIX/${package##*/}" "$MATRIX/${program##*/}" make procps &&
-        in_chroot "$clean" rowsource --version || return
+        in_chroot "$clean" rowsource --version && program_files "$program" || return
     # Majors are tested side by side: each has its port.
     in_chroot "$clean" env AUTOPKGTEST_TMP=/tmp PGPORT=$((54300 + $1)) LC_ALL=C.UTF-8 debian/tests/installcheck &&
         INSTALLED=1 PG_ROOT=$clean server_tests upgrade loading || return

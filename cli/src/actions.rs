@@ -16,6 +16,10 @@ use crate::table::Target;
 /// What is said to who asks for another text meanwhile.
 const STILL_CALLING: &str = "the server still works on what was asked for before";
 
+/// What a text says that a recording does not have.
+const NOT_RECORDED: &str =
+    "the recording does not have this text until here: it has those that were open while it was made";
+
 /// Returns whether what a finding names is a call of `rowsource_compare` with whole numbers and quoted texts,
 /// and nothing else: it is sent to the server as a part of a statement.
 pub fn is_comparison(call: &str) -> bool {
@@ -392,13 +396,25 @@ impl App {
 }
 
 impl App {
+    /// Shows on the screens that wait for lines those that the recording has until here.
+    pub fn take_recorded_lines(&mut self) {
+        for screen in &mut self.screens {
+            if let Screen::Text { call, lines, .. } = screen {
+                *lines = Some(match self.data.recorded.lines.get(call) {
+                    Some(recorded) => recorded.clone(),
+                    None => vec![NOT_RECORDED.to_owned()],
+                });
+            }
+        }
+    }
+
     /// Copies the text of a screen, or the statement of the selected row, and says which.
     pub fn copy(&mut self) -> Vec<Effect> {
         if let Screen::Text {
             lines: Some(lines), ..
         } = self.screen()
         {
-            let text = lines.join("\n");
+            let text = crate::format::for_clipboard(&lines.join("\n"));
             self.status = format!("copied {} lines", lines.len());
             return vec![Effect::Copy(text)];
         }
@@ -424,8 +440,14 @@ impl App {
                 (title, shown)
             }
         };
-        self.status = format!("copied {what}: {} characters", text.chars().count());
-        vec![Effect::Copy(text)]
+        let copied = crate::format::for_clipboard(&text);
+        let changed = if copied == text {
+            ""
+        } else {
+            ", controls as spaces"
+        };
+        self.status = format!("copied {what}: {} characters{changed}", copied.chars().count());
+        vec![Effect::Copy(copied)]
     }
 
     /// Does what a key means while the help is shown: it moves a help that has no room, and closes another.

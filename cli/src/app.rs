@@ -75,6 +75,8 @@ pub struct App {
     pub paused: bool,
     pub read_only: bool,
     pub interval: Duration,
+    /// How long lay between the last refreshes, if that was longer than it was to be.
+    pub real_pace: Option<Duration>,
     /// The connection, as the first line names it.
     pub place: String,
     /// What came of the last key, in a sentence.
@@ -86,7 +88,7 @@ pub struct App {
     pub trouble: Option<String>,
     /// The plan that another one is to be compared with.
     pub marked: Option<PlanKey>,
-    screens: Vec<Screen>,
+    pub screens: Vec<Screen>,
     /// The screens that the last question was for, and the last answer.
     asked: Option<String>,
     answered: Option<String>,
@@ -104,9 +106,6 @@ pub struct App {
 
 /// The intervals between refreshes that `+` and `-` select, in milliseconds.
 const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
-/// What a text says that a recording does not have.
-const NOT_RECORDED: &str =
-    "the recording does not have this text until here: it has those that were open while it was made";
 /// What keys say that do nothing where there is no row, or no server.
 pub const NO_ROW: &str = "there is no row here";
 const OWN_PACE: &str = "a replay has the pace of its recording";
@@ -124,6 +123,7 @@ impl App {
             paused: false,
             read_only,
             interval,
+            real_pace: None,
             place,
             status: String::new(),
             news: News::default(),
@@ -196,18 +196,6 @@ impl App {
         match answer {
             Ok(snapshot) => self.data.apply(snapshot),
             Err(text) => self.data.lack_findings(text),
-        }
-    }
-
-    /// Shows on the screens that wait for lines those that the recording has until here.
-    pub fn take_recorded_lines(&mut self) {
-        for screen in &mut self.screens {
-            if let Screen::Text { call, lines, .. } = screen {
-                *lines = Some(match self.data.recorded.lines.get(call) {
-                    Some(recorded) => recorded.clone(),
-                    None => vec![NOT_RECORDED.to_owned()],
-                });
-            }
         }
     }
 

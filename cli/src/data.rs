@@ -116,8 +116,8 @@ pub struct Data {
     node_statements: Vec<i64>,
     /// Whether all nodes began anew since they were read.
     nodes_were_reset: bool,
-    /// How many plans were evicted when the plans were read.
-    evictions_of_plans: f64,
+    /// How many plans were evicted before the plans were read, at least, and after that.
+    evictions_of_plans: (f64, f64),
 }
 
 impl Data {
@@ -154,6 +154,8 @@ impl Data {
         } else {
             0.0
         };
+        // A recording may be older than this.
+        self.evictions_of_plans.1 = snapshot.evictions_after.unwrap_or(snapshot.server.evictions);
         let has_findings = snapshot.lists(FINDINGS);
         self.step = snapshot.at - self.at;
         self.at = snapshot.at;
@@ -265,11 +267,13 @@ impl Data {
         }
     }
 
-    /// The sum of what is not stored has no difference if plans were evicted: it has their whole lives.
+    /// The sum of what is not stored has no difference if plans were evicted since it was read: it has their
+    /// whole lives.
     fn apply_plans(&mut self, update: impl FnOnce(&mut Series<Plan>, f64)) {
         update(&mut self.plans, self.at);
-        let were_evicted = self.server.evictions > self.evictions_of_plans;
-        self.evictions_of_plans = self.server.evictions;
+        let (before, after) = &mut self.evictions_of_plans;
+        let were_evicted = after != before;
+        *before = self.server.evictions;
         if were_evicted && self.plans.seconds.is_some() {
             self.plans.added.rows.retain(|plan| plan.queryid.is_some());
         }

@@ -188,7 +188,10 @@ fn draw_head(buffer: &mut Buffer, area: Rect, app: &App, theme: Theme) {
         text += &format!("  {kind} {version}  ");
         text += &match app.trouble {
             Some(_) => format!("NO CONNECTION: figures of {clock} UTC"),
-            None => format!("{clock} UTC  every {:.1} s", app.pace().as_secs_f64()),
+            None => {
+                let pace = app.real_pace.map_or(app.pace(), |real| real.max(app.pace()));
+                format!("{clock} UTC  every {:.1} s", pace.as_secs_f64())
+            }
         };
     }
     if app.trouble.is_some() {

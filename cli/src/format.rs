@@ -27,6 +27,18 @@ pub fn without_controls(text: &str) -> String {
         .collect()
 }
 
+/// The same for a text that is copied, which keeps its lines and tabs: where it is pasted, other characters
+/// could act like keys, or end what a terminal takes for pasted.
+pub fn for_clipboard(text: &str) -> String {
+    text.replace("\r\n", "\n")
+        .split_inclusive(['\n', '\t'])
+        .map(|part| match part.strip_suffix(['\n', '\t']) {
+            Some(begin) => without_controls(begin) + &part[begin.len()..],
+            None => without_controls(part),
+        })
+        .collect()
+}
+
 /// Breaks a text between words into at most so many lines of a width. One that is longer ends with a tilde.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

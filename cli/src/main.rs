@@ -42,6 +42,7 @@ mod news;
 mod own;
 mod password;
 mod queries;
+mod raw;
 mod record;
 mod screens;
 mod screens_live;
@@ -316,7 +317,7 @@ fn reach(arguments: &ConnectionArgs) -> Result<Reached, String> {
 fn text_of(failure: Failure) -> String {
     match failure {
         Failure::PasswordNeeded => "the server wants a password".to_owned(),
-        Failure::NotThisWay(text) | Failure::Other(text) => text,
+        Failure::NotThisWay(text) | Failure::Silent(text) | Failure::Other(text) => text,
     }
 }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// How many plans were evicted, if the server had no time to say it.
+pub const UNKNOWN: f64 = -1.0;
+
 /// One refresh.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -20,7 +23,10 @@ pub struct Snapshot {
     /// What was asked for and did not come, and why.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// How long it took until all of it was here.
+    /// How many plans were evicted when the plans had been read, or `UNKNOWN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evictions_after: Option<f64>,
+    /// How long the server worked for it.
     #[serde(skip)]
     pub took: Duration,
 }
@@ -383,6 +389,15 @@ pub struct Lock {
     pub open: Option<f64>,
     pub queryid: Option<i64>,
     pub query: Option<String>,
+}
+
+impl Lock {
+    /// Returns the lock that the session waits for, as a screen names it, if anything of it is known.
+    pub fn wanted(&self) -> Option<String> {
+        let parts = [self.mode.as_deref(), self.relation.as_deref()];
+        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" of "))
+    }
 }
 
 /// A session of `pg_stat_activity`.

@@ -3,6 +3,8 @@
 
 use crate::model::Server;
 use crate::queries::{LONGEST_TEXT, OWN, PlanKey, SERVER, Want, info, rows_of};
+use crate::raw::{self, Form};
+use crate::server::{LIMIT_OF_USER, set_timeout};
 use crate::signals::{self, Addressee, Signal};
 
 /// How the settings of a message begin.
@@ -53,7 +55,7 @@ impl OwnShapes {
             .map(|want| want.query(server).0)
             .chain([SERVER.to_owned(), signals::query(1)])
             .chain(infos);
-        let queries = queries.map(|query| rows_of(&query));
+        let queries = queries.flat_map(|query| [Form::Text, Form::Bytes].map(|form| rows_of(&query, form)));
         let queries = queries.chain(timeouts()).chain(signals_sent());
         Self {
             shapes: queries.map(|query| shape(&query)).collect(),
@@ -71,10 +73,15 @@ impl OwnShapes {
         self.has_part(text, text.len())
     }
 
-    /// Returns whether a message is one of this program's: one of them, with its settings before it.
+    /// Returns whether a message is one of this program's: some of them, with its settings before them.
     pub fn has_message(&self, message: &str) -> bool {
-        let at = message.find(OWN).filter(|_| message.starts_with(SETTINGS));
-        self.has(message) || at.is_some_and(|at| self.has_part(&message[at..], message.len()))
+        let is_own = |query: &str| {
+            let query = query.trim_end().trim_end_matches(';');
+            self.has_part(&format!("{OWN}{query}"), message.len())
+        };
+        let mut queries = message.split(OWN).skip(1).peekable();
+        self.has(message)
+            || (message.starts_with(SETTINGS) && queries.peek().is_some() && queries.all(is_own))
     }
 
     /// The same for the end of a text that has this length.
@@ -94,6 +101,10 @@ impl OwnShapes {
     fn is_call(&self, call: &str) -> bool {
         let Some(schema) = &self.schema else { return false };
         let call = without_literals(call);
+        let inner = call
+            .strip_prefix(raw::BEGIN)
+            .and_then(|call| call.rsplit_once("), "));
+        let call = inner.map_or(call.as_str(), |(call, _)| call);
         let name = call.strip_prefix(schema.as_str());
         let name = name.and_then(|call| call.strip_prefix(".rowsource_"));
         name.and_then(|name| name.strip_suffix(')'))
@@ -102,9 +113,9 @@ impl OwnShapes {
     }
 }
 
-/// Returns what sets the timeout of a function that writes text.
-fn timeouts() -> impl Iterator<Item = String> {
-    [Some(1), None].into_iter().map(crate::server::set_timeout)
+/// Returns what asks for the timeout of a function that writes text, and what sets it.
+fn timeouts() -> [String; 2] {
+    [LIMIT_OF_USER.to_owned(), set_timeout(1)]
 }
 
 /// Returns the statements that send a signal.
@@ -131,8 +142,13 @@ fn shape(text: &str) -> String {
     let words = text.split(|letter| !is_letter(letter));
     let begins = |word: &&str| word.starts_with(|letter: char| letter.is_alphabetic() || letter == '_');
     let words = words.filter(begins).filter(|word| !CONSTANTS.contains(word));
-    words.map(|word| format!("{word} ")).collect()
+    let shape: String = words.map(|word| format!("{word} ")).collect();
+    // Recordings of older programs do not have it.
+    shape.replace(WORKED, "")
 }
+
+/// The shape of what asks how long the server has worked.
+const WORKED: &str = "extract FROM clock_timestamp statement_timestamp float8 ";
 
 /// Returns a text without what stands in quotes.
 fn without_literals(text: &str) -> String {
@@ -159,16 +175,16 @@ mod tests {
             schema: Some("public".to_owned()),
             ..Server::default()
         });
-        let shown = rows_of(&query)
+        let shown = rows_of(&query, Form::Text)
             .replace("'[]'", "$1")
             .replace("(1000)", "($2)")
             .replace("'{-4,5,6}'", "$3");
         assert!(shown.contains("queryid = ANY ($3::int8[])"), "{shown}");
         assert!(own.has(&shown), "{shown}");
         let (query, _) = Want::Texts(vec![1; 2_000]).query(&Server::default());
-        let query = rows_of(&query).replace("pg_catalog.", "public.");
+        let query = rows_of(&query, Form::Text).replace("pg_catalog.", "public.");
         assert!(own.has(&format!("{} ...", &query[..LONGEST_TEXT])));
-        let server = rows_of(SERVER)
+        let server = rows_of(SERVER, Form::Text)
             .replace("epoch", "$1")
             .replace("true", "$9")
             .replace("'server_version'", "$2");
@@ -186,14 +202,28 @@ mod tests {
             let sent: Vec<String> = sent.map(|sql| sql.replace("4711", "$1")).collect();
             assert!(sent.len() == 2 && sent.iter().all(|sql| own.has(sql)), "{sent:?}");
         }
-        assert!(own.has(&rows_of(&signals::query(4_711))));
+        assert!(own.has(&rows_of(&signals::query(4_711), Form::Bytes)));
         assert!(own.has(&format!("{OWN} pg_catalog.set_config($1, $2, $3)")));
+        let limit = "pg_catalog.int8($3 * pg_catalog.date_part($1, pg_catalog.current_setting($2)::pg_catalog.interval))";
+        assert!(own.has(&format!("{OWN} {limit}")));
         for call in [
             "rowsource_report($1::text, $2::text, $3)",
             "rowsource_display(pid => 7, format => 'a(b)c')",
         ] {
             assert!(own.has(&format!("{OWN} public.{call}")), "{call}");
+            let bytes = Form::Bytes.value(&format!("public.{call}"));
+            assert!(own.has(&format!("{OWN} {bytes}")), "{call}");
+            let bytes = bytes.replace("'hex'", "$4");
+            assert!(own.has(&format!("{OWN} {bytes}")), "{call}");
         }
+    }
+
+    #[test]
+    fn those_of_older_programs_are_found() {
+        let query = rows_of(SERVER, Form::Text);
+        let worked = ", extract(epoch FROM clock_timestamp() - statement_timestamp())::float8";
+        assert!(query.contains(worked), "{query}");
+        assert!(shapes().has(&query.replace(worked, "")));
     }
 
     #[test]
@@ -204,6 +234,8 @@ mod tests {
             "public.rowsource_report(slow())",
             "slow(public.rowsource_info())",
             "public.rowsource_report($1), slow()",
+            "pg_catalog.encode(pg_catalog.textsend(slow()), $1)",
+            "pg_catalog.encode(pg_catalog.textsend(public.rowsource_report(slow())), $1)",
             "json_strip_nulls(coalesce(json_agg(x), $1))::text FROM (SELECT * FROM orders) x",
             "json_strip_nulls ...",
         ] {

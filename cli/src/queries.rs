@@ -2,6 +2,7 @@
 //! PostgreSQL's own schema.
 
 use crate::model::{Node, Server};
+use crate::raw::Form;
 
 /// Which rows of a statement's plan are meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,9 +62,13 @@ pub const OWN: &str = "SELECT /* rowsource */";
 pub const LONGEST_TEXT: usize = 2_000;
 
 /// Returns what asks for the rows of a query as JSON. What is NULL is left out: the rows' types have a value
-/// for what is not there.
-pub fn rows_of(query: &str) -> String {
-    format!("{OWN} json_strip_nulls(coalesce(json_agg(x), '[]'))::text FROM ({query}) x")
+/// for what is not there. The second column says how many seconds the server has worked for the message.
+pub fn rows_of(query: &str, form: Form) -> String {
+    let rows = form.value("json_strip_nulls(coalesce(json_agg(x), '[]'))::text");
+    format!(
+        "{OWN} {rows}, extract(epoch FROM clock_timestamp() - statement_timestamp())::float8 FROM ({}) x",
+        form.query(query)
+    )
 }
 
 /// Returns the query of what the store says of itself: a single row.

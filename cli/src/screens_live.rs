@@ -262,9 +262,7 @@ fn waits_title(data: &Data, pid: i64) -> Title {
     let Some(row) = data.waiter(pid) else {
         return Title::new([title]);
     };
-    let wants = [row.mode.as_deref(), row.relation.as_deref()];
-    let wants = wants.into_iter().flatten().collect::<Vec<_>>().join(" of ");
-    let wants = if wants.is_empty() { "a lock" } else { &wants };
+    let wants = row.wanted().unwrap_or_else(|| "a lock".to_owned());
     let waited = row.waited.map(time);
     let waited = waited.map_or_else(String::new, |it| format!(", for {it} now"));
     Title::new([
@@ -317,9 +315,7 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
         add("state", Cell::text(row.state.as_deref()));
         add("transaction open for", Cell::some(row.open, Cell::Time));
         if !is_root {
-            let wants = [row.mode.as_deref(), row.relation.as_deref()];
-            let wants = wants.into_iter().flatten().collect::<Vec<_>>().join(" of ");
-            add("waits itself for", Cell::Text(wants));
+            add("waits itself for", Cell::Text(row.wanted().unwrap_or_default()));
         }
         let text = row
             .query

@@ -139,7 +139,8 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queries::{Want, rows_of};
+    use crate::queries::{Want, info, rows_of};
+    use crate::raw::Form;
 
     fn server() -> Server {
         Server {
@@ -207,14 +208,29 @@ mod tests {
     #[test]
     fn a_question_of_the_program_is_its_own() {
         let (query, _) = Want::Findings.query(&server());
-        let message = crate::server::message(500, &query);
+        let message = crate::server::message(500, std::slice::from_ref(&query), Form::Text);
         let mut texts = Texts::default();
         let other = message.replace("rowsource_regressions", "slow");
+        let two = |want: Want| {
+            let queries = [want.query(&server()).0, info("public")];
+            crate::server::message(500, &queries, Form::Text)
+        };
         for (query, is_passing, is_own) in [
             (message.as_str(), true, true),
-            (rows_of(&query).as_str(), false, true),
+            (rows_of(&query, Form::Text).as_str(), false, true),
             ("SELECT 1", false, false),
             (other.as_str(), true, false),
+            (two(Want::Plans(Some(1))).as_str(), true, true),
+            (
+                two(Want::Findings).replace("regressions", "slow").as_str(),
+                true,
+                false,
+            ),
+            (
+                two(Want::Plans(None)).replace("rowsource_info", "slow").as_str(),
+                true,
+                false,
+            ),
             ("SET LOCAL statement_timeout = 1; SELECT 1", true, false),
         ] {
             texts.add(vec![text(7, query, is_passing)], &server());

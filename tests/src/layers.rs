@@ -303,7 +303,8 @@ const CLI: &[Layer] = &[
         &["model"],
         "recordings: a line of JSON for each refresh",
     ),
-    layer("queries", &["model"], "the queries of the program"),
+    layer("raw", &[], "asks for the bytes of texts that are not UTF-8"),
+    layer("queries", &["model", "raw"], "the queries of the program"),
     layer("delta", &["model"], "what happened between two refreshes"),
     layer(
         "title",
@@ -333,17 +334,17 @@ const CLI: &[Layer] = &[
     layer("connect", &[], "connects to a server as psql does"),
     layer(
         "server",
-        &["connect", "model", "queries", "signals"],
+        &["connect", "model", "queries", "raw", "signals"],
         "asks a server: each question is one message",
     ),
     layer(
         "own",
-        &["model", "queries", "server", "signals"],
+        &["model", "queries", "raw", "server", "signals"],
         "which statements are the program's own",
     ),
     layer(
         "texts",
-        &["model", "own", "queries", "server"],
+        &["model", "own", "queries", "raw", "server"],
         "the texts of statements",
     ),
     layer(
@@ -428,6 +429,7 @@ const CLI: &[Layer] = &[
         "actions",
         &[
             "app",
+            "format",
             "keys",
             "model",
             "queries",
@@ -462,7 +464,8 @@ const CLI: &[Layer] = &[
     layer(
         "top",
         &[
-            "app", "draw", "ending", "json", "model", "queries", "record", "screens", "signals", "worker",
+            "app", "data", "draw", "ending", "json", "model", "queries", "record", "screens", "signals",
+            "worker",
         ],
         "the loop, and what is printed once",
     ),
@@ -487,6 +490,7 @@ const CLI: &[Layer] = &[
             "keys",
             "model",
             "queries",
+            "raw",
             "record",
             "screens",
             "screens_plan",

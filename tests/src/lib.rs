@@ -40,6 +40,7 @@ pub mod pgbench;
 #[cfg(test)]
 mod plain_frames;
 pub mod process;
+pub mod proxy;
 #[cfg(test)]
 mod ratchets;
 pub mod schema;

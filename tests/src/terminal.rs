@@ -96,6 +96,15 @@ pub fn certificates(folder: &Path) -> String {
     folder.join("ca.crt").display().to_string()
 }
 
+/// Returns whether a screen has a negative figure, in any column. A queryid, which is longer than figures
+/// are, may be negative.
+pub fn has_negative(screen: &str) -> bool {
+    screen.split_whitespace().any(|word| {
+        let rest = word.strip_prefix('-').unwrap_or_default();
+        rest.starts_with(|letter: char| letter.is_ascii_digit()) && rest.len() < 12
+    })
+}
+
 /// A terminal of tmux, with a server of its own.
 pub struct Terminal(String);
 
@@ -205,5 +214,19 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.tmux(&["kill-server"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_negative;
+
+    #[test]
+    fn a_negative_figure_is_found_in_each_column() {
+        for screen in ["-1 a", "a  -0.3 ms", "x -12%", "x\n   12 -5", "9 9 -1"] {
+            assert!(has_negative(screen), "{screen}");
+        }
+        let fine = "2026-11-29 - 0% -> x-1 --once -h a\n-5307272899094270794 SELECT $1 - $2 ..........";
+        assert!(!has_negative(fine));
     }
 }

@@ -151,6 +151,7 @@ mod terminal_options;
 mod terminal_says;
 mod terminal_signals;
 mod terminal_silence;
+mod terminal_texts;
 mod texts;
 mod tkprof_store;
 mod toplevel;

@@ -8,7 +8,7 @@ use rowsource_tests::pgbench::pgbench;
 use rowsource_tests::process::processor_time;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::make_plans;
-use rowsource_tests::terminal::{Terminal, VIEWS, program};
+use rowsource_tests::terminal::{Terminal, VIEWS, has_negative, program};
 use rowsource_tests::waiting::until_waiting;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -196,10 +196,9 @@ fn a_reset_and_evictions_are_said_needs_terminal() {
     terminal.until("what was added");
     let is_fine = |screen: &str| {
         let rows: Vec<_> = screen.lines().skip(4).take_while(|row| !row.is_empty()).collect();
-        let is_negative = |row: &&str| row.trim_start().starts_with('-') || row.contains(" -0");
         !rows.is_empty()
             && !screen.contains("not refreshed")
-            && !rows.iter().any(|row| is_negative(row) || row.contains("NaN"))
+            && !rows.iter().any(|row| has_negative(row) || row.contains("NaN"))
     };
     for (sql, says) in [
         ("SELECT rowsource_reset(); SELECT count(*) FROM t", "were reset"),

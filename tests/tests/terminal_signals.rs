@@ -4,6 +4,7 @@
 use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
+use rowsource_tests::process::send_signal;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::terminal::{Terminal, run};
 use rowsource_tests::waiting::until;
@@ -187,6 +188,51 @@ fn a_command_has_a_timeout_needs_program() {
     assert!(output.status.success(), "{output:?}");
     let mode = std::fs::metadata(&page).expect("the page").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    server.assert_no_crash();
+}
+
+/// Neither a network that is gone, nor a server that is stopped, holds a command for ever.
+#[test]
+fn a_command_without_an_answer_ends_needs_program() {
+    let (server, mut observer) = slow_report("terminal-no-answer");
+    let folder = server.folder().display().to_string();
+    let command = std::thread::spawn(move || {
+        let arguments = ["-h", &folder, "-U", "postgres", "-d", "postgres", "report"];
+        let limit = "-c statement_timeout=2s".to_owned();
+        run(&arguments, &[("PGOPTIONS", limit)])
+    });
+    until(&mut observer, &format!("SELECT count(*) = 1 {SLEEPS}"));
+    let pid: i32 = value(&mut observer, &format!("SELECT min(pid) {SLEEPS}"));
+    send_signal(pid as u32, "STOP");
+    let output = command.join().expect("it ends");
+    send_signal(pid as u32, "CONT");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no answer for 6 s"), "{said}");
+    server.assert_no_crash();
+}
+
+/// A server under load takes its time for all that a command asks, not only for its page.
+#[test]
+fn a_command_waits_for_a_server_that_is_slow_needs_program() {
+    let server = Server::preloaded("terminal-overload", &[]);
+    let mut holder = server.connect();
+    run_each(
+        &mut holder,
+        "CREATE EXTENSION pg_rowsource; BEGIN; LOCK TABLE pg_extension",
+    );
+    let folder = server.folder().display().to_string();
+    let arguments = ["-h", &folder, "-U", "postgres", "-d", "postgres", "report"].map(str::to_owned);
+    let command = std::thread::spawn(move || run(&arguments.each_ref().map(String::as_str), &[]));
+    let mut observer = server.connect();
+    until(
+        &mut observer,
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    run_each(&mut holder, "COMMIT");
+    let output = command.join().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
     server.assert_no_crash();
 }
 

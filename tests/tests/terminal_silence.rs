@@ -1,7 +1,9 @@
 //! The program `rowsource` asks for a password, and waits for servers that do not answer.
 
 use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::process::send_signal;
+use rowsource_tests::proxy::far_away;
 use rowsource_tests::session::{run_each, value};
 use rowsource_tests::terminal::{Terminal, run};
 use std::fs;
@@ -62,7 +64,7 @@ fn a_password_is_asked_for_once_and_never_shown_needs_terminal() {
     server.stop();
     terminal.until("connect");
     server.launch();
-    let screen = terminal.until("restart");
+    let screen = terminal.until("the server was restarted");
     assert!(!screen.contains("Password for user"), "{screen}");
     leave(&terminal);
 }
@@ -270,4 +272,41 @@ fn a_server_that_stops_leaves_the_screen_with_its_age_and_keys_needs_terminal() 
     terminal.until("left with 0");
     drop(stopped);
     server.assert_no_crash();
+}
+
+/// The way there and back is no load of the server, so a plan that runs moves as fast as that way lets it.
+/// The first line says how fast that is.
+#[test]
+fn a_server_far_away_is_asked_at_the_pace_needs_terminal() {
+    let server = Server::preloaded("terminal-far", &["log_statement = 'all'"]);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    let busy = Busy::run(
+        server.connect(),
+        "SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d",
+    );
+    let live = |round_trip: u64| {
+        let port = far_away(&server, Duration::from_millis(round_trip));
+        let arguments = format!("-h 127.0.0.1 -p {port} -U postgres -d postgres live {}", busy.pid);
+        let terminal = Terminal::of_command("/tmp", "PGSSLMODE=disable", &arguments);
+        terminal.until("Nested Loop");
+        terminal
+    };
+    let terminal = live(60);
+    let refreshes = || server.log().matches("pg_postmaster_start_time").count();
+    let (before, begin) = (refreshes(), Instant::now());
+    std::thread::sleep(Duration::from_secs(10));
+    let (made, seconds) = (refreshes() - before, begin.elapsed().as_secs_f64());
+    // Four times the whole time made it one in 1.2 s and more.
+    assert!(made as f64 >= seconds / 0.9, "{made} in {seconds:.1} s");
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
+    let terminal = live(500);
+    terminal.until_it("a pace of more than a second", |screen| {
+        let pace = screen
+            .split_once(" UTC  every ")
+            .and_then(|(_, rest)| rest.split_once(" s "));
+        pace.is_some_and(|(pace, _)| pace.parse().is_ok_and(|pace: f64| pace > 1.0))
+    });
+    terminal.keys(&["q"]);
+    terminal.until("left with 0");
 }

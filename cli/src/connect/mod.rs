@@ -1,5 +1,7 @@
 //! Connects to a server as psql does: the same parameters, from the same places.
 
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,16 +30,35 @@ pub enum Failure {
     PasswordNeeded,
     /// The server has no TLS, or does not let this user connect with TLS or without it.
     NotThisWay(String),
+    /// No answer came in time.
+    Silent(String),
     /// Anything else.
     Other(String),
 }
 
 /// A host that is tried.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Host {
     config: Config,
     name: String,
     is_socket: bool,
+}
+
+impl Host {
+    /// Returns the addresses that its name stands for; nothing stands for a socket, or for an address that
+    /// the user has named.
+    async fn addresses(&self) -> io::Result<Vec<Option<IpAddr>>> {
+        if self.is_socket || !self.config.get_hostaddrs().is_empty() {
+            return Ok(vec![None]);
+        }
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let found = tokio::net::lookup_host((self.name.as_str(), port)).await?;
+        let addresses: Vec<_> = found.map(|address| Some(address.ip())).collect();
+        if addresses.is_empty() {
+            return Err(io::Error::other("its name stands for no address"));
+        }
+        Ok(addresses)
+    }
 }
 
 /// The hosts that are tried in turn, and how.
@@ -139,6 +160,12 @@ impl Target {
         asked: Option<&str>,
         environment: &Environment,
     ) -> Result<(), Error> {
+        if name.starts_with('@') && address.is_empty() {
+            return Err(Error(format!(
+                "host \"{name}\" is a socket without a file, in the abstract namespace, which rowsource does not \
+                 support: name the folder of a socket, or an address"
+            )));
+        }
         let is_socket = name.starts_with('/') && address.is_empty();
         let shown = if name.is_empty() { address } else { name };
         let mut config = Config::new();
@@ -230,21 +257,74 @@ impl Target {
     /// Connects to the first host that lets it. The connection ends with the client.
     pub async fn connect(&self) -> Result<Client, Failure> {
         let mut failures = Vec::new();
+        let mut is_silent = true;
         for host in &self.hosts {
-            match tokio::time::timeout(self.timeout, self.connect_to(host)).await {
-                Ok(Ok(client)) => return Ok(client),
-                Ok(Err(Failure::PasswordNeeded)) => return Err(Failure::PasswordNeeded),
-                Ok(Err(Failure::NotThisWay(error) | Failure::Other(error))) => {
-                    failures.push(format!("{}: {error}", host.name))
+            let addresses = match tokio::time::timeout(self.timeout, host.addresses()).await {
+                Ok(Ok(addresses)) => addresses,
+                Ok(Err(error)) => {
+                    is_silent = false;
+                    failures.push(format!("{}: error connecting to server: {error}", host.name));
+                    continue;
                 }
-                Err(_) => failures.push(format!(
-                    "{}: no answer within {} s",
-                    host.name,
-                    self.timeout.as_secs()
-                )),
+                Err(_) => {
+                    failures.push(format!("{}: {}", host.name, self.no_answer()));
+                    continue;
+                }
+            };
+            match self.connect_to_one_of(host, &addresses).await {
+                Ok(client) => return Ok(client),
+                Err(Failure::PasswordNeeded) => return Err(Failure::PasswordNeeded),
+                Err(Failure::NotThisWay(error) | Failure::Other(error)) => {
+                    is_silent = false;
+                    failures.push(error);
+                }
+                Err(Failure::Silent(error)) => failures.push(error),
             }
         }
-        Err(Failure::Other(failures.join("; ")))
+        let text = failures.join("; ");
+        Err(if is_silent {
+            Failure::Silent(text)
+        } else {
+            Failure::Other(text)
+        })
+    }
+
+    fn no_answer(&self) -> String {
+        format!("no answer within {} s", self.timeout.as_secs())
+    }
+
+    /// Connects to the first of a host's addresses that lets it. As in libpq, each has its own time, and both
+    /// attempts have it together, with TLS and without it.
+    async fn connect_to_one_of(&self, host: &Host, addresses: &[Option<IpAddr>]) -> Result<Client, Failure> {
+        let mut failures: Vec<(Option<IpAddr>, String)> = Vec::new();
+        let mut is_silent = true;
+        for address in addresses {
+            let mut host = host.clone();
+            if let Some(address) = address {
+                host.config.hostaddr(*address);
+            }
+            match tokio::time::timeout(self.timeout, self.connect_to(&host)).await {
+                Ok(Ok(client)) => return Ok(client),
+                Ok(Err(Failure::PasswordNeeded)) => return Err(Failure::PasswordNeeded),
+                Ok(Err(Failure::NotThisWay(error) | Failure::Silent(error) | Failure::Other(error))) => {
+                    is_silent = false;
+                    failures.push((*address, error));
+                }
+                Err(_) => failures.push((*address, self.no_answer())),
+            }
+        }
+        let is_same = failures.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        failures.truncate(if is_same { 1 } else { failures.len() });
+        let texts = failures.iter().map(|(address, error)| match address {
+            Some(address) if !is_same => format!("{} ({address}): {error}", host.name),
+            _ => format!("{}: {error}", host.name),
+        });
+        let text = texts.collect::<Vec<_>>().join("; ");
+        Err(if is_silent {
+            Failure::Silent(text)
+        } else {
+            Failure::Other(text)
+        })
     }
 
     /// Asks the server to cancel what a connection has asked for. It may have ended.

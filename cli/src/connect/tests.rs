@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::net::{IpAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -9,7 +10,8 @@ use tokio_postgres::config::ChannelBinding;
 
 use super::params::{KNOWN, Support};
 use super::pgpass::{Found, Wanted, look_up};
-use super::{Environment, Params, Target};
+use super::{Environment, Failure, Params, Target};
+use crate::tests::fake_server::{Answer, FakeServer};
 
 fn params(text: &str) -> Params {
     Params::parse(text).expect("a connection string")
@@ -318,4 +320,80 @@ fn the_book_lists_what_is_supported() {
         .filter(|word| !known(word))
         .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn a_socket_without_a_file_is_an_error_that_says_so() {
+    let params = params("host=@postgres user=x dbname=x");
+    let error = Target::new(&params, None, &no_environment()).expect_err("an error");
+    assert!(
+        error
+            .to_string()
+            .contains("host \"@postgres\" is a socket without a file"),
+        "{error}"
+    );
+}
+
+fn no_environment() -> Environment {
+    Environment {
+        read: |_| None,
+        home: None,
+        user: "me".to_owned(),
+    }
+}
+
+/// A name may stand for an address that does not answer, such as one of IPv6, and for one that does.
+#[test]
+fn each_address_of_a_name_has_its_own_time() {
+    let server = FakeServer::start(|_| Answer::Nothing);
+    let port = server.port;
+    // It takes connections, and says nothing.
+    let _silent = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let environment = no_environment();
+    for mode in ["disable", "prefer", "allow"] {
+        let params = params(&format!(
+            "host=db port={port} user=x dbname=x connect_timeout=2 sslmode={mode}"
+        ));
+        let target = Target::new(&params, None, &environment).expect("a target");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let connect = |addresses: &[[u8; 4]]| {
+            let addresses: Vec<_> = addresses.iter().map(|it| Some(IpAddr::from(*it))).collect();
+            let attempt = target.connect_to_one_of(&target.hosts[0], &addresses);
+            runtime.as_ref().expect("a runtime").block_on(attempt)
+        };
+        let both = connect(&[[127, 0, 0, 2], [127, 0, 0, 1]]);
+        assert!(both.is_ok(), "{mode}: {both:?}");
+    }
+}
+
+#[test]
+fn what_each_address_says_is_told() {
+    // Nobody listens there.
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("its address").port();
+    drop(free);
+    let _silent = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let params = params(&format!(
+        "host=db port={port} user=x dbname=x connect_timeout=2 sslmode=disable"
+    ));
+    let target = Target::new(&params, None, &no_environment()).expect("a target");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let says = |addresses: &[[u8; 4]]| {
+        let addresses: Vec<_> = addresses.iter().map(|it| Some(IpAddr::from(*it))).collect();
+        match runtime.block_on(target.connect_to_one_of(&target.hosts[0], &addresses)) {
+            Err(Failure::Silent(text)) => format!("silent: {text}"),
+            Err(Failure::Other(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(says(&[[127, 0, 0, 2]]), "silent: db: no answer within 2 s");
+    let refused = "error connecting to server: Connection refused (os error 111)";
+    assert_eq!(
+        says(&[[127, 0, 0, 2], [127, 0, 0, 1]]),
+        format!("db (127.0.0.2): no answer within 2 s; db (127.0.0.1): {refused}")
+    );
+    assert_eq!(says(&[[127, 0, 0, 1], [127, 0, 0, 3]]), format!("db: {refused}"));
 }

@@ -100,6 +100,36 @@ fn evicted_plans_are_not_what_others_did_in_the_interval() {
     assert_eq!(calls_of(&app), []);
 }
 
+/// What the store says of itself is asked for before the plans, and may not come at all.
+#[test]
+fn plans_that_are_evicted_within_a_refresh_are_not_what_others_did() {
+    let mut app = app(View::Statements);
+    let mut evictions = app.data.server.evictions;
+    let mut refresh = |app: &mut App, before: f64, after: f64, calls: f64| {
+        let mut next = next(app, 2.0, vec![Part::ChangedPlans(vec![others(calls)])]);
+        next.server.evictions = evictions + before;
+        next.evictions_after = Some(evictions + before + after);
+        evictions += before + after;
+        app.apply(next);
+        calls_of(app)
+    };
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_000.0).len(), 1);
+    // Between the two questions: in the sum already, or not yet.
+    assert_eq!(refresh(&mut app, 0.0, 5.0, 9_500.0), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_900.0), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_903.0), [(None, 3.0)]);
+    // What the store says did not come, so that what it said last holds.
+    assert_eq!(refresh(&mut app, 0.0, 2.0, 9_950.0), []);
+    assert_eq!(refresh(&mut app, -2.0, 2.0, 9_980.0), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_981.0), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_982.0), [(None, 1.0)]);
+    let mut late = next(&app, 2.0, vec![Part::ChangedPlans(vec![others(9_990.0)])]);
+    late.evictions_after = Some(crate::model::UNKNOWN);
+    app.apply(late);
+    assert_eq!(calls_of(&app), []);
+    assert_eq!(refresh(&mut app, 0.0, 0.0, 9_992.0), [(None, 2.0)]);
+}
+
 /// Only statements whose nodes were not read before ran since: their sums are of no interval. A recording
 /// does not say which were read.
 #[test]

@@ -15,6 +15,8 @@ use crate::record::Recording;
 use crate::screens::{Screen, View};
 use crate::signals::Addressee;
 
+mod answers;
+pub mod fake_server;
 mod hints;
 mod intervals;
 mod keys;

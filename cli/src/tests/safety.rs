@@ -240,6 +240,34 @@ fn the_statement_of_a_blocker_is_copied_as_a_whole() {
     }
 }
 
+/// ESC[201~ ends what a terminal takes for pasted, so that the rest would be typed.
+#[test]
+fn what_is_copied_has_no_controls() {
+    let mut app = app(View::Locks);
+    app.data.locks[0].query = Some("SELECT 1;\r\n\tSELECT '\x1b[201~\u{9b}2J\u{202e}ü\x07\r'\n".to_owned());
+    press(&mut app, KeyCode::Down);
+    press(&mut app, KeyCode::Enter);
+    let copied = press(&mut app, KeyCode::Char('y'));
+    let clean = "SELECT 1;\n\tSELECT ' [201~ 2J ü  '\n";
+    assert_eq!(copied, [Effect::Copy(clean.to_owned())]);
+    assert_eq!(
+        app.status,
+        "copied the statement: 34 characters, controls as spaces"
+    );
+    let call = "rowsource_report()".to_owned();
+    app.push(Screen::Text {
+        call: call.clone(),
+        lines: None,
+        title: String::new(),
+        note: None,
+    });
+    app.answer(&call, vec!["a\x1b[201~".to_owned(), "b\tc".to_owned()]);
+    assert_eq!(
+        press(&mut app, KeyCode::Char('y')),
+        [Effect::Copy("a [201~\nb\tc".to_owned())]
+    );
+}
+
 /// A text or a page at a time: each may take the server ten seconds.
 #[test]
 fn texts_are_asked_for_one_at_a_time() {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::{Part, Wait, Working};
 use crate::queries::Want;
+use crate::raw::Form;
 
 /// The next refresh, with processes that work.
 fn working(app: &App, rows: Vec<Working>) -> Snapshot {
@@ -133,8 +134,12 @@ fn only_the_beginning_of_a_message_is_its_own() {
     assert!(query.contains("backend_type <> 'walsender'"), "{query}");
     // What the regular expression takes for its own.
     let first = format!("{} json_strip_nulls(", crate::queries::OWN);
-    assert!(crate::queries::rows_of("").starts_with(&first));
-    let sets = crate::server::set_timeout(None);
+    assert!(crate::queries::rows_of("", Form::Text).starts_with(&first));
+    let message = crate::server::message(500, &[String::new()], Form::Bytes);
+    let (settings, rest) = message.split_once(crate::queries::OWN).expect("its mark");
+    assert!(settings.starts_with("SET LOCAL statement_timeout = 500; SET LOCAL ") && !settings.contains('/'));
+    assert!(rest.starts_with(" pg_catalog."), "{rest}");
+    let sets = crate::server::set_timeout(1);
     assert!(
         sets.starts_with(&format!("{} pg_catalog.", crate::queries::OWN)),
         "{sets}"

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write, stdout};
 use std::path::Path;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
@@ -10,15 +11,21 @@ use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use crossterm::{execute, queue};
 use ratatui::DefaultTerminal;
 use ratatui::Terminal;
-use ratatui::backend::{CrosstermBackend, TestBackend};
+use ratatui::backend::CrosstermBackend;
 
 use crate::app::{App, Effect, Mode};
-use crate::draw::{Theme, draw, lines_of};
+use crate::data::Data;
+use crate::draw::{Theme, draw};
 use crate::ending::Ending;
 use crate::model::Snapshot;
 use crate::queries::Want;
 use crate::record::{self, Recording};
-use crate::worker::{Reply, Request, Worker};
+use crate::worker::{Reply, Request, THREAD_ENDED, Worker};
+
+mod once;
+mod pause;
+#[cfg(test)]
+mod tests;
 
 /// Where refreshes come from.
 pub enum Source {
@@ -35,9 +42,6 @@ const SHORT_TICK: Duration = Duration::from_millis(5);
 /// How the status begins while there is no answer, or none yet because the server works for the user.
 const SILENT: &str = "the server has not answered for";
 const WORKS: &str = "the server works on it:";
-/// At most this many rows are printed, and there is room for the head and as many lines of notes.
-const MOST_ROWS: usize = 2_000;
-const NOTES: usize = 40;
 /// How long to wait at least before a list that may take seconds is asked for again, and how many times as
 /// long as it took.
 const SLOW_PACE: Duration = Duration::from_secs(10);
@@ -58,14 +62,19 @@ pub struct Top {
     pub record: Option<File>,
     pub theme: Theme,
     asked_at: Option<Instant>,
+    /// When a refresh was asked for before, if nothing came in between.
+    last_asked_at: Option<Instant>,
     /// Since when a frame waits for texts.
     texts_asked_at: Option<Instant>,
     due: Instant,
     /// The same for the list that may take seconds.
     slow_asked_at: Option<Instant>,
     slow_due: Instant,
-    /// Whether a refresh is due although the screen is paused.
+    /// Whether a refresh is due although the screen is paused, and whether a key asked for the last one.
     is_wanted: bool,
+    is_for_key: bool,
+    /// What has come while the screen is paused, and something is recorded.
+    newest: Option<Box<Data>>,
     /// When the user was asked whether a signal is to be sent.
     question_at: Instant,
     /// Since when the server works on a text or a page for the user.
@@ -82,11 +91,14 @@ impl Top {
             record,
             theme,
             asked_at: None,
+            last_asked_at: None,
             texts_asked_at: None,
             due: Instant::now(),
             slow_asked_at: None,
             slow_due: Instant::now(),
             is_wanted: false,
+            is_for_key: false,
+            newest: None,
             question_at: Instant::now(),
             called_at: None,
         }
@@ -200,18 +212,23 @@ impl Top {
             return self.replay();
         }
         let mut changed = false;
+        self.follow_pause();
         while let Source::Server(worker) = &self.source {
-            let Ok(reply) = worker.replies.try_recv() else {
-                break;
-            };
-            self.take(reply);
+            match worker.replies.try_recv() {
+                Ok(Reply::Ended(text)) => return Err(io::Error::other(text)),
+                Ok(reply @ (Reply::Snapshot(_) | Reply::Slow(_))) => self.with_newest(|top| top.take(reply)),
+                Ok(reply) => self.take(reply),
+                Err(TryRecvError::Disconnected) => return Err(io::Error::other(THREAD_ENDED)),
+                Err(TryRecvError::Empty) => break,
+            }
             changed = true;
         }
         match self.asked_at {
             Some(asked) if asked.elapsed() > Duration::from_secs(1) => {
                 changed |= self.say(format!("{SILENT} {} s", asked.elapsed().as_secs()));
             }
-            None if Instant::now() >= self.due && (!self.app.paused || self.is_wanted) => self.ask(),
+            None if Instant::now() >= self.due && self.may_ask() => self.with_newest(Self::ask),
+            None if self.app.paused => self.last_asked_at = None,
             _ => {}
         }
         // What a key asks for last is said, and not covered.
@@ -225,6 +242,11 @@ impl Top {
         Ok(changed)
     }
 
+    /// Returns whether a refresh is wanted: a pause stops the screen, and not the recording.
+    fn may_ask(&self) -> bool {
+        !self.app.paused || self.is_wanted || self.record.is_some()
+    }
+
     /// Says something in the last line. Returns whether it is new.
     fn say(&mut self, status: String) -> bool {
         let is_new = self.app.status != status;
@@ -233,7 +255,7 @@ impl Top {
     }
 
     fn ask(&mut self) {
-        self.is_wanted = false;
+        self.is_for_key = std::mem::take(&mut self.is_wanted);
         // The first frame does not wait for what only the recording needs.
         let mut wants = if self.record.is_some() && self.app.data.at > 0.0 {
             self.app.all_wants()
@@ -243,8 +265,11 @@ impl Top {
         self.ask_slow(&mut wants);
         if let Source::Server(worker) = &self.source {
             worker.ask(Request::Snapshot(wants));
-            self.asked_at = Some(Instant::now());
-            self.due = Instant::now() + self.app.pace();
+            let (now, pace) = (Instant::now(), self.app.pace());
+            let last = self.last_asked_at.replace(now);
+            self.app.real_pace = last.and_then(|last| slower(now - last, pace));
+            self.asked_at = Some(now);
+            self.due = now + pace;
         }
     }
 
@@ -365,7 +390,7 @@ impl Top {
                 self.app.ask_about(signal, pid, found);
                 self.question_at = Instant::now();
             }
-            Reply::Said(text) => self.app.status = text,
+            Reply::Said(text) | Reply::Ended(text) => self.app.status = text,
             Reply::Refused(text) => {
                 self.asked_at = None;
                 self.due = self.due.max(Instant::now() + RETRY);
@@ -373,6 +398,7 @@ impl Top {
             }
             Reply::Down(text) => {
                 self.asked_at = None;
+                self.last_asked_at = None;
                 self.due = Instant::now() + RETRY;
                 self.app.trouble = Some(text);
             }
@@ -402,102 +428,11 @@ impl Top {
         }
         Ok(true)
     }
+}
 
-    /// Prints the screen once: after one interval of a server, or at the end of a recording.
-    pub fn print(mut self, as_json: bool) -> Result<(), String> {
-        match &mut self.source {
-            Source::Recording(recording) => {
-                while let Some(snapshot) = recording.next().map_err(|error| error.to_string())? {
-                    self.app.apply(snapshot);
-                }
-            }
-            Source::Server(_) => {
-                // Three times: the nodes that are read follow from the first, and an interval lies between
-                // the others.
-                self.fetch()?;
-                self.fetch()?;
-                std::thread::sleep(self.app.interval);
-                self.fetch()?;
-                self.fetch_texts()?;
-            }
-        }
-        let (table, ..) = self.app.table();
-        let text = if as_json {
-            format!(
-                "{}\n",
-                serde_json::to_string_pretty(&crate::json::of(&self.app))
-                    .map_err(|error| error.to_string())?
-            )
-        } else {
-            self.screen_text(table.rows.len())?
-        };
-        match stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-            _ => Ok(()),
-        }
-    }
-
-    fn fetch(&mut self) -> Result<(), String> {
-        let wants = self.app.wants();
-        self.fetch_these(wants)
-    }
-
-    /// Asks for the texts of what the last interval had.
-    fn fetch_texts(&mut self) -> Result<(), String> {
-        let texts = self.app.data.wanted_texts().into_iter().collect::<Vec<_>>();
-        if !texts.is_empty() && self.app.data.server.has_extension() {
-            self.fetch_these(texts)?;
-        }
-        Ok(())
-    }
-
-    fn fetch_these(&mut self, mut wants: Vec<Want>) -> Result<(), String> {
-        self.ask_slow(&mut wants);
-        if let Source::Server(worker) = &self.source {
-            worker.ask(Request::Snapshot(wants));
-        }
-        let mut is_here = false;
-        while !is_here || self.slow_asked_at.is_some() {
-            let Source::Server(worker) = &self.source else {
-                break;
-            };
-            match worker.replies.recv() {
-                Ok(Reply::Snapshot(snapshot)) => {
-                    self.write(&snapshot).map_err(|error| error.to_string())?;
-                    self.app.apply(*snapshot);
-                    is_here = true;
-                }
-                Ok(Reply::Slow(answer)) => self.take_slow(answer).map_err(|error| error.to_string())?,
-                Ok(Reply::Down(text) | Reply::Said(text) | Reply::Refused(text)) => return Err(text),
-                Ok(Reply::Lines(..) | Reply::Found(..)) | Err(_) => {
-                    return Err("the connection ended".to_owned());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Draws a screen that is as high as it must be.
-    fn screen_text(&mut self, rows: usize) -> Result<String, String> {
-        let width = crossterm::terminal::size()
-            .map_or(120, |(width, _)| width)
-            .max(80);
-        let height = (rows.min(MOST_ROWS) + NOTES) as u16;
-        let mut terminal =
-            Terminal::new(TestBackend::new(width, height)).map_err(|error| error.to_string())?;
-        let plain = Theme { has_colour: false };
-        terminal
-            .draw(|frame| draw(frame, &mut self.app, plain))
-            .map_err(|error| error.to_string())?;
-        let lines = lines_of(terminal.backend().buffer());
-        // The last line is for keys. Empty ones stand between the rows and the notes.
-        let lines = lines[..lines.len() - 1].iter().filter(|line| !line.is_empty());
-        let events = self.app.data.events.iter().map(|event| &event.text);
-        let cut = format!("{MOST_ROWS} of {rows} rows: --json prints all of them");
-        let cut = (rows > MOST_ROWS).then_some(&cut);
-        let lines = lines.chain(cut).chain(events);
-        Ok(lines.map(|line| format!("{line}\n")).collect())
-    }
+/// Returns how long lies between refreshes, if that is clearly longer than it is to be.
+fn slower(real: Duration, pace: Duration) -> Option<Duration> {
+    (real > pace + pace / 5 + TICK).then_some(real)
 }
 
 /// Draws a frame as a whole: a terminal that can shows none of it before it is complete, so that it does not
@@ -551,50 +486,4 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::screens::{Screen, View};
-    use crate::signals::Signal;
-
-    /// A full disk takes the recording, and not the screen.
-    #[test]
-    fn the_screen_goes_on_without_its_recording() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
-        let mut recording = Recording::open(&file).expect("a recording");
-        let first = recording.next().expect("a line").expect("a refresh");
-        let screen = Screen::List(View::Sessions);
-        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
-        let full = File::options()
-            .write(true)
-            .open("/dev/full")
-            .expect("a full disk");
-        let theme = Theme { has_colour: false };
-        let mut top = Top::new(app, Source::Recording(recording), Some(full), theme);
-        top.take(Reply::Snapshot(Box::new(first.clone())));
-        let says = "the recording has ended: No space left";
-        assert!(top.app.status.starts_with(says), "{}", top.app.status);
-        assert!(top.record.is_none() && top.app.data.at == first.at);
-        top.app.status.clear();
-        top.take(Reply::Snapshot(Box::new(first)));
-        assert_eq!(top.app.status, "");
-    }
-
-    /// A key that is typed while a frame waits for texts would answer what nobody has seen.
-    #[test]
-    fn the_question_before_a_signal_is_drawn_at_once() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/recording.jsonl");
-        let recording = Recording::open(&file).expect("a recording");
-        let screen = Screen::List(View::Sessions);
-        let app = App::new(screen, String::new(), Duration::from_secs(1), false);
-        let theme = Theme { has_colour: false };
-        let mut top = Top::new(app, Source::Recording(recording), None, theme);
-        assert!(top.may_draw());
-        top.texts_asked_at = Some(Instant::now() + Duration::from_secs(60));
-        assert!(!top.may_draw());
-        top.app.mode = Mode::Confirm(Signal::Terminate, Box::default());
-        assert!(top.may_draw());
-    }
 }
