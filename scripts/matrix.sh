@@ -57,6 +57,8 @@ experiment() {
     step "PostgreSQL $1: library" scripts/build.sh && scripts/server.sh tree >/dev/null || return
     step "bench" cargo build --locked --ignore-rust-version --profile lab -p rowsource-bench || return
     step "PostgreSQL $1: $2" in_chroot "$PG_ROOT" "$TARGET/lab/rowsource-bench" run --repeat 0.25 --output "$ROOT/bench/results/pg$1" -- "$2"
+}
+
 # program_files PACKAGE: whether the program's package has its man page and its completions, none of them empty.
 program_files() {
     local file files
