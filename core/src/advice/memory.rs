@@ -13,8 +13,8 @@ const MOST_MB: f64 = 1_024.0;
 /// The bytes that a page takes in a bitmap, with room in its hash table. Source: tidbitmap.c.
 const BYTES_OF_PAGE: f64 = 100.0;
 
-/// Returns a setting that is a little larger than this number of kB, as SQL. `None` if it is too large for any
-/// session: then more memory is no advice.
+/// Returns a setting that is a little larger than this number of kB, as SQL. `None` if it is too large: then
+/// more memory is no advice.
 fn set_work_mem(kb: f64) -> Option<String> {
     let mb = (1.2 * kb / 1024.0).ceil().max(1.0);
     (mb <= MOST_MB).then(|| format!("SET work_mem = '{mb:.0}MB'"))
