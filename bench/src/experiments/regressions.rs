@@ -14,7 +14,7 @@ use rowsource_core::regressions::Sums;
 use rowsource_tests::causes::{self, Judged, Planted};
 use rowsource_tests::session::run_each;
 use rowsource_tests::{SHIPPED, Server};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Plants each cause a few times in tables of two sizes, and lets the library name it.
 pub fn run_causes(context: &mut ExperimentContext) {
@@ -235,6 +235,8 @@ fn run_pairs(context: &mut ExperimentContext, server: &Server, rows: usize) {
 
 /// How often recorded executions are split.
 const SPLITS: usize = 1_000;
+/// All statements run once in this time. So a disturbance lasts for as many executions on every machine.
+const ROUND: Duration = Duration::from_millis(400);
 /// An execution: when it ended, in microseconds, and its milliseconds.
 type Execution = (i64, f64);
 
@@ -331,6 +333,7 @@ fn record(context: &mut ExperimentContext, server: &Server, rounds: usize) -> Ve
     let mut idle = Some(server.session());
     for round in 0..rounds {
         context.at(round as f64 / rounds as f64, "recording");
+        std::thread::sleep((ROUND * round as u32).saturating_sub(start.elapsed()));
         if let Some(handle) = disturber.take_if(|handle| handle.is_finished()) {
             idle = handle.join().ok();
         }
