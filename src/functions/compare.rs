@@ -190,7 +190,6 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> (
     let wanted_means = wanted
         .iter()
         .all(|wanted| matches!(wanted, Wanted::Here(_, None)));
-    let are_intervals = wanted.iter().all(|wanted| wanted.interval().is_some());
     let found = wanted.map(|wanted| match wanted {
         Wanted::Here(planid, which) => side(executions(Some(*queryid), planid, which.unwrap_or(Which::Mean))),
         Wanted::Then(from, to) => {
@@ -204,7 +203,8 @@ fn found(queryid: Option<i64>, sides: [Option<&str>; 2], changes: &Changes) -> (
         },
     });
     // Each interval is that between the snapshots around it.
-    if are_intervals && found[0].side.name == found[1].side.name {
+    let [first, second] = [0, 1].map(|side: usize| found[side].ran.as_ref().and_then(|ran| ran.snapshots));
+    if first.is_some() && first == second {
         fail(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             &format!(
@@ -465,6 +465,7 @@ fn side(exported: Exported) -> Found {
         key,
         interval: (since, last_at),
         first_seen_at,
+        snapshots: None,
     });
     Found { side, ran }
 }

@@ -107,6 +107,8 @@ pub struct Ran {
     pub interval: (i64, i64),
     /// When it was first seen.
     pub first_seen_at: i64,
+    /// The snapshots between which it is counted; `None` if it is no interval.
+    pub snapshots: Option<[Option<i64>; 2]>,
 }
 
 /// A plan until the end of the interval, and until its beginning.
@@ -247,6 +249,7 @@ fn sides(queryid: i64, interval: (i64, i64), ends: &Ends) -> Vec<(Ran, Side)> {
             key,
             interval,
             first_seen_at,
+            snapshots: Some([ends.from_snap, ends.to_snap]),
         };
         (side.executions > 0).then_some((ran, side))
     }));

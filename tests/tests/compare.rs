@@ -180,6 +180,13 @@ fn wrong_intervals(client: &mut Client, queryid: i64, begin: &str, end: &str) {
             ),
             "no snapshot tells the intervals apart: both are planid".to_owned(),
         ),
+        // Both last until now, which is a little later for the second one.
+        (
+            format!(
+                "{queryid}, '{end}..' || clock_timestamp(), (clock_timestamp() - interval '1 us')::text || '..'"
+            ),
+            "no snapshot tells the intervals apart: both are planid".to_owned(),
+        ),
     ] {
         let (_, message) = must_fail(client, &format!("SELECT rowsource_compare({arguments})"));
         assert!(message.contains(&says), "{arguments}: {message}");
