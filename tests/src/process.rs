@@ -23,7 +23,8 @@ pub fn private_bytes(pid: u32) -> u64 {
 
 /// The bytes of the pages that no other process has mapped and that differ from a file.
 pub struct OwnPages {
-    /// Those of its private memory. What it still shares with the postmaster does not count.
+    /// Those of its private memory. What it still shares with the postmaster does not count, nor what nobody
+    /// writes: pages of a file of code are dirty until the system has written that file.
     pub private: u64,
     /// Those of the server's dynamic shared memory.
     pub dynamic: u64,
@@ -39,7 +40,11 @@ pub fn own_pages(pid: u32) -> OwnPages {
     for map in maps.iter().flatten() {
         let bytes = map.extension.map.get("Private_Dirty").copied().unwrap_or(0);
         if !map.perms.contains(MMPermissions::SHARED) {
-            own.private += bytes;
+            own.private += if map.perms.contains(MMPermissions::WRITE) {
+                bytes
+            } else {
+                0
+            };
         } else if matches!(&map.pathname, MMapPath::Path(path) if path.starts_with("/dev/shm")) {
             own.dynamic += bytes;
         }

@@ -30,7 +30,6 @@ guarded! {
 pub enum Named {
     Constraint(Oid),
     Database(Oid),
-    Function(Oid),
     Relation(Oid),
     Role(Oid),
     Schema(Oid),
@@ -48,7 +47,6 @@ pub fn name_of(what: Named) -> Option<CString> {
         let name = match what {
             Named::Constraint(oid) => pg_sys::get_constraint_name(oid),
             Named::Database(oid) => pg_sys::get_database_name(oid),
-            Named::Function(oid) => pg_sys::get_func_name(oid),
             Named::Relation(oid) => pg_sys::get_rel_name(oid),
             Named::Role(oid) => pg_sys::GetUserNameFromId(oid, true),
             Named::Schema(oid) => pg_sys::get_namespace_name(oid),

@@ -13,9 +13,8 @@ use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::border::frames::PlainFrames;
 use crate::pg::border::globals::GLOBALS;
 use crate::pg::border::guarded as functions;
-use crate::pg::border::guarded::Named;
 use crate::pg::compat::FUNCTION_CACHE;
-use crate::pg::handles::{Handle, PlannedStmtRef};
+use crate::pg::handles::{Handle, PlannedStmtRef, name};
 use crate::pg::server::catalog;
 use crate::pg::server::contained::{Unlocked, contained_or_cancelled, guarded};
 use pgrx::pg_sys::{self, Datum, Oid, PlanInvalItem, RangeTblEntry};
@@ -160,9 +159,14 @@ fn read() {
     OBJECTS.replace(objects);
 }
 
-/// Returns whether statements with a function of the extension are measured. May raise.
+/// Returns whether statements with a function of the extension are measured. May raise. The session would
+/// keep in its caches what it reads by them: 3 kB for each of a hundred functions.
 fn is_measured(function: Oid) -> bool {
-    functions::name_of(Named::Function(function)).is_some_and(|name| *name == *MEASURED)
+    let column = (pg_sys::Anum_pg_proc_oid, function);
+    catalog::find(&[column], |row: &pg_sys::FormData_pg_proc| {
+        Some(name(&row.proname) == MEASURED)
+    })
+    .unwrap_or(false)
 }
 
 /// Passes the catalog and the OID of each of an extension's objects to `visit`. May raise.

@@ -29,6 +29,11 @@ unsafe impl Row for pg_sys::FormData_pg_depend {
     const INDEX: u32 = pg_sys::DependReferenceIndexId;
 }
 // SAFETY: these are PostgreSQL's.
+unsafe impl Row for pg_sys::FormData_pg_proc {
+    const CATALOG: Oid = pg_sys::ProcedureRelationId;
+    const INDEX: u32 = pg_sys::ProcedureOidIndexId;
+}
+// SAFETY: these are PostgreSQL's.
 unsafe impl Row for pg_sys::FormData_pg_trigger {
     const CATALOG: Oid = pg_sys::TriggerRelationId;
     const INDEX: u32 = pg_sys::TriggerOidIndexId;
