@@ -30,9 +30,9 @@ pub enum Planted {
 const EXECUTIONS: usize = 12;
 /// The quarters of an hour in which those after are, as the library sees it: so many it looks at.
 const QUARTERS: usize = 4;
-/// Statements that stay as they are, and how often they run in a quarter of an hour: they say how fast the
-/// machine is.
-const CONTROLS: [usize; 2] = [6, 6];
+/// Statements that stay as they are, and how often each runs before each execution of another: they say how
+/// fast the machine is then.
+const CONTROLS: [usize; 2] = [6, 2];
 /// The microseconds of a read, before and after it is made slower.
 const READ_US: [&str; 2] = ["100", "1000"];
 
@@ -118,7 +118,7 @@ impl Planted {
             Planted::ColdCache => "SELECT count(pad) FROM wide WHERE id <= 200",
             Planted::LockHeld => "UPDATE counters SET n = n + 1 WHERE id = 1",
             Planted::WorkMemLowered => {
-                "SELECT count(*) FROM (SELECT note FROM orders ORDER BY note, id OFFSET 0) s"
+                "SELECT count(*) FROM (SELECT note FROM orders ORDER BY id + 0, note OFFSET 0) s"
             }
             Planted::SlowerStorage => "SELECT count(pad) FROM cold",
             Planted::FewerWorkers => "SELECT count(pad) FROM shared",
@@ -313,14 +313,6 @@ impl Stage<'_> {
 
     /// Ends a quarter of an hour: the library looks for regressions.
     fn end_quarter(&mut self, quarter: usize) {
-        let [statements, executions] = CONTROLS;
-        for i in 0..statements * executions {
-            let columns = "1, ".repeat(i % statements);
-            run_each(
-                &mut self.client,
-                &format!("SELECT {columns}count(*) FROM generate_series(1, 2000)"),
-            );
-        }
         let look = format!("SELECT rowsource_judge({})", self.moment(quarter));
         run_each(&mut self.client, &look);
     }
@@ -330,6 +322,7 @@ impl Stage<'_> {
         let run = |of: &Planted| {
             run_each(&mut self.client, of.settings(self.is_planted));
             for _ in 0..executions {
+                run_controls(&mut self.client);
                 if of.is_cold(self.is_planted) {
                     self.evict();
                 }
@@ -345,6 +338,18 @@ impl Stage<'_> {
             queryid
         };
         statements.iter().map(run).collect()
+    }
+}
+
+/// Runs what stays as it is.
+fn run_controls(client: &mut Client) {
+    let [statements, executions] = CONTROLS;
+    for i in 0..statements * executions {
+        let columns = "1, ".repeat(i % statements);
+        run_each(
+            client,
+            &format!("SELECT {columns}count(*) FROM (SELECT generate_series(1, 2000)) s"),
+        );
     }
 }
 
