@@ -2,7 +2,7 @@
 //! of the worker that looks.
 
 use rowsource_tests::judging::{BURN, found, judge, run, states};
-use rowsource_tests::session::run_each;
+use rowsource_tests::session::{run_each, value};
 use rowsource_tests::store::{basic_server, measuring};
 
 /// The plan without the index is slow while the table is large. All of its executions together are slow long
@@ -87,5 +87,49 @@ fn a_reset_also_resets_what_the_worker_found() {
         judge(&mut client, minute);
         assert_eq!(states(&mut client), [] as [&str; 0], "{minute}");
     }
+    server.assert_no_crash();
+}
+
+/// A job runs once a night, with the same plan. One run that takes long is enough.
+#[test]
+fn a_nightly_job_is_slower_after_one_run() {
+    let server = basic_server("nightly", &[]);
+    let mut client = measuring(&server);
+    client.batch_execute(BURN).expect("the function");
+    run_each(&mut client, "CREATE TABLE pace AS SELECT 60 AS ms");
+    for night in 0..7 {
+        judge(&mut client, night * 1440 - 15);
+        if night == 6 {
+            run_each(&mut client, "SELECT rowsource_snapshot()");
+            run_each(&mut client, "UPDATE pace SET ms = 1500");
+        }
+        run_each(&mut client, "SELECT burn(ms) FROM pace");
+        assert_eq!(states(&mut client), [] as [&str; 0], "{night}");
+        judge(&mut client, night * 1440);
+    }
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    let row = found(
+        &mut client,
+        "state, basis, calls_before, calls_after, ratio > 15, closed_at",
+    );
+    let some = |text: &str| Some(text.to_owned());
+    let wanted = ["open", "few executions", "6", "1", "true"].map(some);
+    assert_eq!(row, [[&wanted[..], &[None]].concat()]);
+    // It compares what was before with what is since. (That is in the future, which has no history.)
+    let command: String = value(&mut client, "SELECT command FROM rowsource_regressions()");
+    assert!(
+        command.contains("rowsource_compare(") && command.ends_with("..')"),
+        "{command}"
+    );
+    // The next nights are as before.
+    run_each(&mut client, "UPDATE pace SET ms = 60");
+    for night in 7..10 {
+        assert_eq!(states(&mut client), ["open"], "{night}");
+        judge(&mut client, night * 1440 - 15);
+        run_each(&mut client, "SELECT burn(ms) FROM pace");
+        judge(&mut client, night * 1440);
+    }
+    let row = found(&mut client, "state, closing_reason");
+    assert_eq!(row, [["over", "no longer slower"].map(some)]);
     server.assert_no_crash();
 }

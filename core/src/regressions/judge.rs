@@ -65,7 +65,7 @@ pub struct Candidate {
     pub control: f64,
     /// The time of all statements since the change, in milliseconds.
     pub database_ms: f64,
-    /// Without a change of plan: the four latest intervals in which it ran.
+    /// Without a change of plan: the four latest intervals, unless it comes seldom.
     pub intervals: Option<[Interval; 4]>,
 }
 
@@ -123,10 +123,12 @@ pub enum Reference {
     Yesterday,
     /// The interval before the four that are looked at.
     Before,
+    /// All executions until the newest interval: of a plan that comes seldom.
+    Earlier,
 }
 
 impl Reference {
-    /// The references of a plan without a change, the best one first.
+    /// The references of a plan without a change that runs in several intervals, the best one first.
     pub const ALL: [Reference; 4] = [
         Reference::Baseline,
         Reference::Week,
@@ -142,6 +144,7 @@ impl Reference {
             Reference::Week => "the same hour a week ago",
             Reference::Yesterday => "the same hour yesterday",
             Reference::Before => "the quarter of an hour before",
+            Reference::Earlier => "all executions before",
         }
     }
 }

@@ -89,7 +89,12 @@ struct Judged {
     key: PlanKey,
     against: Against,
     active: Option<Active>,
+    /// The moments between which the executions lie that are judged.
+    between: [usize; 2],
 }
+
+/// The moments between which the newest interval lies.
+const NEWEST: [usize; 2] = [MARKS - 2, MARKS - 1];
 
 impl Marked {
     /// Returns the executions between two moments.
@@ -110,6 +115,21 @@ impl Marked {
     /// Returns whether a plan was not reset since.
     fn is_of(&self, plan: &PlanNow) -> bool {
         plan.first_seen_at <= self.first_seen_at
+    }
+
+    /// Returns all executions before the newest interval, if that has one of a plan that comes seldom: once in
+    /// the time of all intervals, or less. It cannot be slow in several of them, and the history has too few.
+    fn earlier(&self, moments: &[i64; MARKS]) -> Option<Against> {
+        let [newest, all] = [self.between(NEWEST).executions, self.sums[MARKS - 1].executions];
+        let known_us = moments[MARKS - 1].saturating_sub(self.first_seen_at);
+        let period_us = known_us / i64::try_from(all).unwrap_or(i64::MAX).max(1);
+        let is_seldom = period_us >= INTERVAL_US * LATEST as i64;
+        let is_wanted = is_seldom && self.kept.is_none() && (1..MIN_EXECUTIONS).contains(&newest);
+        is_wanted.then(|| Against {
+            sums: self.sums[MARKS - 2],
+            interval: [self.first_seen_at, moments[MARKS - 2]],
+            reference: Reference::Earlier,
+        })
     }
 
     /// Returns what to compare it with. The interval before is known if all moments are.
@@ -183,7 +203,7 @@ impl Steady {
             return Ok(1.0);
         }
         let newest = |marked: &Marked| {
-            let interval = marked.between([MARKS - 2, MARKS - 1]);
+            let interval = marked.between(NEWEST);
             (interval.executions >= MIN_EXECUTIONS).then(|| interval.log_moments().mean)
         };
         let mut ratios = Vec::new();
@@ -258,6 +278,12 @@ impl Steady {
         for (controls, reference) in controls.iter_mut().zip(Reference::ALL) {
             *controls = self.controls(reference, &mut check)?;
         }
+        let controls_of = |kind| {
+            Reference::ALL
+                .iter()
+                .position(|known| *known == kind)
+                .map(|at| controls[at])
+        };
         let (mut judged, mut candidates) = (Vec::new(), Vec::new());
         judged.try_reserve_exact(self.plans.len())?;
         candidates.try_reserve_exact(self.plans.len())?;
@@ -265,34 +291,41 @@ impl Steady {
         for (key, marked) in &self.plans {
             check();
             let active = (known.active)(key);
-            let against = active.map(|active| active.against);
+            let earlier = marked.earlier(&self.moments).filter(|_| active.is_none());
+            let against = active.map(|active| active.against).or(earlier);
             let Some(against) = against.or_else(|| marked.against(self.marked, &self.moments)) else {
                 continue;
             };
+            let between = if earlier.is_some() { NEWEST } else { all };
             if (known.has_changed)(key, self.moments[MARKS - self.marked]) {
                 continue;
             }
-            let controls = match active {
-                Some(active) => self.controls_since(active.machine),
-                None => {
-                    let at = Reference::ALL.iter().position(|kind| *kind == against.reference);
-                    at.map_or([1.0; LATEST + 1], |at| controls[at])
+            let controls = match (active, earlier) {
+                (Some(active), _) => Some(self.controls_since(active.machine)),
+                // The other plans are not compared with all that they did.
+                (_, Some(_)) => {
+                    controls_of(Reference::Before).map(|controls| [controls[LATEST - 1]; LATEST + 1])
                 }
+                _ => controls_of(against.reference),
             };
+            let controls = controls.unwrap_or([1.0; LATEST + 1]);
             judged.push(Judged {
                 key: *key,
                 against,
                 active,
+                between,
             });
             candidates.push(Candidate {
                 before: against.sums,
-                after: marked.surely_between(all),
+                after: marked.surely_between(between),
                 control: controls[LATEST],
                 database_ms,
-                intervals: Some(std::array::from_fn(|i| Interval {
-                    sums: intervals[i].map_or_else(Sums::default, |interval| marked.between(interval)),
-                    control: controls[i],
-                })),
+                intervals: earlier.is_none().then(|| {
+                    std::array::from_fn(|i| Interval {
+                        sums: intervals[i].map_or_else(Sums::default, |interval| marked.between(interval)),
+                        control: controls[i],
+                    })
+                }),
             });
         }
         let findings = judge(&candidates, check)?;
@@ -307,7 +340,10 @@ impl Steady {
                 (_, None) => continue,
                 (_, Some(active)) => found_again(candidate, &active, &all_done),
             };
-            let first = candidate.first_slow().and_then(|i| intervals[i]).unwrap_or(all);
+            let first = candidate
+                .first_slow()
+                .and_then(|i| intervals[i])
+                .unwrap_or(plan.between);
             self.looks.push(Look {
                 from: plan.key,
                 to: plan.key.planid,

@@ -383,6 +383,9 @@ impl Regressions {
                         known.state = State::Confirmed;
                     }
                 }
+                (None, Found::StillSlow, State::Open) if known.is_confirmed(&look, now) => {
+                    known.state = State::Confirmed;
+                }
                 (None, Found::Nothing, State::Open | State::Confirmed) => known.close(Closing::Faster, now),
                 (None, Found::Cheap, State::Open | State::Confirmed) => known.close(Closing::Cheap, now),
                 _ => {}

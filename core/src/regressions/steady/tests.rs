@@ -389,3 +389,60 @@ fn a_plan_that_was_evicted_is_forgotten() {
     server.steady.forget(&server.plans).expect("memory");
     assert_eq!(server.steady.looks().map(<[Look]>::len), Some(0));
 }
+
+/// A job runs once a night, and each other statement all the time. Returns what is slower after a night in
+/// which the job takes `ms`, and as many others.
+fn night(server: &mut Server, ms: f64) -> Vec<i64> {
+    let others = |query| if query == 7 { 0 } else { 20 };
+    for _ in 0..4 * 24 - 1 {
+        assert_eq!(server.run_each(others, |_| 1.0), [] as [i64; 0]);
+    }
+    server.run_each(
+        |query| if query == 7 { 1 } else { 20 },
+        |query| if query == 7 { ms } else { 1.0 },
+    )
+}
+
+#[test]
+fn a_nightly_job_is_found_after_one_slow_run() {
+    let nights = || {
+        let mut server = Server::new();
+        for ms in [1_000.0, 1_050.0, 980.0, 1_010.0, 1_020.0, 990.0] {
+            assert_eq!(night(&mut server, ms), [] as [i64; 0]);
+        }
+        server
+    };
+    // It does not take four times as long.
+    assert_eq!(night(&mut nights(), 3_500.0), [] as [i64; 0]);
+    for (ms, states) in [
+        (1_000.0, ("over", Some("no longer slower"))),
+        (6_000.0, ("confirmed", None)),
+    ] {
+        let mut server = nights();
+        assert_eq!(night(&mut server, 6_000.0), [7]);
+        let found = server.regressions.all().next().expect("a regression");
+        assert_eq!(
+            (found.reference, found.before.executions),
+            (Reference::Earlier, 6)
+        );
+        assert_eq!(found.since, (server.quarter - 1) * INTERVAL_US);
+        assert_eq!(found.after.executions, 1);
+        assert!((found.ratio - 5.95).abs() < 0.1, "{}", found.ratio);
+        for _ in 0..2 {
+            night(&mut server, ms);
+            assert_eq!(server.states(), [("open", None)], "{ms}");
+        }
+        night(&mut server, ms);
+        assert_eq!(server.states(), [states], "{ms}");
+    }
+}
+
+/// One of the executions of a statement that runs all the time takes long: with other parameters, it does.
+#[test]
+fn one_slow_run_of_a_statement_that_runs_often_is_none() {
+    let mut server = Server::new();
+    (0..200).for_each(|_| drop(server.run(|_| 1.0)));
+    server.plans[7].sums.add(6_000.0, 6_000.0, false);
+    let seldom = |query| if query == 7 { 0 } else { 20 };
+    assert_eq!(server.run_each(seldom, |_| 1.0), [] as [i64; 0]);
+}
