@@ -65,7 +65,7 @@ pub fn run_as(server: &Server, user: &str, arguments: &[&str]) -> (bool, String,
 }
 
 /// Runs openssl in a folder.
-fn openssl(folder: &Path, arguments: &str) {
+pub fn openssl(folder: &Path, arguments: &str) {
     let output = Command::new("openssl")
         .args(arguments.split(' '))
         .current_dir(folder)

@@ -11,7 +11,7 @@ use rowsource_tests::documents::checkout;
 use rowsource_tests::environment::environment;
 use rowsource_tests::session::run_each;
 use rowsource_tests::terminal::{
-    Terminal, VIEWS, certificates, declared_keys, has_negative, run, signed_by_itself,
+    Terminal, VIEWS, certificates, declared_keys, has_negative, openssl, run, signed_by_itself,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -125,6 +125,14 @@ fn service(folder: &Path, port: u16, authority: &str) -> [(&'static str, String)
     ]
 }
 
+/// Gives a file to the user that runs the server.
+fn owned_by_server(file: &Path) {
+    if environment().is_root {
+        let status = Command::new("chown").arg("postgres:").arg(file).status();
+        assert!(status.expect("chown runs").success());
+    }
+}
+
 /// PostgreSQL's manual makes such a certificate, and psql trusts it.
 #[test]
 fn a_certificate_that_signs_itself_is_trusted_needs_program() {
@@ -153,13 +161,7 @@ fn a_certificate_that_signs_itself_is_trusted_needs_program() {
         ),
     ] {
         let own = signed_by_itself(&data, name, more);
-        if environment().is_root {
-            let status = Command::new("chown")
-                .arg("postgres:")
-                .arg(data.join(format!("{name}.key")))
-                .status();
-            assert!(status.expect("chown runs").success());
-        }
+        owned_by_server(&data.join(format!("{name}.key")));
         server.configure(&format!("ssl_cert_file = '{name}.crt'"));
         server.configure(&format!("ssl_key_file = '{name}.key'"));
         server.launch();
@@ -183,6 +185,46 @@ fn a_certificate_that_signs_itself_is_trusted_needs_program() {
             assert!(text(&output).contains(says), "{name}: {options}: {output:?}");
         }
         server.stop();
+    }
+}
+
+/// A certificate of version 1 has no extensions. rustls verifies no signature with it, so there is no TLS. As
+/// with psql, `prefer` does without then.
+#[test]
+fn a_failed_handshake_is_no_end_with_sslmode_prefer_needs_program() {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{b}.{c}", a.saturating_add(2));
+    let listens = format!("listen_addresses = '{address}'");
+    let mut server = Server::preloaded("terminal-version-1", &[&listens]);
+    run_each(&mut server.connect(), "CREATE EXTENSION pg_rowsource");
+    server.stop();
+    let data = server.data();
+    openssl(
+        &data,
+        "req -newkey rsa:2048 -nodes -keyout one.key -out one.csr -subj /CN=localhost",
+    );
+    openssl(
+        &data,
+        "x509 -req -in one.csr -signkey one.key -out one.crt -days 2",
+    );
+    owned_by_server(&data.join("one.key"));
+    fs::write(
+        data.join("pg_hba.conf"),
+        "local all all trust\nhost all all all trust\n",
+    )
+    .expect("the rules");
+    for setting in [
+        "ssl = on",
+        "ssl_cert_file = 'one.crt'",
+        "ssl_key_file = 'one.key'",
+    ] {
+        server.configure(setting);
+    }
+    server.launch();
+    for (mode, passes) in [("prefer", true), ("allow", true), ("require", false)] {
+        let options = format!("host={address} user=postgres dbname=postgres sslmode={mode}");
+        let output = run(&["-d", &options, "--once", "--interval", "0.2"], &[]);
+        assert_eq!(output.status.success(), passes, "{mode}: {output:?}");
     }
 }
 

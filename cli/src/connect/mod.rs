@@ -386,6 +386,7 @@ fn failure(error: tokio_postgres::Error) -> Failure {
     if text.contains("password missing") {
         Failure::PasswordNeeded
     } else if text.contains("server does not support TLS")
+        || text.contains("TLS handshake")
         || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
     {
         Failure::NotThisWay(text)
