@@ -76,19 +76,21 @@ install-library:
 
 # The man page and the completions are what the program says of itself.
 share = $(DESTDIR)$(PREFIX)/share
+# Debian's zsh looks into one folder of packages, and into another one of what the machine has besides.
+zsh = $(share)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 install-program:
 	@[ -f "$(PROGRAM)" ] || $(MAKE) -s --no-print-directory -f "$(srcdir)/Makefile" program
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(share)/man/man1" "$(share)/bash-completion/completions" \
-	    "$(share)/zsh/vendor-completions" "$(share)/fish/vendor_completions.d"
+	    "$(zsh)" "$(share)/fish/vendor_completions.d"
 	install -s -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/rowsource"
 	"$(PROGRAM)" man >"$(share)/man/man1/rowsource.1"
 	"$(PROGRAM)" completions bash >"$(share)/bash-completion/completions/rowsource"
-	"$(PROGRAM)" completions zsh >"$(share)/zsh/vendor-completions/_rowsource"
+	"$(PROGRAM)" completions zsh >"$(zsh)/_rowsource"
 	"$(PROGRAM)" completions fish >"$(share)/fish/vendor_completions.d/rowsource.fish"
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/rowsource" "$(share)/man/man1/rowsource.1" \
-	    "$(share)/bash-completion/completions/rowsource" "$(share)/zsh/vendor-completions/_rowsource" \
+	    "$(share)/bash-completion/completions/rowsource" "$(zsh)/_rowsource" \
 	    "$(share)/fish/vendor_completions.d/rowsource.fish"
 	rm -f "$(DESTDIR)$(PKGLIBDIR)/pg_rowsource.so" "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource.control "$(DESTDIR)$(EXTENSIONDIR)"/pg_rowsource--*.sql
 
