@@ -194,6 +194,9 @@ impl App {
         if self.lacks_extension() {
             return Vec::new();
         }
+        if matches!(self.screen(), Screen::List(View::Findings)) {
+            return self.down();
+        }
         let Some(key) = self.plan() else {
             self.status = "this row has no plan: c compares plans of a statement".to_owned();
             return Vec::new();
@@ -415,7 +418,7 @@ impl App {
         } = self.screen()
         {
             let text = crate::format::for_clipboard(&lines.join("\n"));
-            self.status = format!("copied {} lines", lines.len());
+            self.status = format!("copied {} lines, if the terminal allows it", lines.len());
             return vec![Effect::Copy(text)];
         }
         let (table, selected, _) = self.table();
@@ -446,7 +449,8 @@ impl App {
         } else {
             ", controls as spaces"
         };
-        self.status = format!("copied {what}: {} characters{changed}", copied.chars().count());
+        let count = copied.chars().count();
+        self.status = format!("copied {what}: {count} characters{changed}, if the terminal allows it");
         vec![Effect::Copy(copied)]
     }
 

@@ -294,7 +294,11 @@ impl App {
     }
 
     /// Does what a key means.
-    pub fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+    pub fn key(&mut self, mut key: KeyEvent) -> Vec<Effect> {
+        if key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char('h') {
+            // Some terminals have this for Backspace.
+            key = KeyEvent::from(KeyCode::Backspace);
+        }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             // These hold whatever is typed.
             return match keys::action(&key) {
@@ -312,7 +316,7 @@ impl App {
             }
             Mode::Filter => self.filter_key(key.code),
             Mode::Command(typed) => self.command_key(key.code, typed),
-            Mode::Confirm(signal, session) if matches!(key.code, KeyCode::Char('y' | 'Y')) => {
+            Mode::Confirm(signal, session) if key == KeyEvent::from(KeyCode::Char('y')) => {
                 self.mode = Mode::Normal;
                 vec![Effect::Signal(signal, session)]
             }
@@ -430,7 +434,20 @@ impl App {
         Vec::new()
     }
 
+    /// Takes over a text that the terminal says was pasted. It is no keys: none of its letters is a command.
+    pub fn paste(&mut self, text: &str) {
+        let text = crate::format::one_line(text);
+        let is_typed = matches!(self.mode, Mode::Filter | Mode::Command(_));
+        if !is_typed {
+            self.status = "a text was pasted: after / it filters the rows".to_owned();
+        }
+        for letter in text.chars().filter(|_| is_typed).take(MAX_TYPED) {
+            drop(self.key(KeyEvent::from(KeyCode::Char(letter))));
+        }
+    }
+
     fn open_view(&mut self, view: View) -> Vec<Effect> {
+        self.marked = None;
         self.screens = vec![Screen::List(view)];
         vec![Effect::Refresh]
     }

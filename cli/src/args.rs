@@ -19,6 +19,8 @@ use crate::screens::View;
 pub struct Arguments {
     #[command(flatten)]
     pub connection: ConnectionArgs,
+    #[command(flatten)]
+    pub top: TopOptions,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -116,12 +118,23 @@ pub enum Command {
     Keys,
 }
 
-/// What top shows, and how.
+/// The heading of the options of the screen.
+pub const SCREEN: &str = "Screen";
+
+/// What top shows, and of which database.
 #[derive(Debug, Default, Args)]
 pub struct TopArgs {
     /// Database to connect to, or a connection string or URI, as with -d
     #[arg(value_name = "DATABASE", conflicts_with = "replay")]
     pub database: Option<String>,
+    #[command(flatten)]
+    pub options: TopOptions,
+}
+
+/// What top shows, and how. They may stand without `top`, too.
+#[derive(Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = SCREEN)]
+pub struct TopOptions {
     /// The view to begin with
     #[arg(long, value_enum)]
     pub view: Option<View>,
@@ -136,7 +149,8 @@ pub struct TopArgs {
 }
 
 /// How it is shown.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = SCREEN)]
 pub struct OutputArgs {
     /// Seconds between two refreshes
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -11,6 +11,8 @@ use crate::queries::{PlanKey, Want};
 use crate::series::Series;
 use crate::texts::Texts;
 
+/// The activity of the last minute is not shown after these seconds: it is asked for each second or two.
+const OLD_ACTIVITY: f64 = 10.0;
 /// At most this many events are kept.
 const MAX_EVENTS: usize = 100;
 /// Of at most this many statements the nodes are read.
@@ -180,6 +182,7 @@ impl Data {
             .parts
             .iter()
             .any(|part| matches!(part, Part::LivePlan(_)));
+        self.forget_what_was(&snapshot.parts);
         for part in snapshot.parts {
             self.apply_part(part);
         }
@@ -235,6 +238,23 @@ impl Data {
     pub fn lack_findings(&mut self, why: String) {
         self.missing.retain(|missing| !is_about(missing, FINDINGS));
         self.missing.push(format!("{FINDINGS}: {why}"));
+    }
+
+    /// Forgets the lists of what was there before, unless they have come again: when their view is opened
+    /// again, they would look as if they were of now.
+    fn forget_what_was(&mut self, parts: &[Part]) {
+        let is_old = |name: &str| !self.lacks(name) && !parts.iter().any(|part| part.name() == name);
+        let parts = ["Live", "LivePlan", "Temp", "Locks", "Blockers", "Sessions"].map(is_old);
+        let [live, plan, temp, locks, blockers, sessions] = parts;
+        self.live.retain(|_| !live);
+        self.live_plan.retain(|_| !plan);
+        self.temp.retain(|_| !temp);
+        self.locks.retain(|_| !locks);
+        self.blockers.take_if(|_| blockers);
+        self.sessions.retain(|_| !sessions);
+        if self.at - self.activity_at > OLD_ACTIVITY {
+            self.activity.clear();
+        }
     }
 
     fn apply_part(&mut self, part: Part) {

@@ -102,8 +102,10 @@ fn whole_text(app: &App, table: &Table, selected: usize, width: usize) -> Option
             let finding = app.data.findings.iter().find(|it| it.id.to_string() == row.key)?;
             let basis = finding.basis.as_deref().map(|basis| format!(" ({basis})"));
             let cause = finding.cause.as_deref()?;
+            let since = finding.at.as_deref().map(|at| format!(" since {at}"));
             Some(one_line(&format!(
-                "slower because: {cause}{}",
+                "slower{} because: {cause}{}",
+                since.unwrap_or_default(),
                 basis.unwrap_or_default()
             )))
         }

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::app::App;
-use crate::args::{Arguments, Command, ConnectionArgs, OutputArgs, TopArgs};
+use crate::args::{Arguments, Command, ConnectionArgs, OutputArgs, TopArgs, TopOptions};
 use crate::connect::{Environment, Failure, Params, Reached, Target};
 use crate::draw::Theme;
 use crate::record::Recording;
@@ -100,18 +100,28 @@ fn run(mut arguments: Arguments) -> Result<(), String> {
         arguments.connection = connection_to(arguments.connection, top.database.take());
     }
     let connection = &arguments.connection;
-    match arguments.command.unwrap_or(Command::Top(TopArgs::default())) {
-        Command::Top(top) => show(
+    let top = TopArgs {
+        database: None,
+        options: std::mem::take(&mut arguments.top),
+    };
+    if arguments.command.is_some() && top.options != TopOptions::default() {
+        let text = "options of the screen stand without a command, or after it";
+        Arguments::command()
+            .error(ErrorKind::ArgumentConflict, text)
+            .exit();
+    }
+    match arguments.command.unwrap_or(Command::Top(top)) {
+        Command::Top(TopArgs { options, .. }) => show(
             connection,
-            Screen::List(top.view.unwrap_or(View::Statements)),
-            top,
+            Screen::List(options.view.unwrap_or(View::Statements)),
+            options,
         ),
         Command::Live { pid, top } => show(
             connection,
             Screen::LivePlan(pid),
-            TopArgs {
+            TopOptions {
                 output: top,
-                ..TopArgs::default()
+                ..TopOptions::default()
             },
         ),
         Command::Plan {
@@ -179,8 +189,8 @@ fn literal(text: &str) -> String {
     }
 }
 
-fn show(arguments: &ConnectionArgs, screen: Screen, top: TopArgs) -> Result<(), String> {
-    let TopArgs {
+fn show(arguments: &ConnectionArgs, screen: Screen, top: TopOptions) -> Result<(), String> {
+    let TopOptions {
         output:
             OutputArgs {
                 interval,

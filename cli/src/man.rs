@@ -2,9 +2,10 @@
 
 use std::io;
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 
+use crate::args::SCREEN;
 use crate::keys;
 
 /// Returns the man page of a program whose subcommands have options of their own.
@@ -14,6 +15,11 @@ pub fn page(command: Command) -> io::Result<String> {
     for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         commands += &section(subcommand)?;
     }
+    // They stand with `top`.
+    let command = command.mut_args(|argument| {
+        let is_hidden = argument.is_hide_set() || is_of_screen(&argument);
+        argument.hide(is_hidden)
+    });
     let man = Man::new(command).date("").manual("pg_rowsource");
     man.render_title(&mut top)?;
     man.render_name_section(&mut top)?;
@@ -27,6 +33,11 @@ pub fn page(command: Command) -> io::Result<String> {
         text(top)?,
         keys::man()
     ))
+}
+
+/// Returns whether an option is one of the screen: it stands without a command, too.
+fn is_of_screen(argument: &Arg) -> bool {
+    argument.get_help_heading() == Some(SCREEN)
 }
 
 /// Returns the part of one subcommand: how it is called, what it does, and its arguments and options.
@@ -130,7 +141,8 @@ mod tests {
     #[test]
     fn the_options_of_connections_stand_once_and_h_is_the_host() {
         let page = plain();
-        for argument in Arguments::command().get_arguments() {
+        let command = Arguments::command();
+        for argument in command.get_arguments().filter(|argument| !is_of_screen(argument)) {
             let long = argument.get_long().expect("an option");
             let entries = page.matches(&format!(", --{long}")).count();
             assert_eq!(entries, 1, "{long}: {page}");

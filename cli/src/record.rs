@@ -37,15 +37,19 @@ pub fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes a page, in place of what the file has. Only its owner may read it then.
+/// Writes a page, in place of what the file has. Only its owner may read it then: what belongs to somebody
+/// else stays as it is.
 pub fn write_page(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .mode(0o600)
         .open(path)?;
     restrict(&file)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
     file.write_all(text.as_bytes())
 }
 

@@ -221,8 +221,8 @@ pub fn locks(data: &Data) -> Table {
             ("waited", 9, 0),
             ("state", 19, 0),
             ("open", 9, 110),
-            ("user", 10, 110),
-            ("application", 12, 150),
+            ("application", 12, 110),
+            ("user", 10, 150),
             ("statement", 20, 0),
         ],
         Order::Tree,
@@ -236,8 +236,8 @@ pub fn locks(data: &Data) -> Table {
             Cell::some(row.waited, Cell::Time),
             Cell::text(row.state.as_deref()),
             Cell::some(row.open, Cell::Time),
-            Cell::text(row.usename.as_deref()),
             Cell::text(row.application.as_deref()),
+            Cell::text(row.usename.as_deref()),
             Cell::text(row.query.as_deref()),
         ];
         let target = Target {
@@ -330,6 +330,12 @@ pub fn blocker(data: &Data, pid: i64) -> Table {
         for line in wrap(&text, 56, 20) {
             add(name, Cell::Text(line));
             name = "";
+        }
+        if is_root && is_over {
+            add(
+                "",
+                Cell::Text("an earlier one of its transaction may have taken the lock".to_owned()),
+            );
         }
     }
     if data.blockers_of(pid).is_empty() && !data.lacks("Blockers") {

@@ -36,7 +36,9 @@ fn what_is_cut_is_shown_whole_below() {
     app.data.findings[0].cause = Some(cause.to_owned());
     app.data.findings[0].basis = Some("tested against the plan before".to_owned());
     let found = shown(&mut app);
-    assert!(found.contains(&format!("slower because: {cause}")), "{found}");
+    let since = app.data.findings[0].at.clone().expect("a time");
+    let wanted = format!("slower since {since} because: {cause}");
+    assert!(found.contains(&wanted), "{found}");
     let call = calls(&mut app, KeyCode::Enter);
     let line = format!("0.240 ms -> 8.4 ms: Seq Scan on orders +8.2 ms, because {cause}");
     app.answer(&call, vec![line, "-".repeat(200)]);

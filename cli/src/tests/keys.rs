@@ -1,7 +1,11 @@
 //! Each key does something on each screen, or says why not.
 
+use clap::Parser;
+
 use super::*;
+use crate::args::Arguments;
 use crate::keys::{Action, ENTRIES, action, name};
+use crate::signals::Signal;
 
 /// All keys that are declared.
 fn declared() -> Vec<KeyEvent> {
@@ -168,4 +172,45 @@ fn keys_that_need_the_extension_say_so() {
         );
         assert_eq!(*app.screen(), Screen::List(View::Sessions), "{key}");
     }
+}
+
+/// Some terminals send Ctrl-h for Backspace.
+#[test]
+fn ctrl_h_deletes_a_letter() {
+    let mut app = app(View::Statements);
+    type_text(&mut app, "/ab");
+    app.key(KeyEvent::new(KeyCode::Char('h'), KeyModifiers::CONTROL));
+    assert_eq!(app.filter(), "a");
+}
+
+/// A terminal says what was pasted: its letters are no commands.
+#[test]
+fn a_text_that_is_pasted_is_no_keys() {
+    let mut app = app(View::Live);
+    let addressee = Addressee {
+        pid: 7,
+        ..Addressee::default()
+    };
+    app.mode = Mode::Confirm(Signal::Terminate, Box::new(addressee));
+    let asked = app.mode.clone();
+    app.paste("y");
+    assert_eq!(app.mode, asked);
+    app.mode = Mode::Normal;
+    app.paste("q9");
+    assert_eq!(app.screen(), &Screen::List(View::Live));
+    type_text(&mut app, "/");
+    app.paste("orders\n");
+    assert_eq!(app.filter(), "orders");
+    let long = "x".repeat(1_000);
+    app.paste(&long);
+    assert!(app.filter().len() <= 200);
+}
+
+#[test]
+fn options_of_the_screen_may_stand_without_a_command() {
+    let options = |line: &[&str]| Arguments::try_parse_from(line).map(|it| it.top.output.once);
+    assert!(options(&["rowsource", "--once"]).is_ok_and(|once| once));
+    assert!(options(&["rowsource", "-h", "x", "--view", "locks", "--once"]).is_ok_and(|once| once));
+    assert!(options(&["rowsource", "top", "--once"]).is_ok_and(|once| !once));
+    assert!(options(&["rowsource", "plan", "1", "--once"]).is_err());
 }

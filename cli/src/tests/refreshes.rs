@@ -537,3 +537,31 @@ fn what_is_not_stored_is_a_row() {
         "{shown:?}"
     );
 }
+
+/// A view that is opened again does not show what was there when it was left.
+#[test]
+fn lists_of_before_are_not_those_of_now() {
+    let mut app = app(View::Live);
+    assert!(!app.table().0.rows.is_empty());
+    let mut other = recorded().pop().expect("a refresh");
+    other.at = app.data.at + 2.0;
+    other.parts.retain(|part| matches!(part, Part::Plans(_)));
+    press(&mut app, KeyCode::Char('1'));
+    app.apply(other.clone());
+    for view in ['3', '4', '7', '8', '9'] {
+        press(&mut app, KeyCode::Char(view));
+        let is_activity = view == '4';
+        assert_eq!(app.table().0.rows.is_empty(), !is_activity, "{view}");
+    }
+    other.at += 20.0;
+    app.apply(other);
+    press(&mut app, KeyCode::Char('4'));
+    assert!(app.table().0.rows.is_empty());
+    // What the server refused stays: the screen says that it is not refreshed.
+    let mut app = self::app(View::Live);
+    let mut refused = recorded().pop().expect("a refresh");
+    refused.parts.retain(|part| matches!(part, Part::Plans(_)));
+    refused.missing = vec!["Live: canceling statement due to statement timeout".to_owned()];
+    app.apply(refused);
+    assert!(!app.table().0.rows.is_empty());
+}

@@ -252,7 +252,7 @@ fn what_is_copied_has_no_controls() {
     assert_eq!(copied, [Effect::Copy(clean.to_owned())]);
     assert_eq!(
         app.status,
-        "copied the statement: 34 characters, controls as spaces"
+        "copied the statement: 34 characters, controls as spaces, if the terminal allows it"
     );
     let call = "rowsource_report()".to_owned();
     app.push(Screen::Text {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event, KeyEventKind};
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
 use crossterm::{execute, queue};
 use ratatui::DefaultTerminal;
@@ -108,8 +108,10 @@ impl Top {
     pub fn run(mut self) -> io::Result<()> {
         let ending = Ending::watch(true)?;
         let mut terminal = ratatui::try_init()?;
+        execute!(terminal.backend_mut(), EnableBracketedPaste)?;
         let result = self.run_in(&mut terminal, &ending);
-        let restored = ratatui::try_restore();
+        let unpasted = execute!(terminal.backend_mut(), DisableBracketedPaste);
+        let restored = ratatui::try_restore().and(unpasted);
         // It shows the cursor.
         drop(terminal);
         if let Some(status) = ending.status() {
@@ -146,7 +148,14 @@ impl Top {
             // All keys that wait are taken before the next frame.
             while event::poll(Duration::ZERO)? {
                 is_dirty = true;
-                let Event::Key(key) = event::read()? else { continue };
+                let key = match event::read()? {
+                    Event::Key(key) => key,
+                    Event::Paste(text) => {
+                        self.app.paste(&text);
+                        continue;
+                    }
+                    _ => continue,
+                };
                 if key.kind != KeyEventKind::Press {
                     continue;
                 }
@@ -460,10 +469,13 @@ fn write_new(name: &str, lines: &[String]) -> io::Result<String> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1_000 => number += 1,
             Err(error) => return Err(error),
             Ok(mut new) => {
-                for line in lines {
-                    writeln!(new, "{line}")?;
-                }
-                return Ok(file);
+                let mut lines = lines.iter();
+                let written = lines.try_for_each(|line| writeln!(new, "{line}"));
+                // A part of a page is none.
+                return match written {
+                    Ok(()) => Ok(file),
+                    Err(error) => std::fs::remove_file(&file).and(Err(error)),
+                };
             }
         }
     }
