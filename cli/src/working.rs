@@ -11,8 +11,7 @@ pub const LIVE: &str = "3 live";
 pub const LOCKS: &str = "8 locks";
 pub const SESSIONS: &str = "9 sessions";
 /// How many seconds at least lie between two questions for the same, however often the screen is refreshed.
-const WORKING_SECONDS: f64 = 1.0;
-const ACTIVITY_SECONDS: f64 = 2.0;
+const BESIDE_SECONDS: f64 = 2.0;
 
 impl Data {
     /// Returns whether so many seconds will nearly have gone since a part came, when the next refresh comes.
@@ -23,18 +22,18 @@ impl Data {
 
     /// Returns what processes do now, if it is time to ask. The first frame is not to wait for that.
     pub fn wanted_working(&self) -> Option<Want> {
-        (self.at > 0.0 && self.is_due(self.working.0, WORKING_SECONDS)).then_some(Want::Working)
+        (self.at > 0.0 && self.is_due(self.working.0, BESIDE_SECONDS)).then_some(Want::Working)
     }
 
     /// Returns the activity, if it is time to ask.
     pub fn wanted_activity(&self) -> Option<Want> {
-        self.is_due(self.activity_at, ACTIVITY_SECONDS)
+        self.is_due(self.activity_at, BESIDE_SECONDS)
             .then_some(Want::Activity)
     }
 
     /// Returns what processes do now, if that is known.
     pub fn working(&self) -> Option<&[Working]> {
-        (self.at - self.working.0 < WORKING_SECONDS + 0.1).then_some(&self.working.1[..])
+        (self.at - self.working.0 < BESIDE_SECONDS + 0.1).then_some(&self.working.1[..])
     }
 }
 
