@@ -3466,3 +3466,6 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION rowsource_import(text) IS 'Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is new. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_import(text) TO them';
 REVOKE ALL ON FUNCTION rowsource_import(text) FROM PUBLIC;
+
+-- This call registers the database for snapshots, when the transaction commits.
+SELECT pg_catalog.count(*) FROM _rowsource_excluded();

@@ -106,6 +106,7 @@ mod progress;
 mod quick_start;
 mod rare_calls;
 mod readers;
+mod registration;
 mod regress;
 mod regressions;
 mod report;

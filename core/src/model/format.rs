@@ -2,7 +2,7 @@
 
 /// What such a file begins with. A file that begins with anything else is dropped. Give it the next number
 /// when the test below fails: the records have changed.
-pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC35";
+pub const FILE_FORMAT: [u8; 8] = *b"ROWSRC36";
 
 #[cfg(test)]
 mod tests {
