@@ -90,6 +90,7 @@ impl Schedule {
         let mut worker = background_worker(NAME, FUNCTION);
         worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_RecoveryFinished;
         worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
+        worker.bgw_flags |= compat::INTERRUPTIBLE as i32;
         worker.bgw_main_arg = pg_sys::Datum::from(database);
         worker.bgw_notify_pid = server::pid();
         shared.phase.store(STARTED, Release);
