@@ -2922,20 +2922,26 @@ BEGIN ATOMIC
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC), but not while the hour of a week ago begins
     -- in that day: the snapshots around it may be of an hour before, and a week may have an hour more. The one that stays gets the
     -- samples of the others, and the counters and plans that it does not have itself: those that were reset. The rest of them goes with
-    -- them. A few at a time, so that no call takes long.
+    -- them. Nothing moves past a snapshot that stays: the last ones of an hour go first, and those of a baseline divide it. A few at a
+    -- time, so that no call takes long.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
-    ), old AS (
-        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
-                               ELSE 'hour'::text END AS unit, s.taken_at
+    ), aged AS (
+        SELECT s.snap_id, s.taken_at,
+               CASE WHEN s.is_kept OR NOT s.is_thinned OR s.taken_at >= pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+                    THEN NULL::text
+                    WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
+                    ELSE 'hour'::text END AS unit
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+    ), divided AS (
+        SELECT snap_id, unit, pg_catalog.date_trunc(unit, taken_at, 'UTC') AS begins_at,
+               pg_catalog.count(*) FILTER (WHERE unit IS NULL) OVER (ORDER BY snap_id) AS staying
+          FROM aged
     ), units AS (
-        SELECT snap_id, pg_catalog.max(snap_id) OVER (
-                   PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
-          FROM old
+        SELECT snap_id, pg_catalog.max(snap_id) OVER (PARTITION BY unit, begins_at, staying) AS last_id
+          FROM divided WHERE unit IS NOT NULL
     ), merged AS MATERIALIZED (
-        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
+        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY last_id, snap_id DESC LIMIT 8::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
     ), tempfile_io AS (

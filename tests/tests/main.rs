@@ -59,6 +59,7 @@ mod foreign_types;
 mod gather_waits;
 mod history_origin;
 mod history_whole;
+mod history_with_age;
 mod hostile_schema;
 mod identity;
 mod identity_changes;

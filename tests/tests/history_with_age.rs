@@ -1,0 +1,98 @@
+//! What becomes of snapshots with age: no figure moves, and no part of the work stays undone.
+
+use postgres::Client;
+use rowsource_tests::Server;
+use rowsource_tests::session::{run_each, texts, value};
+
+const SETTINGS: [&str; 3] = [
+    "autovacuum = off",
+    "pg_rowsource.snapshot_interval = 0",
+    "pg_rowsource.history_frequency = 0",
+];
+
+/// The snapshots, three days ago: the first one of the day before, the others every four minutes of an hour.
+const SNAPSHOTS: i64 = 13;
+/// Those of the baseline.
+const KEPT: [i64; 2] = [5, 9];
+
+/// Takes the snapshots. A plan runs in each interval, and one in few of them.
+fn take_snapshots(client: &mut Client) {
+    run_each(
+        client,
+        "CREATE TABLE often AS SELECT 1 AS i; CREATE TABLE seldom AS SELECT 1 AS i",
+    );
+    for number in 1..=SNAPSHOTS {
+        run_each(client, "SET pg_rowsource.statistics_level = typical");
+        for _ in 0..number {
+            run_each(client, "SELECT count(*) FROM often");
+        }
+        if [2, 3, 7, 12].contains(&number) {
+            run_each(client, "SELECT count(*) FROM seldom");
+        }
+        run_each(
+            client,
+            "SET pg_rowsource.statistics_level = basic; SELECT rowsource_snapshot()",
+        );
+    }
+    run_each(
+        client,
+        "UPDATE rowsource_snapshots SET taken_at = CASE WHEN snap_id = 1 THEN a - interval '1 day' ELSE a + snap_id * interval '4 min' END,
+                first_sample_at = a + snap_id * interval '4 min' - interval '3 min', last_sample_at = a + snap_id * interval '4 min' - interval '1 min',
+                sampled_moments = 3
+           FROM (SELECT date_trunc('hour', now(), 'UTC') - interval '3 days' AS a) x;
+         INSERT INTO rowsource_snapshot_ash (snap_id, sample_time, pid, moments)
+         SELECT snap_id, first_sample_at + i * interval '1 min', 1, 1 FROM rowsource_snapshots, generate_series(0, 2) i WHERE snap_id > 1",
+    );
+}
+
+/// Returns the moment of a snapshot.
+fn taken_at(client: &mut Client, snapshot: i64) -> String {
+    let sql = format!("SELECT taken_at::text FROM rowsource_snapshots WHERE snap_id = {snapshot}");
+    value(client, &sql)
+}
+
+/// Returns the sums of the intervals before, between and after two moments: executions of each plan, and samples.
+fn figures(client: &mut Client, [from, to]: &[String; 2]) -> Vec<Vec<Option<String>>> {
+    let plans = texts(
+        client,
+        &format!(
+            "SELECT substring(query, 'often|seldom'), to_at > '{from}', to_at > '{to}', sum(calls) FROM rowsource_interval_plans
+              WHERE query ~ 'FROM (often|seldom)' AND snap_id > 0 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        ),
+    );
+    let samples = texts(
+        client,
+        &format!(
+            "SELECT a.at > '{from}', a.at > '{to}', sum(a.moments) FROM (
+                 SELECT sample_time AS at, moments FROM rowsource_ash((now() - interval '60 days')::text, (now() - interval '2 days')::text)) a
+              GROUP BY 1, 2 ORDER BY 1, 2"
+        ),
+    );
+    plans.into_iter().chain(samples).collect()
+}
+
+/// The last snapshot of an hour gets what the others had, but not across the edge of a baseline.
+#[test]
+fn what_is_merged_stays_beside_a_baseline() {
+    let server = Server::preloaded("age-baseline", &SETTINGS);
+    let mut client = server.session();
+    take_snapshots(&mut client);
+    let ends = KEPT.map(|snapshot| taken_at(&mut client, snapshot));
+    run_each(
+        &mut client,
+        &format!("SELECT rowsource_baseline('quiet', '{}', '{}')", ends[0], ends[1]),
+    );
+    // They would be thinned by chance.
+    run_each(&mut client, "UPDATE rowsource_snapshots SET is_thinned = true");
+    let before = figures(&mut client, &ends);
+    assert_eq!(before.len(), 9, "{before:?}");
+    let left =
+        "SELECT string_agg(snap_id::text, ' ' ORDER BY snap_id) FROM rowsource_snapshots WHERE snap_id <= 13";
+    for _ in 0..9 {
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+        let kept: String = value(&mut client, left);
+        println!("{kept}");
+        assert_eq!(figures(&mut client, &ends), before, "{kept}");
+    }
+    assert_eq!(value::<String>(&mut client, left), "1 4 5 6 7 8 9 13");
+}
