@@ -96,3 +96,81 @@ fn what_is_merged_stays_beside_a_baseline() {
     }
     assert_eq!(value::<String>(&mut client, left), "1 4 5 6 7 8 9 13");
 }
+
+/// Returns what each plan did in each interval of the baseline.
+fn in_baseline(client: &mut Client, [from, to]: &[String; 2]) -> Vec<Vec<Option<String>>> {
+    let sql = format!(
+        "SELECT snap_id, queryid, planid, usename, datname, query, calls, total_time, temp_blks_read FROM rowsource_interval_plans
+          WHERE to_at > '{from}' AND to_at <= '{to}' AND query ~ 'FROM (often|seldom)' ORDER BY snap_id, query"
+    );
+    let rows = texts(client, &sql);
+    assert_eq!(rows.len(), 5, "{rows:?}");
+    assert!(rows.iter().all(|row| row[6].is_some()), "{rows:?}");
+    rows
+}
+
+#[test]
+fn a_baseline_has_its_figures_when_all_before_it_is_gone() {
+    let server = Server::preloaded("age-retention", &SETTINGS);
+    let mut client = server.session();
+    take_snapshots(&mut client);
+    let ends = KEPT.map(|snapshot| taken_at(&mut client, snapshot));
+    let all = "SELECT snap_id, query, calls FROM rowsource_interval_plans WHERE snap_id BETWEEN 1 AND 13 ORDER BY 1, 2";
+    let whole = texts(&mut client, all);
+    let before = in_baseline(&mut client, &ends);
+    run_each(
+        &mut client,
+        &format!("SELECT rowsource_baseline('quiet', '{}', '{}')", ends[0], ends[1]),
+    );
+    assert_eq!(texts(&mut client, all), whole);
+    run_each(
+        &mut client,
+        "UPDATE rowsource_snapshots SET taken_at = taken_at - interval '30 days';
+         UPDATE rowsource_baselines SET from_at = from_at - interval '30 days', to_at = to_at - interval '30 days'",
+    );
+    for _ in 0..5 {
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+    }
+    let left =
+        "SELECT string_agg(snap_id::text, ' ' ORDER BY snap_id) FROM rowsource_snapshots WHERE snap_id <= 13";
+    assert_eq!(value::<String>(&mut client, left), "5 6 7 8 9");
+    let ends = KEPT.map(|snapshot| taken_at(&mut client, snapshot));
+    assert_eq!(in_baseline(&mut client, &ends), before);
+}
+
+/// Reads lines of another server. Returns how many were new.
+fn import(client: &mut Client, lines: &[Vec<Option<String>>]) -> i64 {
+    let import = client
+        .prepare("SELECT rowsource_import($1)")
+        .expect("a statement");
+    let lines = lines.iter().flatten().flatten();
+    lines
+        .map(|line| {
+            i64::from(
+                client
+                    .query_one(&import, &[line])
+                    .expect("a line")
+                    .get::<_, bool>(0),
+            )
+        })
+        .sum()
+}
+
+#[test]
+fn a_part_has_the_same_figures_on_another_server() {
+    let server = Server::preloaded("age-exported", &SETTINGS);
+    let mut client = server.session();
+    take_snapshots(&mut client);
+    let ends = KEPT.map(|snapshot| taken_at(&mut client, snapshot));
+    let export = |from: &str, to: &str| format!("SELECT rowsource_export('{from}', '{to}')");
+    let lines = texts(&mut client, &export(&ends[0], &ends[1]));
+    let other = Server::preloaded("age-imported", &SETTINGS);
+    let mut there = other.session();
+    assert_eq!(import(&mut there, &lines), lines.len() as i64);
+    run_each(
+        &mut there,
+        "SELECT set_config('pg_rowsource.history_origin', origin, false) FROM rowsource_imported LIMIT 1",
+    );
+    let here = in_baseline(&mut client, &ends);
+    assert_eq!(in_baseline(&mut there, &ends), here);
+}
