@@ -173,4 +173,36 @@ fn a_part_has_the_same_figures_on_another_server() {
     );
     let here = in_baseline(&mut client, &ends);
     assert_eq!(in_baseline(&mut there, &ends), here);
+
+    // A part that was read already does not count again, whatever has become of it, and whoever exports it.
+    let later = taken_at(&mut client, 11);
+    run_each(
+        &mut client,
+        "UPDATE rowsource_snapshots SET is_thinned = true, bytes = 1, sampled_moments = 7;
+         UPDATE rowsource_snapshot_ash SET moments = 1000 WHERE snap_id < 8;
+         SET TimeZone = 'Asia/Tokyo'; SET bytea_output = escape; SET extra_float_digits = 0; SET DateStyle = 'German'",
+    );
+    let lines = texts(&mut client, &export(&ends[0], &later));
+    assert!(import(&mut there, &lines) > 0);
+    let twice = "SELECT count(*) - count(DISTINCT (table_name, key)) FROM (
+            SELECT table_name, CASE table_name WHEN 'rowsource_snapshot_ash' THEN content ->> 'sample_time'
+                       WHEN 'rowsource_snapshots' THEN content ->> 'snap_id'
+                       WHEN 'rowsource_snapshot_plans' THEN concat(content -> 'snap_id', content -> 'queryid', content -> 'planid') END AS key
+              FROM rowsource_imported) x WHERE key IS NOT NULL";
+    assert_eq!(value::<i64>(&mut there, twice), 0);
+    assert_eq!(in_baseline(&mut there, &ends), here);
+    let ends = [ends[0].clone(), later];
+    let all = |client: &mut Client| {
+        texts(
+            client,
+            &format!(
+                "SELECT snap_id, query, calls, total_time, temp_blks_read FROM rowsource_interval_plans
+                  WHERE to_at > '{}' AND to_at <= '{}' ORDER BY snap_id, query, planid",
+                ends[0], ends[1]
+            ),
+        )
+    };
+    run_each(&mut client, "RESET extra_float_digits");
+    assert_eq!(all(&mut there), all(&mut client));
+    assert_eq!(import(&mut there, &lines), 0);
 }

@@ -64,7 +64,7 @@ END";
     /// Returns the history of an interval as lines for \copy: its snapshots, and those of baselines. Without
     /// arguments, of the last hour
     FUNCTION rowsource_export(from_time: text = "NULL", to_time: text = "NULL") TO pg_read_all_stats
-        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED" -> "SETOF text" {} "
+        "STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SET bytea_output = hex SET extra_float_digits = 1" -> "SETOF text" {} "
 BEGIN ATOMIC
     WITH wanted AS MATERIALIZED (
         SELECT s.* FROM rowsource_snapshots s
@@ -129,15 +129,25 @@ END";
     /// Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is
     /// new
     FUNCTION rowsource_import(line: text) TO nobody
-        "VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER" -> "boolean" {} "
+        "VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET TimeZone = 'UTC' SET bytea_output = hex SET extra_float_digits = 1" -> "boolean" {} "
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
     WITH new AS (
+        -- What a row is of tells it apart: the rest becomes other with age.
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
-        SELECT l.origin, l.table_name, l.snap_id, c.content, pg_catalog.md5(c.content::text)
+        SELECT l.origin, l.table_name, l.snap_id, c.content || t.row,
+               pg_catalog.md5((SELECT pg_catalog.jsonb_agg(t.row -> k.name ORDER BY k.number)
+                                 FROM pg_catalog.unnest(CASE l.table_name
+                                          WHEN 'rowsource_baselines'::text THEN ARRAY['name'::text, 'created_at'::text]
+                                          WHEN 'rowsource_snapshots'::text THEN ARRAY['snap_id'::text]
+                                          WHEN 'rowsource_snapshot_tempfile_io'::text THEN ARRAY['snap_id'::text, 'datid'::text, 'filetype'::text, 'stats_reset'::text]
+                                          WHEN 'rowsource_snapshot_waits'::text THEN ARRAY['snap_id'::text, 'backend_type'::text, 'wait_event_type'::text, 'wait_event'::text, 'stats_reset'::text]
+                                          WHEN 'rowsource_snapshot_ash'::text THEN ARRAY['sample_time'::text, 'pid'::text]
+                                          ELSE ARRAY['snap_id'::text, 'userid'::text, 'datid'::text, 'queryid'::text, 'planid'::text, 'toplevel'::text, 'first_seen_at'::text]
+                                      END) WITH ORDINALITY k (name, number))::text)
           FROM rowsource_imported_line(rowsource_import.line) l CROSS JOIN LATERAL (SELECT rowsource_import.line::jsonb -> 'row'::text) c (content)
          -- A value that no column takes is an error here, and not whenever somebody reads it.
-         WHERE CASE l.table_name
+               CROSS JOIN LATERAL (SELECT CASE l.table_name
                     WHEN 'rowsource_baselines'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_baselines, c.content))
                     WHEN 'rowsource_snapshots'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, c.content))
                     WHEN 'rowsource_snapshot_tempfile_io'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, c.content))
@@ -145,7 +155,8 @@ BEGIN ATOMIC
                     WHEN 'rowsource_snapshot_plans'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, c.content))
                     WHEN 'rowsource_snapshot_descriptions'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, c.content))
                     WHEN 'rowsource_snapshot_ash'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_ash, c.content))
-               END IS NOT NULL
+               END) t (row)
+         WHERE t.row IS NOT NULL
             ON CONFLICT DO NOTHING
         RETURNING origin
     )
