@@ -206,3 +206,51 @@ fn a_part_has_the_same_figures_on_another_server() {
     assert_eq!(all(&mut there), all(&mut client));
     assert_eq!(import(&mut there, &lines), 0);
 }
+
+/// However much there is to do for old snapshots, each call does a part of it, and the next one goes on.
+#[test]
+fn a_backlog_is_worked_off_in_parts() {
+    let server = Server::preloaded("age-backlog", &SETTINGS);
+    let mut client = server.session();
+    // Thirty that are too old, of which the first has many samples, and two that are to be thinned.
+    run_each(
+        &mut client,
+        "INSERT INTO rowsource_snapshots (snap_id, taken_at, sampled_moments, first_sample_at, last_sample_at)
+         SELECT -i, now() - CASE WHEN i > 2 THEN interval '40 days' ELSE interval '30 hours' END - i * interval '1 min', 1, now(), now() - interval '29 hours'
+           FROM generate_series(1, 32) i;
+         INSERT INTO rowsource_snapshot_ash (snap_id, sample_time, pid)
+         SELECT s.snap_id, s.taken_at + i * interval '1 ms', i
+           FROM rowsource_snapshots s, generate_series(1, CASE WHEN s.snap_id = -32 THEN 300000 WHEN s.snap_id >= -2 THEN 130000 ELSE 100 END) i;
+         INSERT INTO rowsource_snapshot_waits SELECT s.snap_id, 'x', 'x', i::text, 1, 1, now() FROM rowsource_snapshots s, generate_series(1, 50) i;
+         ANALYZE",
+    );
+    let state = "SELECT count(*) FILTER (WHERE taken_at < now() - interval '14 days'), count(*) FILTER (WHERE bytes IS NULL),
+            (SELECT count(*) FROM rowsource_snapshot_ash WHERE snap_id < -2), (SELECT count(*) FROM rowsource_snapshot_ash WHERE snap_id >= -2 AND moments < 1000)
+        FROM rowsource_snapshots WHERE snap_id < 0";
+    let state = |client: &mut Client| -> [i64; 4] {
+        let row = client.query_one(state, &[]).expect("a row");
+        [row.get(0), row.get(1), row.get(2), row.get(3)]
+    };
+    let mut before = state(&mut client);
+    assert_eq!(before, [30, 32, 302_900, 260_000]);
+    let mut calls = 0;
+    while before[0] > 0 || before[3] > 0 {
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+        let after = state(&mut client);
+        println!("{after:?}");
+        let done = [0, 2, 3].map(|at| before[at] - after[at]);
+        assert!(done[0] <= 8 && done[1] + done[2] <= 200_000, "{done:?}");
+        assert!(done.iter().any(|done| *done > 0), "{done:?}");
+        before = after;
+        calls += 1;
+        assert!(calls < 30, "it does not end");
+    }
+    let left: i64 = value(
+        &mut client,
+        "SELECT sum(moments) FROM rowsource_snapshot_ash WHERE snap_id < 0",
+    );
+    assert!(
+        (1_300_000..3_900_000).contains(&left),
+        "{left} of 2600000 moments"
+    );
+}
