@@ -2051,6 +2051,14 @@ AS 'MODULE_PATHNAME', 'rowsource_check_baseline_0_2';
 COMMENT ON FUNCTION rowsource_check_baseline(text, boolean) IS 'Internal: fails if no baseline has a name';
 REVOKE ALL ON FUNCTION rowsource_check_baseline(text, boolean) FROM PUBLIC;
 
+CREATE FUNCTION rowsource_check_import(
+    bytes bigint
+) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_import_0_2';
+COMMENT ON FUNCTION rowsource_check_import(bigint) IS 'Internal: fails if the history of other servers takes too much';
+REVOKE ALL ON FUNCTION rowsource_check_import(bigint) FROM PUBLIC;
+
 CREATE FUNCTION rowsource_imported_line(
     line text,
     OUT origin text,
@@ -3022,8 +3030,7 @@ BEGIN ATOMIC
         SELECT snap_id, is_kept OR snap_id = pg_catalog.max(snap_id) OVER () AS stays,
                taken_at < pg_catalog.max(taken_at) OVER ()
                    - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval AS is_old,
-               (pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
-                   + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric) * 3::numeric
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) * 3::numeric
                    > 2::numeric * pg_catalog.pg_size_bytes(
                          nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric AS is_excess
           FROM rowsource_snapshots
@@ -3499,6 +3506,7 @@ CREATE FUNCTION rowsource_import(
 LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET TimeZone = 'UTC' SET bytea_output = hex SET extra_float_digits = 1
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
+    SELECT rowsource_check_import(pg_catalog.pg_total_relation_size('rowsource_imported'::regclass));
     WITH new AS (
         -- What a row is of tells it apart: the rest becomes other with age.
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)

@@ -2,7 +2,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
-use rowsource_tests::session::{run_each, texts, value};
+use rowsource_tests::session::{must_fail, run_each, texts, value};
 
 const SETTINGS: [&str; 3] = [
     "autovacuum = off",
@@ -253,4 +253,41 @@ fn a_backlog_is_worked_off_in_parts() {
         (1_300_000..3_900_000).contains(&left),
         "{left} of 2600000 moments"
     );
+}
+
+/// What others had must not cost this server its own history.
+#[test]
+fn a_large_import_takes_no_snapshot_away() {
+    let server = Server::preloaded("age-import", &SETTINGS);
+    let mut client = server.session();
+    run_each(
+        &mut client,
+        "ALTER SYSTEM SET pg_rowsource.snapshot_max_size = '3MB'; SELECT pg_reload_conf()",
+    );
+    rowsource_tests::waiting::until(
+        &mut client,
+        "SELECT current_setting('pg_rowsource.snapshot_max_size') = '3MB'",
+    );
+    for _ in 0..5 {
+        run_each(&mut client, "SELECT rowsource_snapshot()");
+    }
+    let line = r#"SELECT rowsource_import(format('{"rowsource_export": 1, "line": 1, "origin": "1", "table": "rowsource_snapshot_plans",
+            "snap_id": %1$s, "row": {"snap_id": %1$s, "query": "%2$s"}}', i, (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 1000))))
+        FROM generate_series(GENERATED) i"#;
+    for batch in 0..15 {
+        let statement = line.replace("GENERATED", &format!("{0}, {0} + 0", batch));
+        run_each(&mut client, &statement);
+    }
+    let (code, message) = must_fail(&mut client, &line.replace("GENERATED", "100, 300"));
+    assert_eq!(code.code(), "53400", "{message}");
+    assert!(message.contains("VACUUM FULL"), "{message}");
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    let own = "SELECT count(*) FROM rowsource_snapshots";
+    assert_eq!(value::<i64>(&mut client, own), 6);
+    // There is room again.
+    run_each(
+        &mut client,
+        "DELETE FROM rowsource_imported; VACUUM FULL rowsource_imported",
+    );
+    run_each(&mut client, &line.replace("GENERATED", "1, 2"));
 }

@@ -132,6 +132,7 @@ END";
         "VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET TimeZone = 'UTC' SET bytea_output = hex SET extra_float_digits = 1" -> "boolean" {} "
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
+    SELECT rowsource_check_import(pg_catalog.pg_total_relation_size('rowsource_imported'::regclass));
     WITH new AS (
         -- What a row is of tells it apart: the rest becomes other with age.
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)

@@ -461,8 +461,7 @@ BEGIN ATOMIC
         SELECT snap_id, is_kept OR snap_id = pg_catalog.max(snap_id) OVER () AS stays,
                taken_at < pg_catalog.max(taken_at) OVER ()
                    - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval AS is_old,
-               (pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
-                   + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric) * 3::numeric
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) * 3::numeric
                    > 2::numeric * pg_catalog.pg_size_bytes(
                          nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric AS is_excess
           FROM rowsource_snapshots
