@@ -46,8 +46,8 @@ pub fn must_be_this(what: &str) {
 }
 
 /// Puts the rows of tables of snapshots into a query where it has their names in brackets, with the names of
-/// users and databases, if only the other server has these. `[rowsource_snapshot_plans of r]` has those of the
-/// statement of a row `r`.
+/// users and databases, if only the other server has these. `[rowsource_snapshot_plans of r]` has those of
+/// the statement of a row `r`.
 pub fn rows_of(query: &str) -> String {
     let mut query = query.to_owned();
     for table in [

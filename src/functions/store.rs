@@ -76,8 +76,8 @@ pub fn info_columns() -> Columns<Shared> {
         snapshots_failed: bigint = snapshots(|snapshots| &snapshots.failed);
         /// When the server took the last snapshot; NULL if it took none since it started
         last_snapshot_at: timestamptz = last_snapshot_at();
-        /// Why the server takes no snapshots, and what to do; if it does, why one was not taken, the last time
-        /// since the server started
+        /// Why the server takes no snapshots, and what to do; if it does, why one was not taken, the last
+        /// time since the server started
         last_snapshot_error: text = last_snapshot_error().as_deref();
         /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;

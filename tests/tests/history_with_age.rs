@@ -51,7 +51,8 @@ fn taken_at(client: &mut Client, snapshot: i64) -> String {
     value(client, &sql)
 }
 
-/// Returns the sums of the intervals before, between and after two moments: executions of each plan, and samples.
+/// Returns the sums of the intervals before, between and after two moments: executions of each plan, and
+/// samples.
 fn figures(client: &mut Client, [from, to]: &[String; 2]) -> Vec<Vec<Option<String>>> {
     let plans = texts(
         client,

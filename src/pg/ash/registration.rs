@@ -1,9 +1,10 @@
 //! A database registers for snapshots: at the first committed use of a function of the extension in it.
 //!
-//! CREATE EXTENSION is such a use: its script calls one. It may roll back, and it runs neither after pg_upgrade
-//! nor in a copy of a template. The first database wins, but no template: who creates the extension there wants
-//! it in the copies. A snapshot that finds no database or no extension there, or a template, takes the
-//! registration away, so that the next use can register. The worker keeps the registration in a file.
+//! CREATE EXTENSION is such a use: its script calls one. It may roll back, and it runs neither after
+//! pg_upgrade nor in a copy of a template. The first database wins, but no template: who creates the
+//! extension there wants it in the copies. A snapshot that finds no database or no extension there, or a
+//! template, takes the registration away, so that the next use can register. The worker keeps the
+//! registration in a file.
 
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;

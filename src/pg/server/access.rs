@@ -48,9 +48,9 @@ fn oid_of(name: &str, find: unsafe fn(*const c_char, bool) -> pg_sys::Oid) -> Op
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
-/// Returns the OID of the database for which a condition of its OID, its name, and whether it is a template is
-/// true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may have
-/// no cache.
+/// Returns the OID of the database for which a condition of its OID, its name, and whether it is a template
+/// is true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may
+/// have no cache.
 pub fn find_database(is_wanted: impl Fn(u32, &CStr, bool) -> bool) -> Option<u32> {
     catalog::find(&[], |row: &pg_sys::FormData_pg_database| {
         let oid = row.oid.to_u32();

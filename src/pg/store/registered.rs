@@ -1,5 +1,5 @@
-//! The file that keeps which database has registered for snapshots. It outlives crashes, and a copy of the data
-//! directory has it: a standby that is promoted takes its snapshots in the same database.
+//! The file that keeps which database has registered for snapshots. It outlives crashes, and a copy of the
+//! data directory has it: a standby that is promoted takes its snapshots in the same database.
 
 use super::control::{self, Control};
 use crate::pg::border::backend_local::BackendLocal;
