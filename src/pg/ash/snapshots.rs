@@ -132,8 +132,8 @@ fn is_held(shared: &SharedSnapshots) -> bool {
 }
 
 /// Returns the OID of the database in which snapshots are taken: the one that a setting names, or the one
-/// that has registered. Returns `None` if there is none, and an error if it does not exist. If it does not, or
-/// is a template now, its registration is taken away.
+/// that has registered. Returns `None` if there is none, and an error if it does not exist. If it does not,
+/// or is a template now, its registration is taken away.
 fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     let name = guc::snapshot_database();
     let registered = shared.database.load(Relaxed);
