@@ -2051,6 +2051,14 @@ AS 'MODULE_PATHNAME', 'rowsource_check_baseline_0_2';
 COMMENT ON FUNCTION rowsource_check_baseline(text, boolean) IS 'Internal: fails if no baseline has a name';
 REVOKE ALL ON FUNCTION rowsource_check_baseline(text, boolean) FROM PUBLIC;
 
+CREATE FUNCTION rowsource_check_import(
+    bytes bigint
+) RETURNS void
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'rowsource_check_import_0_2';
+COMMENT ON FUNCTION rowsource_check_import(bigint) IS 'Internal: fails if the history of other servers takes too much';
+REVOKE ALL ON FUNCTION rowsource_check_import(bigint) FROM PUBLIC;
+
 CREATE FUNCTION rowsource_imported_line(
     line text,
     OUT origin text,
@@ -2875,24 +2883,19 @@ BEGIN ATOMIC
           FROM snapshot s CROSS JOIN stored n
          WHERE n.description IS NOT NULL
             ON CONFLICT DO NOTHING
-    ), unused AS (
-        -- The plans of the snapshots that the previous call deleted.
-        DELETE FROM rowsource_snapshot_descriptions d
-         WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
-               AND NOT EXISTS (
-                   SELECT FROM rowsource_snapshot_plans p
-                    WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
-                          AND p.toplevel = d.toplevel)
-               AND NOT EXISTS (
-                   SELECT FROM stored n
-                    WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
-                          AND n.toplevel = d.toplevel)
-    ), old AS (
-        DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
-               - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
+    -- All that follows is done for a few old snapshots and many of their rows, and goes on with the next call: what takes too long
+    -- would be rolled back for ever. First the plans of the snapshots that earlier calls deleted.
+    DELETE FROM rowsource_snapshot_descriptions d
+     WHERE d.ctid = ANY (ARRAY(
+               SELECT u.ctid FROM rowsource_snapshot_descriptions u
+                WHERE u.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
+                      AND NOT EXISTS (
+                          SELECT FROM rowsource_snapshot_plans p
+                           WHERE p.userid = u.userid AND p.datid = u.datid AND p.queryid = u.queryid AND p.planid = u.planid
+                                 AND p.toplevel = u.toplevel)
+                LIMIT 20000::bigint));
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
     -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay, and
     -- the last one of each session that others waited for.
@@ -2906,36 +2909,44 @@ BEGIN ATOMIC
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
-    ), thinned AS (
-        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t WHERE s.snap_id = t.snap_id
-    ), left_out AS (
-        DELETE FROM rowsource_snapshot_ash a USING thick t
-         WHERE a.snap_id = t.snap_id
-               AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
+    ), slice AS MATERIALIZED (
+        SELECT a.ctid AS at,
+               (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments AS stays
+          FROM thick t JOIN rowsource_snapshot_ash a ON a.snap_id = t.snap_id
+         WHERE a.moments < 1000
                AND (a.moments > 0 OR EXISTS (
                        SELECT FROM rowsource_snapshot_ash l
                         WHERE l.snap_id = a.snap_id AND l.pid = a.pid AND l.moments = 0 AND l.sample_time > a.sample_time))
+         LIMIT 150000::bigint
+    ), thinned AS (
+        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t
+         WHERE s.snap_id = t.snap_id AND (SELECT pg_catalog.count(*) FROM slice) < 150000::bigint
+    ), left_out AS (
+        DELETE FROM rowsource_snapshot_ash a WHERE a.ctid = ANY (ARRAY(SELECT s.at FROM slice s WHERE NOT s.stays))
     )
-    UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
-     WHERE a.snap_id = t.snap_id AND a.moments < 1000
-           AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
+    UPDATE rowsource_snapshot_ash a SET moments = 1000 WHERE a.ctid = ANY (ARRAY(SELECT s.at FROM slice s WHERE s.stays));
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC), but not while the hour of a week ago begins
     -- in that day: the snapshots around it may be of an hour before, and a week may have an hour more. The one that stays gets the
     -- samples of the others, and the counters and plans that it does not have itself: those that were reset. The rest of them goes with
-    -- them. A few at a time, so that no call takes long.
+    -- them. Nothing moves past a snapshot that stays: the last ones of an hour go first, and those of a baseline divide it.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
-    ), old AS (
-        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
-                               ELSE 'hour'::text END AS unit, s.taken_at
+    ), aged AS (
+        SELECT s.snap_id, s.taken_at,
+               CASE WHEN s.is_kept OR NOT s.is_thinned OR s.taken_at >= pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+                    THEN NULL::text
+                    WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
+                    ELSE 'hour'::text END AS unit
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+    ), divided AS (
+        SELECT snap_id, unit, pg_catalog.date_trunc(unit, taken_at, 'UTC') AS begins_at,
+               pg_catalog.count(*) FILTER (WHERE unit IS NULL) OVER (ORDER BY snap_id) AS staying
+          FROM aged
     ), units AS (
-        SELECT snap_id, pg_catalog.max(snap_id) OVER (
-                   PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
-          FROM old
+        SELECT snap_id, pg_catalog.max(snap_id) OVER (PARTITION BY unit, begins_at, staying) AS last_id
+          FROM divided WHERE unit IS NOT NULL
     ), merged AS MATERIALIZED (
-        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
+        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY last_id, snap_id DESC LIMIT 4::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
     ), tempfile_io AS (
@@ -2972,7 +2983,8 @@ BEGIN ATOMIC
          WHERE s.snap_id = a.last_id
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
-    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
+    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id)
+     WHERE s.snap_id IN (SELECT n.snap_id FROM rowsource_snapshots n WHERE n.bytes IS NULL ORDER BY n.snap_id DESC LIMIT 8::bigint);
     -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
     -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
     -- A row without a reference says that the plan ran: what the previous snapshot noted holds no more.
@@ -3012,21 +3024,35 @@ BEGIN ATOMIC
                       AND k.toplevel = p.toplevel AND k.snap_id <= e.from_snap_id AND k.first_seen_at = u.first_seen_at
                 ORDER BY k.snap_id DESC LIMIT 1::bigint) f ON true
      WHERE u.statistics IS NOT NULL AND (f.statistics IS NOT NULL OR f.snap_id IS NULL AND u.first_seen_at >= e.from_at);
-    -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
-    WITH kept AS (
-        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
-               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
-               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric AS bytes
+    -- Those that are too old go, and the oldest of too many. A third is left for deleted rows that no VACUUM has removed yet, and for
+    -- room in pages. One with too many samples loses some of them first.
+    WITH all_snapshots AS (
+        SELECT snap_id, is_kept OR snap_id = pg_catalog.max(snap_id) OVER () AS stays,
+               taken_at < pg_catalog.max(taken_at) OVER ()
+                   - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval AS is_old,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) * 3::numeric
+                   > 2::numeric * pg_catalog.pg_size_bytes(
+                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric AS is_excess
           FROM rowsource_snapshots
-    ), excess AS (
-        DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
-               AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
-                   nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
-        RETURNING o.snap_id
+    ), gone AS MATERIALIZED (
+        SELECT snap_id, is_old IS NOT TRUE AS is_excess FROM all_snapshots
+         WHERE NOT stays AND (is_old OR is_excess) ORDER BY snap_id LIMIT 4::bigint
+    ), sized AS MATERIALIZED (
+        SELECT g.snap_id, g.is_excess, pg_catalog.sum(n.rows) OVER (ORDER BY g.snap_id) <= 50000::numeric AS is_small
+          FROM gone g CROSS JOIN LATERAL (
+                   SELECT pg_catalog.count(*) AS rows
+                     FROM (SELECT FROM rowsource_snapshot_ash a WHERE a.snap_id = g.snap_id LIMIT 50001::bigint) a) n
+    ), samples AS (
+        DELETE FROM rowsource_snapshot_ash a
+         WHERE a.ctid = ANY (ARRAY(
+                   SELECT l.ctid FROM rowsource_snapshot_ash l
+                    WHERE l.snap_id = (SELECT pg_catalog.min(snap_id) FROM sized WHERE NOT is_small) LIMIT 50000::bigint))
+    ), deleted AS (
+        DELETE FROM rowsource_snapshots o USING sized s WHERE o.snap_id = s.snap_id AND s.is_small
+        RETURNING s.is_excess
     )
     SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
-      FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
+      FROM (SELECT rowsource_note_removed(pg_catalog.count(*) FILTER (WHERE is_excess)) FROM deleted) noted;
 END;
 COMMENT ON FUNCTION rowsource_snapshot() IS 'Stores a snapshot, and returns its number. Deletes those older than pg_rowsource.snapshot_retention, and the oldest beyond pg_rowsource.snapshot_max_size. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_snapshot() TO them';
 REVOKE ALL ON FUNCTION rowsource_snapshot() FROM PUBLIC;
@@ -3211,7 +3237,8 @@ CREATE VIEW rowsource_interval_plans AS
                        SELECT f.snap_id IS NOT NULL
                               OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
                               AS is_known) k
-             WHERE s.from_snap_id IS NOT NULL) d
+             -- The first snapshot of a baseline also has plans that did not run before it.
+             WHERE s.from_snap_id IS NOT NULL AND (f.goes_on AND f.calls = p.calls AND f.total_time = p.total_time) IS NOT TRUE) d
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND _rowsource_history_origin() IS NULL
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND _rowsource_history_origin() IS NULL;
 COMMENT ON VIEW rowsource_interval_plans IS 'What each plan did between a snapshot and the previous one that has the plan; NULL if that was deleted. For those with the privileges of pg_read_all_stats, and for others after GRANT pg_read_all_stats TO them';
@@ -3364,9 +3391,27 @@ BEGIN ATOMIC
     SELECT rowsource_baseline.name, pg_catalog.min(v.from_at), pg_catalog.max(v.to_at)
       FROM _rowsource_interval(rowsource_baseline.from_time, rowsource_baseline.to_time) i
            JOIN rowsource_intervals v ON v.snap_id > 0::bigint AND v.to_at > i.from_at AND v.from_at < i.to_at;
-    UPDATE rowsource_snapshots s SET is_kept = true
+    -- What each of its plans had done before, in its first snapshot: a plan that ran long before it has that in one that will go.
+    INSERT INTO rowsource_snapshot_plans
+    SELECT f.snap_id, k.userid, k.datid, k.queryid, k.planid, k.toplevel, k.query, k.textid, k.gone_indexes, k.first_seen_at,
+           k.calls, k.failed_calls, k.cancelled_calls, k.total_time, k.rows, k.shared_blks_hit,
+           k.shared_blks_read, k.temp_blks_read, k.temp_blks_written, k.temp_blk_read_time,
+           k.temp_blk_write_time, k.statistics
+      FROM rowsource_baselines b JOIN rowsource_snapshots f ON f.taken_at = b.from_at
+           CROSS JOIN LATERAL (
+               SELECT DISTINCT p.userid, p.datid, p.queryid, p.planid, p.toplevel
+                 FROM rowsource_snapshots s JOIN rowsource_snapshot_plans p ON p.snap_id = s.snap_id
+                WHERE s.taken_at > b.from_at AND s.taken_at <= b.to_at) p
+           CROSS JOIN LATERAL (
+               SELECT * FROM rowsource_snapshot_plans o
+                WHERE o.userid = p.userid AND o.datid = p.datid AND o.queryid = p.queryid AND o.planid = p.planid
+                      AND o.toplevel = p.toplevel AND o.snap_id <= f.snap_id
+                ORDER BY o.snap_id DESC, o.first_seen_at DESC LIMIT 1::bigint) k
+     WHERE b.name = rowsource_baseline.name AND k.snap_id < f.snap_id
+        ON CONFLICT DO NOTHING;
+    UPDATE rowsource_snapshots s SET is_kept = true, bytes = CASE WHEN s.taken_at > b.from_at THEN s.bytes END
       FROM rowsource_baselines b
-     WHERE b.name = rowsource_baseline.name AND s.taken_at BETWEEN b.from_at AND b.to_at AND NOT s.is_kept;
+     WHERE b.name = rowsource_baseline.name AND s.taken_at BETWEEN b.from_at AND b.to_at;
 END;
 COMMENT ON FUNCTION rowsource_baseline(text, text, text) IS 'Gives a name to an interval, and keeps the snapshots around it from being thinned, merged and deleted. If none was taken since its end, takes one. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_baseline(text, text, text) TO them';
 REVOKE ALL ON FUNCTION rowsource_baseline(text, text, text) FROM PUBLIC;
@@ -3390,7 +3435,7 @@ CREATE FUNCTION rowsource_export(
     from_time text DEFAULT NULL,
     to_time text DEFAULT NULL
 ) RETURNS SETOF text
-LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED
+LANGUAGE SQL STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED SET bytea_output = hex SET extra_float_digits = 1
 BEGIN ATOMIC
     WITH wanted AS MATERIALIZED (
         SELECT s.* FROM rowsource_snapshots s
@@ -3400,9 +3445,25 @@ BEGIN ATOMIC
                                                      i.from_at)
                               AND s.taken_at <= coalesce((SELECT pg_catalog.min(a.taken_at) FROM rowsource_snapshots a WHERE a.taken_at >= i.to_at),
                                                          i.to_at))
+    ), ends AS (
+        SELECT i.snap_id
+          FROM (SELECT s.snap_id, pg_catalog.lag(s.snap_id) OVER (ORDER BY s.snap_id) AS from_snap_id FROM rowsource_snapshots s) i
+         WHERE i.snap_id IN (SELECT w.snap_id FROM wanted w) AND i.from_snap_id IN (SELECT w.snap_id FROM wanted w)
+    ), before AS (
+        -- What a plan had done when it ran last before these intervals.
+        SELECT DISTINCT ON (f.snap_id, f.userid, f.datid, f.queryid, f.planid, f.toplevel) f.*
+          FROM rowsource_snapshot_plans p JOIN ends e ON e.snap_id = p.snap_id
+               CROSS JOIN LATERAL (
+                   SELECT * FROM rowsource_snapshot_plans o
+                    WHERE o.userid = p.userid AND o.datid = p.datid AND o.queryid = p.queryid AND o.planid = p.planid
+                          AND o.toplevel = p.toplevel AND o.snap_id < p.snap_id
+                    ORDER BY o.snap_id DESC, o.first_seen_at DESC LIMIT 1::bigint) f
+         WHERE f.snap_id NOT IN (SELECT w.snap_id FROM wanted w)
     ), named AS (
         SELECT 'rowsource_snapshot_plans'::text AS rel, p.snap_id, pg_catalog.to_jsonb(p.*) AS row, p.userid, p.datid
           FROM rowsource_snapshot_plans p JOIN wanted w ON w.snap_id = p.snap_id
+        UNION ALL
+        SELECT 'rowsource_snapshot_plans'::text, p.snap_id, pg_catalog.to_jsonb(p.*), p.userid, p.datid FROM before p
         UNION ALL
         SELECT 'rowsource_snapshot_ash'::text, a.snap_id, pg_catalog.to_jsonb(a.*), a.userid, a.datid
           FROM rowsource_snapshot_ash a JOIN wanted w ON w.snap_id = a.snap_id
@@ -3442,15 +3503,26 @@ GRANT EXECUTE ON FUNCTION rowsource_export(text, text) TO pg_read_all_stats;
 CREATE FUNCTION rowsource_import(
     line text
 ) RETURNS boolean
-LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER
+LANGUAGE SQL VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET TimeZone = 'UTC' SET bytea_output = hex SET extra_float_digits = 1
 BEGIN ATOMIC
     SELECT rowsource_check_writable('rowsource_imported'::regclass);
+    SELECT rowsource_check_import(pg_catalog.pg_total_relation_size('rowsource_imported'::regclass));
     WITH new AS (
+        -- What a row is of tells it apart: the rest becomes other with age.
         INSERT INTO rowsource_imported (origin, table_name, snap_id, content, hash)
-        SELECT l.origin, l.table_name, l.snap_id, c.content, pg_catalog.md5(c.content::text)
+        SELECT l.origin, l.table_name, l.snap_id, c.content || t.row,
+               pg_catalog.md5((SELECT pg_catalog.jsonb_agg(t.row -> k.name ORDER BY k.number)
+                                 FROM pg_catalog.unnest(CASE l.table_name
+                                          WHEN 'rowsource_baselines'::text THEN ARRAY['name'::text, 'created_at'::text]
+                                          WHEN 'rowsource_snapshots'::text THEN ARRAY['snap_id'::text]
+                                          WHEN 'rowsource_snapshot_tempfile_io'::text THEN ARRAY['snap_id'::text, 'datid'::text, 'filetype'::text, 'stats_reset'::text]
+                                          WHEN 'rowsource_snapshot_waits'::text THEN ARRAY['snap_id'::text, 'backend_type'::text, 'wait_event_type'::text, 'wait_event'::text, 'stats_reset'::text]
+                                          WHEN 'rowsource_snapshot_ash'::text THEN ARRAY['sample_time'::text, 'pid'::text]
+                                          ELSE ARRAY['snap_id'::text, 'userid'::text, 'datid'::text, 'queryid'::text, 'planid'::text, 'toplevel'::text, 'first_seen_at'::text]
+                                      END) WITH ORDINALITY k (name, number))::text)
           FROM rowsource_imported_line(rowsource_import.line) l CROSS JOIN LATERAL (SELECT rowsource_import.line::jsonb -> 'row'::text) c (content)
          -- A value that no column takes is an error here, and not whenever somebody reads it.
-         WHERE CASE l.table_name
+               CROSS JOIN LATERAL (SELECT CASE l.table_name
                     WHEN 'rowsource_baselines'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_baselines, c.content))
                     WHEN 'rowsource_snapshots'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshots, c.content))
                     WHEN 'rowsource_snapshot_tempfile_io'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_tempfile_io, c.content))
@@ -3458,7 +3530,8 @@ BEGIN ATOMIC
                     WHEN 'rowsource_snapshot_plans'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_plans, c.content))
                     WHEN 'rowsource_snapshot_descriptions'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_descriptions, c.content))
                     WHEN 'rowsource_snapshot_ash'::text THEN pg_catalog.to_jsonb(pg_catalog.jsonb_populate_record(NULL::rowsource_snapshot_ash, c.content))
-               END IS NOT NULL
+               END) t (row)
+         WHERE t.row IS NOT NULL
             ON CONFLICT DO NOTHING
         RETURNING origin
     )
@@ -3466,3 +3539,6 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION rowsource_import(text) IS 'Reads a line of rowsource_export() of another server into rowsource_imported. Returns whether it is new. For superusers, and for others after GRANT EXECUTE ON FUNCTION rowsource_import(text) TO them';
 REVOKE ALL ON FUNCTION rowsource_import(text) FROM PUBLIC;
+
+-- This call registers the database for snapshots, when the transaction commits.
+SELECT pg_catalog.count(*) FROM _rowsource_excluded();

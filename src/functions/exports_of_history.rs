@@ -162,6 +162,10 @@ functions! {
     ) TO nobody "VOLATILE CALLED ON NULL INPUT PARALLEL RESTRICTED"
         -> void(transfer::check_baseline(name.as_deref(), is_there.unwrap_or(false)));
 
+    /// Internal: fails if the history of other servers takes too much
+    rowsource_check_import(bytes: bigint) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
+        -> void(transfer::check_import(bytes.unwrap_or(0)));
+
     /// Internal: what a line of rowsource_export() says. Fails if it is none
     rowsource_imported_line(line: text(MAX_LINE_BYTES)) TO nobody "VOLATILE STRICT PARALLEL RESTRICTED"
         -> row(transfer::imported_columns(), |rows| {

@@ -2,7 +2,7 @@
 
 use super::commands::prefix;
 use super::samples::why_not_stored;
-use super::store::{last_snapshot_at, last_snapshot_error, snapshots_elsewhere};
+use super::store::{last_failure, last_snapshot_at, snapshots_elsewhere, why_no_snapshots};
 use crate::guc;
 use crate::pg::ash::{memory, worker};
 use crate::pg::server::columns::{Columns, columns};
@@ -165,19 +165,19 @@ fn samples() -> Line {
 }
 
 fn snapshots() -> Line {
-    if let Some(why) = last_snapshot_error() {
-        let is_standby = server::is_in_recovery();
-        return match is_standby {
-            true => Line::ok("snapshots", why),
-            false => Line::bad(
-                "snapshots",
-                format!("the last one failed: {why}"),
-                &format!(
-                    "SELECT last_snapshot_error, snapshots_failed, snapshots_refused FROM {}rowsource_info();",
-                    prefix()
-                ),
+    // Somebody wanted it so, or another line says it.
+    if let Some(why) = why_no_snapshots() {
+        return Line::ok("snapshots", why.to_owned());
+    }
+    if let Some(why) = last_failure() {
+        return Line::bad(
+            "snapshots",
+            format!("the last one failed: {why}"),
+            &format!(
+                "SELECT last_snapshot_error, snapshots_failed, snapshots_refused FROM {}rowsource_info();",
+                prefix()
             ),
-        };
+        );
     }
     let taken = match last_snapshot_at() {
         Some(at) => format!("the server took the last one at {}", server::shown_time(at)),

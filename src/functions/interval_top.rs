@@ -27,7 +27,7 @@ const PLANS: &str = "
                EXISTS (SELECT FROM i WHERE i.snap_id OPERATOR(pg_catalog.=) 0) AS is_now
     ), during AS (
         SELECT DISTINCT ON (p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.first_seen_at) true AS is_end, p.*
-          FROM e JOIN {}rowsource_snapshot_plans p
+          FROM e JOIN [rowsource_snapshot_plans] p
                ON p.snap_id OPERATOR(pg_catalog.>) e.begin_id AND p.snap_id OPERATOR(pg_catalog.<=) e.end_id
          ORDER BY p.userid, p.datid, p.queryid, p.planid, p.toplevel, p.first_seen_at, p.snap_id DESC
     ), ran AS (
@@ -39,7 +39,7 @@ const PLANS: &str = "
     ), earlier AS (
         SELECT false AS is_end, l.*
           FROM e CROSS JOIN ran r CROSS JOIN LATERAL (
-               SELECT p.* FROM {}rowsource_snapshot_plans p
+               SELECT p.* FROM [rowsource_snapshot_plans of r] p
                 WHERE p.queryid OPERATOR(pg_catalog.=) r.queryid AND p.planid OPERATOR(pg_catalog.=) r.planid
                       AND p.userid OPERATOR(pg_catalog.=) r.userid AND p.datid OPERATOR(pg_catalog.=) r.datid
                       AND p.toplevel OPERATOR(pg_catalog.=) r.toplevel AND p.snap_id OPERATOR(pg_catalog.<=) e.begin_id
@@ -48,9 +48,10 @@ const PLANS: &str = "
     SELECT pg_catalog.json_build_array(p.is_end, p.userid::pg_catalog.int8, p.datid::pg_catalog.int8, p.planid, p.toplevel,
                pg_catalog.encode(d.description, 'hex'), pg_catalog.encode(p.statistics, 'hex'), p.queryid,
                pg_catalog.extract('epoch', p.first_seen_at), p.query, p.calls, p.total_time, p.rows,
-               p.shared_blks_hit, p.shared_blks_read, p.temp_blks_read OPERATOR(pg_catalog.+) p.temp_blks_written)
+               p.shared_blks_hit, p.shared_blks_read, p.temp_blks_read OPERATOR(pg_catalog.+) p.temp_blks_written,
+               p.usename, p.datname)
       FROM (SELECT * FROM during UNION ALL SELECT * FROM earlier) p
-           LEFT JOIN {}rowsource_snapshot_descriptions d
+           LEFT JOIN [rowsource_snapshot_descriptions] d
            ON d.queryid OPERATOR(pg_catalog.=) p.queryid AND d.planid OPERATOR(pg_catalog.=) p.planid
               AND d.userid OPERATOR(pg_catalog.=) p.userid AND d.datid OPERATOR(pg_catalog.=) p.datid
               AND d.toplevel OPERATOR(pg_catalog.=) p.toplevel";
@@ -64,6 +65,8 @@ struct Collected {
     /// The names of the nodes, if they are shown.
     names: HashMap<PlanKey, Rc<[Name]>>,
     texts: HashMap<(u32, u32, i64), Rc<str>>,
+    /// The names of users and of databases, if they are of another server.
+    elsewhere: Option<[HashMap<u32, Rc<str>>; 2]>,
 }
 
 /// What a node does, and what it works on.
@@ -151,6 +154,13 @@ impl Collected {
         let toplevel = row[4].as_bool() == Some(true);
         let key = PlanKey::new(id(1) as u32, id(2) as u32, id(7), id(3), toplevel);
         let first_seen_at = query::time(&row[8]);
+        let oids = [key.userid, key.datid];
+        for (at, names) in self.elsewhere.iter_mut().flatten().enumerate() {
+            if let Some(name) = row[16 + at].as_str() {
+                room_for_one(names);
+                names.entry(oids[at]).or_insert_with(|| name.into());
+            }
+        }
         let parts = match stored_plan(key.queryid, row) {
             Some((_, plan)) => self.parts(&plan),
             None => {
@@ -162,6 +172,18 @@ impl Collected {
             Some(true) => self.add(key, first_seen_at, parts, false),
             _ => self.subtract(&key, first_seen_at, &parts),
         }
+    }
+
+    /// Returns the names of the user and the database of a row.
+    fn whose(&self, group: &Group) -> [Option<String>; 2] {
+        let of = |at: usize, oid: Option<u32>, name: fn(u32) -> Option<String>| match &self.elsewhere {
+            Some(names) => names[at].get(&oid?).map(|name| name.to_string()),
+            None => name(oid?),
+        };
+        [
+            of(0, group.userid, server::user_name),
+            of(1, group.datid, server::database_name),
+        ]
     }
 
     /// Returns what is in a row of a list, for a part of a plan. Who may not see the statement sees no table
@@ -232,6 +254,8 @@ pub struct Row {
     /// Whether the user may see the statement, if it is of one.
     is_visible: bool,
     name: Option<Name>,
+    /// The names of the user and the database.
+    whose: [Option<String>; 2],
     text: Option<Rc<str>>,
     from_at: i64,
     to_at: i64,
@@ -296,12 +320,14 @@ fn list(interval: (i64, i64), by: By) -> Option<List> {
         plans: HashMap::new(),
         names: HashMap::new(),
         texts: HashMap::new(),
+        elsewhere: origin::other().map(|_| Default::default()),
     };
     if is_now {
         collected.add_now();
     }
     if is_stored {
-        query::each(&intervals::with_intervals(PLANS), interval, |row| {
+        let plans = origin::rows_of(&intervals::with_intervals(PLANS));
+        query::each(&plans, interval, |row| {
             collected.add_stored(row);
         });
     }
@@ -354,7 +380,7 @@ pub fn statements(interval: (i64, i64)) -> BTreeMap<i64, (u64, f64)> {
 /// Raises an error if `by` is no known word, or if this is no interval.
 pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str>) {
     let by = choose("by", by, &By::ALL);
-    origin::must_be_this("intervals are counted");
+    origin::check();
     intervals::check_interval(from, to);
     if !server::may_see_activity(None) {
         server::notify(
@@ -395,6 +421,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str
         let row = Row {
             is_visible: group.userid.is_none_or(server::may_see),
             name: name(&collected, &group),
+            whose: collected.whose(&group),
             text: text(&collected, &group),
             group,
             by,
@@ -477,9 +504,9 @@ pub fn columns() -> Columns<Row> {
         /// When it ends: the snapshot after the wanted end was taken then; now if there is none yet
         to_at: timestamptz = row.to_at;
         /// The user who ran the statement; NULL if the user was dropped, or if a row is of several users
-        usename: name = row.group.userid.and_then(server::user_name);
+        usename: name = row.whose[0].clone();
         /// The database in which the statement ran; NULL if it was dropped, or if a row is of several
-        datname: name = row.group.datid.and_then(server::database_name);
+        datname: name = row.whose[1].clone();
         /// The OID of that user
         userid: oid = row.group.userid;
         /// The OID of that database

@@ -46,13 +46,15 @@ pub fn must_be_this(what: &str) {
 }
 
 /// Puts the rows of tables of snapshots into a query where it has their names in brackets, with the names of
-/// users and databases, if only the other server has these.
+/// users and databases, if only the other server has these. `[rowsource_snapshot_plans of r]` has those of
+/// the statement of a row `r`.
 pub fn rows_of(query: &str) -> String {
     let mut query = query.to_owned();
     for table in [
         "rowsource_snapshots",
         "rowsource_snapshot_ash",
         "rowsource_snapshot_plans",
+        "rowsource_snapshot_descriptions",
     ] {
         let rows = match other() {
             None => format!(
@@ -65,12 +67,16 @@ pub fn rows_of(query: &str) -> String {
             ),
         };
         query = query.replace(&format!("[{table}]"), &rows);
+        // An index finds them.
+        let of_row = rows.replace(OF_ORIGIN, &format!("{OF_ORIGIN} AND {OF_STATEMENT}"));
+        query = query.replace(&format!("[{table} of r]"), &of_row);
     }
     query
 }
 
 const OF_ORIGIN: &str =
     "m.origin OPERATOR(pg_catalog.=) pg_catalog.current_setting('pg_rowsource.history_origin')";
+const OF_STATEMENT: &str = "(m.content OPERATOR(pg_catalog.->>) 'queryid'::pg_catalog.text) OPERATOR(pg_catalog.=) r.queryid::pg_catalog.text";
 const IS_THERE: &str = "
     SELECT pg_catalog.json_build_array() FROM {}rowsource_imported m
      WHERE m.origin OPERATOR(pg_catalog.=) pg_catalog.current_setting('pg_rowsource.history_origin') LIMIT 1";

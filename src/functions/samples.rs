@@ -427,19 +427,24 @@ fn since(stored: Option<i64>) -> i64 {
     })
 }
 
-/// Returns the first and the last moment that no snapshot has stored yet, and how many moments there are
+/// How many samples a snapshot stores at most, about. The next one goes on there. Who cannot keep up finds
+/// fewer in the ring, which thins with age.
+const MOST_STORED: usize = 100_000;
+
+/// Returns the first and the last moment that the next snapshot is to store, and how many moments there are
 /// between them. `stored` is the last that one has.
 pub fn moments_to_store(stored: Option<i64>) -> Option<(i64, i64, u64)> {
     let since = since(stored);
     let mut all: Option<(i64, i64, u64)> = None;
     memory::ring()?;
-    each_from_tier(STORED_TIER, since, i64::MAX, |entry| {
-        if let ash::Entry::Moment(moment, _) = entry
-            && moment.first >= since
-        {
+    let mut samples = 0;
+    each_from_tier(STORED_TIER, since, i64::MAX, |entry| match entry {
+        ash::Entry::Moment(moment, _) if moment.first >= since && samples < MOST_STORED => {
             let (first, _, moments) = all.unwrap_or((moment.first, 0, 0));
             all = Some((first, moment.last, moments + moment.moments));
         }
+        ash::Entry::Moment(..) => {}
+        ash::Entry::Sample(..) => samples += 1,
     });
     all
 }

@@ -2,6 +2,7 @@
 
 use super::words::WHERE_IDS_ARE;
 use crate::pg::ash::snapshots::explained;
+use crate::pg::ash::worker;
 use crate::pg::executor;
 use crate::pg::server::columns::{Columns, columns};
 use crate::pg::server::srf::Rows;
@@ -65,7 +66,7 @@ pub fn info_columns() -> Columns<Shared> {
         without_beats_because: text = shared.without_beats.1.as_deref();
         /// Snapshots that were deleted because of pg_rowsource.snapshot_max_size since the server started
         snapshots_removed: bigint = removed();
-        /// The database in which the server takes snapshots; NULL if none has used the extension yet
+        /// The database in which the server takes snapshots; NULL if none has registered
         snapshot_datname: text = snapshot_database().as_deref();
         /// Snapshots that the server took since it started
         snapshots_taken: bigint = snapshots(|snapshots| &snapshots.taken);
@@ -75,8 +76,8 @@ pub fn info_columns() -> Columns<Shared> {
         snapshots_failed: bigint = snapshots(|snapshots| &snapshots.failed);
         /// When the server took the last snapshot; NULL if it took none since it started
         last_snapshot_at: timestamptz = last_snapshot_at();
-        /// Why a snapshot was not taken, the last time since the server started; on a standby, that it takes
-        /// none
+        /// Why the server takes no snapshots, and what to do; if it does, why one was not taken, the last
+        /// time since the server started
         last_snapshot_error: text = last_snapshot_error().as_deref();
         /// Sessions that measure no more, because that cost more than pg_rowsource.max_overhead or failed
         sessions_stopped: bigint = shared.stops.0;
@@ -109,12 +110,39 @@ pub(super) fn last_snapshot_at() -> Option<i64> {
     (at != 0).then_some(at)
 }
 
-pub(super) fn last_snapshot_error() -> Option<String> {
-    if server::is_in_recovery() {
-        return Some("a standby takes no snapshots: its primary does".to_owned());
-    }
+fn last_snapshot_error() -> Option<String> {
+    why_no_snapshots().map(str::to_owned).or_else(last_failure)
+}
+
+/// Returns why a snapshot was not taken, the last time.
+pub(super) fn last_failure() -> Option<String> {
     let code = store::shared_snapshots()?.last_error.load(Relaxed);
     (code != 0).then(|| explained(code))
+}
+
+/// Returns why the server takes no snapshots, if it takes none.
+pub(super) fn why_no_snapshots() -> Option<&'static str> {
+    let is_unregistered = || {
+        guc::snapshot_database().is_none()
+            && store::shared_snapshots().is_none_or(|shared| shared.database.load(Relaxed) == 0)
+    };
+    if server::is_in_recovery() {
+        Some("a standby takes no snapshots: its primary does")
+    } else if worker::pid().is_none() {
+        Some("the background worker does not run")
+    } else if !switch::is_on() {
+        Some("pg_rowsource.enabled is off")
+    } else if guc::snapshot_interval_us().is_none() {
+        Some("pg_rowsource.snapshot_interval is 0")
+    } else if !is_unregistered() {
+        None
+    } else if server::is_template() {
+        Some(
+            "no database has registered, and this one is a template: call a function of pg_rowsource in another one, or set pg_rowsource.snapshot_database",
+        )
+    } else {
+        Some("no database has registered: this call registers this one, if its transaction commits")
+    }
 }
 
 /// Raises an error that says what to do so that this session has the store.

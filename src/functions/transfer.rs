@@ -59,6 +59,18 @@ pub fn check_new_baseline(name: Option<&str>, exists: bool, bytes: i64, snapshot
     fail(code, &message, hint)
 }
 
+/// Fails if what was imported takes a third of what snapshots may take: these have the other two thirds.
+pub fn check_import(bytes: i64) {
+    let limit = i64::from(guc::snapshot_max_mb());
+    if limit > 0 && bytes / 1024 / 1024 * 3 >= limit {
+        fail(
+            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            "the history of other servers would take more than a third of pg_rowsource.snapshot_max_size",
+            "Delete what is not needed from rowsource_imported, and then VACUUM FULL it, or raise the limit.",
+        )
+    }
+}
+
 /// Fails unless there is a baseline of this name.
 pub fn check_baseline(name: Option<&str>, exists: bool) {
     if !exists {

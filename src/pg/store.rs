@@ -13,6 +13,7 @@
 //! - [`read`]: lists, copies and resets plans; [`judging`]: looks for regressions;
 //! - [`attach`]: makes the store, or attaches to it;
 //! - [`saving`]: saves the plans when the server stops;
+//! - [`registered`]: keeps which database has registered for snapshots;
 //! - [`live`]: the memory in which sessions measure their statements;
 //! - [`record`]: adds an execution, and makes room for a new plan;
 //! - [`observe`]: notes the second plan of a query, whose changes are detected from then on;
@@ -62,6 +63,7 @@ mod presence;
 mod read;
 mod record;
 mod references;
+mod registered;
 mod reserve;
 mod room;
 mod saving;
@@ -70,7 +72,7 @@ mod startup;
 mod targets;
 mod worker;
 
-pub use attach::{attach, attach_for_file};
+pub use attach::attach;
 pub use control::{SharedHistory, SharedSnapshots, SharedStops, SharedTrace, may_exist};
 pub use executions::each_execution;
 pub use exemplars::{Gone, LiveStatement};
@@ -88,6 +90,7 @@ pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,
 };
 pub use references::{forget_references, note_reference};
+pub use registered::keep_registration;
 pub use saving::save_at_stop;
 pub use startup::init;
 pub use targets::SharedTargets;

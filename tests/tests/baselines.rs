@@ -262,6 +262,11 @@ fn what_is_excluded_is_in_no_history() {
         run_each(session, "SET application_name = 'late'; SELECT pg_sleep(11)");
         run_each(session, "SET application_name = 'excluded'; SELECT pg_sleep(1)");
     }
+    // A statement is of the role that it runs as.
+    run_each(
+        &mut server.connect(),
+        "SET ROLE batch; SET application_name = 'as batch'; SELECT pg_sleep(1)",
+    );
     run_each(&mut client, write);
     run_each(
         &mut client,
@@ -271,7 +276,7 @@ fn what_is_excluded_is_in_no_history() {
         &mut client,
         "SET pg_rowsource.statistics_level = basic; SELECT rowsource_snapshot()",
     );
-    let counts = "SELECT count(*) FILTER (WHERE application_name = 'included') > 0, count(*) FILTER (WHERE application_name = 'excluded')
+    let counts = "SELECT count(*) FILTER (WHERE application_name = 'included') > 0, count(*) FILTER (WHERE application_name = 'excluded' OR application_name = 'as batch' AND planid IS NOT NULL)
                     FROM rowsource_ash";
     assert_eq!(
         texts(&mut client, counts),

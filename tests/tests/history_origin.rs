@@ -92,7 +92,13 @@ fn an_imported_history_is_read_as_ones_own() {
 fn counters_of_another_server(here: &mut Client, there: &mut Client, origin: &str, ends: &str) {
     let plans = "SELECT rowsource_display_snapshot(queryid, planid, snap_id) FROM (
                      SELECT queryid, planid, snap_id FROM rowsource_interval_plans WHERE snap_id > 0 ORDER BY 1, 2, 3 LIMIT 10) p";
-    for query in [
+    // The order in which figures are added is not that of the other server.
+    for client in [&mut *here, &mut *there] {
+        run_each(client, "SET extra_float_digits = -3");
+    }
+    let tops = ["statement", "user", "database", "node", "relation", "wait"]
+        .map(|by| format!("SELECT to_jsonb(t)::text FROM rowsource_top({ends}, by => '{by}') t ORDER BY 1"));
+    for query in tops.iter().map(String::as_str).chain([
         "SELECT * FROM rowsource_intervals WHERE snap_id > 0 ORDER BY 1",
         "SELECT * FROM rowsource_interval_waits WHERE snap_id > 0 ORDER BY 1, 4, 5, 6",
         "SELECT * FROM rowsource_interval_tempfile_io WHERE snap_id > 0 ORDER BY 1, 4, 6",
@@ -103,7 +109,7 @@ fn counters_of_another_server(here: &mut Client, there: &mut Client, origin: &st
         plans,
         &format!("SELECT rowsource_wait_report({ends})"),
         &format!("SELECT rowsource_tempfile_report({ends})"),
-    ] {
+    ]) {
         let (mut shown, expected) = (texts(there, query), texts(here, query));
         assert!(!expected.is_empty(), "{query}");
         if query.contains("_report") {
@@ -130,6 +136,7 @@ fn only_of_this_server(there: &mut Client) {
         "rowsource_wait_report()",
         "rowsource_blockers('1 h')",
         "rowsource_top_activity()",
+        "rowsource_top()",
     ] {
         let (code, message) = must_fail(there, &format!("SELECT {report}"));
         assert_eq!(code.code(), "42704", "{report}: {message}");

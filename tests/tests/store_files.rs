@@ -33,14 +33,16 @@ fn file(server: &Server) -> PathBuf {
     server.data().join("pg_stat/pg_rowsource.stat")
 }
 
-/// Returns the library's files in the data folder, without that of the samples, which the worker reads when
-/// it starts (`ash_tiers`).
+/// Returns the library's files of statistics in the data folder, without that of the samples, which the
+/// worker reads when it starts (`ash_tiers`).
 fn files(server: &Server) -> Vec<String> {
     let folder = fs::read_dir(server.data().join("pg_stat")).expect("pg_stat");
     let mut names: Vec<String> = folder
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.contains("rowsource") && name != "pg_rowsource_ash.stat")
+        .filter(|name| {
+            name.contains("rowsource") && name != "pg_rowsource_database" && name != "pg_rowsource_ash.stat"
+        })
         .collect();
     names.sort();
     names

@@ -41,7 +41,10 @@ fn the_script_has_what_the_library_declares() {
 
 -- `make accept` writes this file: it has what the library declares in src/functions.
 
-{}",
+{}
+-- This call registers the database for snapshots, when the transaction commits.
+SELECT pg_catalog.count(*) FROM _rowsource_excluded();
+",
         statements.join("\n")
     );
     assert_or_write(&file, &script);

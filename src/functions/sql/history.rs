@@ -252,7 +252,8 @@ RETURN nullif(pg_catalog.current_setting('pg_rowsource.history_origin', true), '
                        SELECT f.snap_id IS NOT NULL
                               OR p.first_seen_at >= (SELECT pg_catalog.min(i.from_at) FROM rowsource_intervals i WHERE i.from_snap_id IS NOT NULL)
                               AS is_known) k
-             WHERE s.from_snap_id IS NOT NULL) d
+             -- The first snapshot of a baseline also has plans that did not run before it.
+             WHERE s.from_snap_id IS NOT NULL AND (f.goes_on AND f.calls = p.calls AND f.total_time = p.total_time) IS NOT TRUE) d
            LEFT JOIN pg_catalog.pg_roles u ON u.oid = d.userid AND _rowsource_history_origin() IS NULL
            LEFT JOIN pg_catalog.pg_database b ON b.oid = d.datid AND _rowsource_history_origin() IS NULL";
 

@@ -314,24 +314,19 @@ BEGIN ATOMIC
           FROM snapshot s CROSS JOIN stored n
          WHERE n.description IS NOT NULL
             ON CONFLICT DO NOTHING
-    ), unused AS (
-        -- The plans of the snapshots that the previous call deleted.
-        DELETE FROM rowsource_snapshot_descriptions d
-         WHERE d.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
-               AND NOT EXISTS (
-                   SELECT FROM rowsource_snapshot_plans p
-                    WHERE p.userid = d.userid AND p.datid = d.datid AND p.queryid = d.queryid AND p.planid = d.planid
-                          AND p.toplevel = d.toplevel)
-               AND NOT EXISTS (
-                   SELECT FROM stored n
-                    WHERE n.userid = d.userid AND n.datid = d.datid AND n.queryid = d.queryid AND n.planid = d.planid
-                          AND n.toplevel = d.toplevel)
-    ), old AS (
-        DELETE FROM rowsource_snapshots o USING snapshot s
-         WHERE NOT o.is_kept AND o.taken_at < s.taken_at
-               - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval
     )
     SELECT snap_id FROM snapshot;
+    -- All that follows is done for a few old snapshots and many of their rows, and goes on with the next call: what takes too long
+    -- would be rolled back for ever. First the plans of the snapshots that earlier calls deleted.
+    DELETE FROM rowsource_snapshot_descriptions d
+     WHERE d.ctid = ANY (ARRAY(
+               SELECT u.ctid FROM rowsource_snapshot_descriptions u
+                WHERE u.first_snap_id < (SELECT pg_catalog.min(snap_id) FROM rowsource_snapshots)
+                      AND NOT EXISTS (
+                          SELECT FROM rowsource_snapshot_plans p
+                           WHERE p.userid = u.userid AND p.datid = u.datid AND p.queryid = u.queryid AND p.planid = u.planid
+                                 AND p.toplevel = u.toplevel)
+                LIMIT 20000::bigint));
     -- Samples are thinned after a day, or when newer snapshots take a third of what all may take: to those of one moment in a
     -- thousand. That is one in ten seconds, if 100 are sampled in a second. Those that stand for so many already stay, and
     -- the last one of each session that others waited for.
@@ -345,36 +340,44 @@ BEGIN ATOMIC
                AND (is_old OR bytes * 3::numeric > pg_catalog.pg_size_bytes(
                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric)
          ORDER BY snap_id LIMIT 2::bigint
-    ), thinned AS (
-        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t WHERE s.snap_id = t.snap_id
-    ), left_out AS (
-        DELETE FROM rowsource_snapshot_ash a USING thick t
-         WHERE a.snap_id = t.snap_id
-               AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 >= a.moments
+    ), slice AS MATERIALIZED (
+        SELECT a.ctid AS at,
+               (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments AS stays
+          FROM thick t JOIN rowsource_snapshot_ash a ON a.snap_id = t.snap_id
+         WHERE a.moments < 1000
                AND (a.moments > 0 OR EXISTS (
                        SELECT FROM rowsource_snapshot_ash l
                         WHERE l.snap_id = a.snap_id AND l.pid = a.pid AND l.moments = 0 AND l.sample_time > a.sample_time))
+         LIMIT 150000::bigint
+    ), thinned AS (
+        UPDATE rowsource_snapshots s SET is_thinned = true, bytes = NULL FROM thick t
+         WHERE s.snap_id = t.snap_id AND (SELECT pg_catalog.count(*) FROM slice) < 150000::bigint
+    ), left_out AS (
+        DELETE FROM rowsource_snapshot_ash a WHERE a.ctid = ANY (ARRAY(SELECT s.at FROM slice s WHERE NOT s.stays))
     )
-    UPDATE rowsource_snapshot_ash a SET moments = 1000 FROM thick t
-     WHERE a.snap_id = t.snap_id AND a.moments < 1000
-           AND (pg_catalog.timestamp_hash(pg_catalog.timezone('UTC'::text, a.sample_time)) & 2147483647) % 1000 < a.moments;
+    UPDATE rowsource_snapshot_ash a SET moments = 1000 WHERE a.ctid = ANY (ARRAY(SELECT s.at FROM slice s WHERE s.stays));
     -- After two days the last snapshot of an hour stays, after a week that of a day (UTC), but not while the hour of a week ago begins
     -- in that day: the snapshots around it may be of an hour before, and a week may have an hour more. The one that stays gets the
     -- samples of the others, and the counters and plans that it does not have itself: those that were reset. The rest of them goes with
-    -- them. A few at a time, so that no call takes long.
+    -- them. Nothing moves past a snapshot that stays: the last ones of an hour go first, and those of a baseline divide it.
     WITH newest AS (
         SELECT pg_catalog.max(taken_at) AS taken_at FROM rowsource_snapshots
-    ), old AS (
-        SELECT s.snap_id, CASE WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
-                               ELSE 'hour'::text END AS unit, s.taken_at
+    ), aged AS (
+        SELECT s.snap_id, s.taken_at,
+               CASE WHEN s.is_kept OR NOT s.is_thinned OR s.taken_at >= pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+                    THEN NULL::text
+                    WHEN s.taken_at < pg_catalog.date_trunc('day', n.taken_at - '7 days 03:00'::interval, 'UTC') THEN 'day'::text
+                    ELSE 'hour'::text END AS unit
           FROM rowsource_snapshots s, newest n
-         WHERE s.is_thinned AND NOT s.is_kept AND s.taken_at < pg_catalog.date_trunc('hour', n.taken_at - '2 days'::interval, 'UTC')
+    ), divided AS (
+        SELECT snap_id, unit, pg_catalog.date_trunc(unit, taken_at, 'UTC') AS begins_at,
+               pg_catalog.count(*) FILTER (WHERE unit IS NULL) OVER (ORDER BY snap_id) AS staying
+          FROM aged
     ), units AS (
-        SELECT snap_id, pg_catalog.max(snap_id) OVER (
-                   PARTITION BY unit, pg_catalog.date_trunc(unit, taken_at, 'UTC')) AS last_id
-          FROM old
+        SELECT snap_id, pg_catalog.max(snap_id) OVER (PARTITION BY unit, begins_at, staying) AS last_id
+          FROM divided WHERE unit IS NOT NULL
     ), merged AS MATERIALIZED (
-        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY snap_id LIMIT 8::bigint
+        SELECT snap_id, last_id FROM units WHERE snap_id < last_id ORDER BY last_id, snap_id DESC LIMIT 4::bigint
     ), samples AS (
         UPDATE rowsource_snapshot_ash a SET snap_id = m.last_id FROM merged m WHERE a.snap_id = m.snap_id
     ), tempfile_io AS (
@@ -411,7 +414,8 @@ BEGIN ATOMIC
          WHERE s.snap_id = a.last_id
     )
     DELETE FROM rowsource_snapshots s USING merged m WHERE s.snap_id = m.snap_id;
-    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id) WHERE s.bytes IS NULL;
+    UPDATE rowsource_snapshots s SET bytes = rowsource_snapshot_bytes(s.snap_id)
+     WHERE s.snap_id IN (SELECT n.snap_id FROM rowsource_snapshots n WHERE n.bytes IS NULL ORDER BY n.snap_id DESC LIMIT 8::bigint);
     -- What each plan that ran since the previous snapshot did in the newest baseline (0), at this hour a week ago (1) and yesterday (2):
     -- the background worker has no database, and compares with that. The hour is that between the snapshots around it.
     -- A row without a reference says that the plan ran: what the previous snapshot noted holds no more.
@@ -451,20 +455,34 @@ BEGIN ATOMIC
                       AND k.toplevel = p.toplevel AND k.snap_id <= e.from_snap_id AND k.first_seen_at = u.first_seen_at
                 ORDER BY k.snap_id DESC LIMIT 1::bigint) f ON true
      WHERE u.statistics IS NOT NULL AND (f.statistics IS NOT NULL OR f.snap_id IS NULL AND u.first_seen_at >= e.from_at);
-    -- A third is left for deleted rows that no VACUUM has removed yet, and for room in pages.
-    WITH kept AS (
-        SELECT snap_id, is_kept, pg_catalog.max(snap_id) OVER () AS newest,
-               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC)
-               + (SELECT coalesce(pg_catalog.sum(pg_catalog.pg_column_size(i.*) + 80), 0::bigint) FROM rowsource_imported i)::numeric AS bytes
+    -- Those that are too old go, and the oldest of too many. A third is left for deleted rows that no VACUUM has removed yet, and for
+    -- room in pages. One with too many samples loses some of them first.
+    WITH all_snapshots AS (
+        SELECT snap_id, is_kept OR snap_id = pg_catalog.max(snap_id) OVER () AS stays,
+               taken_at < pg_catalog.max(taken_at) OVER ()
+                   - nullif(pg_catalog.current_setting('pg_rowsource.snapshot_retention', true), '0'::text)::interval AS is_old,
+               pg_catalog.sum(bytes) OVER (ORDER BY is_kept DESC, snap_id DESC) * 3::numeric
+                   > 2::numeric * pg_catalog.pg_size_bytes(
+                         nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric AS is_excess
           FROM rowsource_snapshots
-    ), excess AS (
-        DELETE FROM rowsource_snapshots o USING kept k
-         WHERE o.snap_id = k.snap_id AND NOT k.is_kept AND k.snap_id < k.newest
-               AND k.bytes * 3::numeric > 2::numeric * pg_catalog.pg_size_bytes(
-                   nullif(pg_catalog.current_setting('pg_rowsource.snapshot_max_size', true), '0'::text))::numeric
-        RETURNING o.snap_id
+    ), gone AS MATERIALIZED (
+        SELECT snap_id, is_old IS NOT TRUE AS is_excess FROM all_snapshots
+         WHERE NOT stays AND (is_old OR is_excess) ORDER BY snap_id LIMIT 4::bigint
+    ), sized AS MATERIALIZED (
+        SELECT g.snap_id, g.is_excess, pg_catalog.sum(n.rows) OVER (ORDER BY g.snap_id) <= 50000::numeric AS is_small
+          FROM gone g CROSS JOIN LATERAL (
+                   SELECT pg_catalog.count(*) AS rows
+                     FROM (SELECT FROM rowsource_snapshot_ash a WHERE a.snap_id = g.snap_id LIMIT 50001::bigint) a) n
+    ), samples AS (
+        DELETE FROM rowsource_snapshot_ash a
+         WHERE a.ctid = ANY (ARRAY(
+                   SELECT l.ctid FROM rowsource_snapshot_ash l
+                    WHERE l.snap_id = (SELECT pg_catalog.min(snap_id) FROM sized WHERE NOT is_small) LIMIT 50000::bigint))
+    ), deleted AS (
+        DELETE FROM rowsource_snapshots o USING sized s WHERE o.snap_id = s.snap_id AND s.is_small
+        RETURNING s.is_excess
     )
     SELECT pg_catalog.currval('rowsource_snapshots_snap_id_seq'::regclass)
-      FROM (SELECT rowsource_note_removed(pg_catalog.count(*)) FROM excess) noted;
+      FROM (SELECT rowsource_note_removed(pg_catalog.count(*) FILTER (WHERE is_excess)) FROM deleted) noted;
 END";
 }

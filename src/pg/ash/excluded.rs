@@ -30,7 +30,7 @@ impl Excluded {
             names.filter_map(|(_, name)| found(|| find(name)).ok()?).collect()
         };
         self.databases = all(false, |wanted| {
-            server::find_database(|_, name| name.to_bytes() == wanted)
+            server::find_database(|_, name, _| name.to_bytes() == wanted)
         });
         self.roles = all(true, server::find_role);
     }

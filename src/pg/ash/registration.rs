@@ -1,8 +1,10 @@
 //! A database registers for snapshots: at the first committed use of a function of the extension in it.
 //!
-//! CREATE EXTENSION may roll back, and it runs neither after pg_upgrade nor in a copy of a template. The
-//! first database wins. A snapshot that finds no database or no extension there takes the registration away,
-//! so that the next use can register.
+//! CREATE EXTENSION is such a use: its script calls one. It may roll back, and it runs neither after
+//! pg_upgrade nor in a copy of a template. The first database wins, but no template: who creates the
+//! extension there wants it in the copies. A snapshot that finds no database or no extension there, or a
+//! template, takes the registration away, so that the next use can register. The worker keeps the
+//! registration in a file.
 
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::server;
@@ -21,7 +23,7 @@ pub fn note_use() {
     let Some(shared) = store::shared_snapshots() else {
         return;
     };
-    if shared.database.load(Relaxed) != 0 {
+    if shared.database.load(Relaxed) != 0 || server::is_template() {
         return;
     }
     if !REGISTERED.replace(true) {

@@ -158,6 +158,10 @@ impl Sampler {
                 seen = self.areas.glance(memory, (number, activity.pid), leader);
             }
             if let Some(seen) = &seen {
+                // After SET ROLE, or in a function of another role.
+                if excluded.has(seen.key.userid, activity.datid) {
+                    continue;
+                }
                 wait_event = seen.wait_event;
             }
             let is_running = activity.state != pg_sys::BackendState::STATE_DISABLED || seen.is_some();

@@ -62,6 +62,7 @@ impl Schedule {
     /// Starts a snapshot if one is due. Returns when the next one is. Only the worker may call this.
     pub fn tick(&mut self, now: i64) -> Option<i64> {
         let shared = store::shared_snapshots()?;
+        store::keep_registration();
         self.look(shared);
         let interval = guc::snapshot_interval_us().filter(|_| switch::is_on());
         if interval != self.interval {
@@ -89,6 +90,7 @@ impl Schedule {
         let mut worker = background_worker(NAME, FUNCTION);
         worker.bgw_start_time = pg_sys::BgWorkerStartTime::BgWorkerStart_RecoveryFinished;
         worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
+        worker.bgw_flags |= compat::INTERRUPTIBLE as i32;
         worker.bgw_main_arg = pg_sys::Datum::from(database);
         worker.bgw_notify_pid = server::pid();
         shared.phase.store(STARTED, Release);
@@ -130,21 +132,18 @@ fn is_held(shared: &SharedSnapshots) -> bool {
 }
 
 /// Returns the OID of the database in which snapshots are taken: the one that a setting names, or the one
-/// that has registered. Returns `None` if there is none, and an error if it does not exist, which takes its
-/// registration away.
+/// that has registered. Returns `None` if there is none, and an error if it does not exist. If it does not,
+/// or is a template now, its registration is taken away.
 fn find(shared: &SharedSnapshots) -> Result<Option<u32>, PgSqlErrorCode> {
     let name = guc::snapshot_database();
-    if name.is_none() && shared.database.load(Relaxed) == 0 {
-        // Only the file of the last run knows it, if nobody has needed the store since.
-        store::attach_for_file();
-    }
     let registered = shared.database.load(Relaxed);
     if name.is_none() && registered == 0 {
         return Ok(None);
     }
     let found = found(|| {
-        server::find_database(|oid, datname| {
-            name.as_deref().map_or(oid == registered, |name| datname == name)
+        server::find_database(|oid, datname, is_template| match name.as_deref() {
+            Some(name) => datname == name,
+            None => oid == registered && !is_template,
         })
     })?;
     if found.is_none() && name.is_none() {
@@ -211,7 +210,7 @@ pub fn explained(code: u32) -> String {
     const KNOWN: [(PgSqlErrorCode, &str); 10] = [
         (
             PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME,
-            "the database does not exist",
+            "the database does not exist, or has become a template",
         ),
         (
             PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,

@@ -64,6 +64,13 @@ use pgrx::pg_sys;
 /// The number of `STATEMENT_TIMEOUT` in `timeout.h`.
 pub const STATEMENT_TIMEOUT: i32 = 3;
 
+/// The flag of a background worker which PostgreSQL ends if its database is dropped, altered or copied.
+/// Before 19, these commands wait for it.
+#[cfg(pg_ge_19)]
+pub const INTERRUPTIBLE: u32 = pg_sys::BGWORKER_INTERRUPTIBLE;
+#[cfg(not(pg_ge_19))]
+pub const INTERRUPTIBLE: u32 = 0;
+
 /// The major version for which this library is built.
 pub const MAJOR_VERSION: u32 = pg_sys::PG_MAJORVERSION_NUM;
 

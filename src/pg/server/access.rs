@@ -48,13 +48,20 @@ fn oid_of(name: &str, find: unsafe fn(*const c_char, bool) -> pg_sys::Oid) -> Op
     (oid != pg_sys::InvalidOid).then(|| oid.to_u32())
 }
 
-/// Returns the OID of the database for which a condition of its OID and its name is true; `None` if there is
-/// none. Reads the whole catalog: a process that is connected to no database may have no cache.
-pub fn find_database(is_wanted: impl Fn(u32, &CStr) -> bool) -> Option<u32> {
+/// Returns the OID of the database for which a condition of its OID, its name, and whether it is a template
+/// is true; `None` if there is none. Reads the whole catalog: a process that is connected to no database may
+/// have no cache.
+pub fn find_database(is_wanted: impl Fn(u32, &CStr, bool) -> bool) -> Option<u32> {
     catalog::find(&[], |row: &pg_sys::FormData_pg_database| {
         let oid = row.oid.to_u32();
-        is_wanted(oid, name(&row.datname)).then_some(oid)
+        is_wanted(oid, name(&row.datname), row.datistemplate).then_some(oid)
     })
+}
+
+/// Returns whether the database of the session is a template. May raise.
+pub fn is_template() -> bool {
+    let here = database_id();
+    find_database(|oid, _, is_template| oid == here && is_template).is_some()
 }
 
 /// Returns the OID of the role with this name, as [`find_database`] does.

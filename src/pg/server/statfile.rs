@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// A file with a longer record is corrupt: a plan of a thousand nodes takes a fifth of this.
 const MAX_RECORD: u32 = 8 << 20;
@@ -38,17 +39,9 @@ pub struct Writer {
 impl Writer {
     /// Begins a file that will take the place of the one with this name.
     pub fn create(name: &str) -> io::Result<Self> {
-        let temporary = temporary(name);
-        // The name may belong to anything. Opening a pipe, for example, would wait for a reader.
-        let _ = fs::remove_file(&temporary);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(temporary)?;
         let mut writer = Writer {
             name: name.to_owned(),
-            file: Some(BufWriter::new(file)),
+            file: Some(BufWriter::new(create(&temporary(name))?)),
             checksum: Hasher::new(),
             record: Vec::new(),
         };
@@ -108,6 +101,35 @@ impl Drop for Writer {
 
 fn temporary(name: &str) -> String {
     format!("{name}.tmp")
+}
+
+fn create(name: &str) -> io::Result<File> {
+    // The name may belong to anything. Opening a pipe, for example, would wait for a reader.
+    let _ = fs::remove_file(name);
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(name)
+}
+
+/// Writes a file that is only a text, of any version. After a crash it has this text, or that of before.
+pub fn write_text(name: &str, text: &str) -> io::Result<()> {
+    let temporary = temporary(name);
+    let mut file = create(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, name)?;
+    let folder = Path::new(name).parent().unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// Reads such a file; `None` if there is none that can be read.
+pub fn read_text(name: &str) -> Option<String> {
+    const MAX_BYTES: u64 = 1000;
+    let mut text = String::new();
+    open(name, MAX_BYTES).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// A checked file whose records are being read.

@@ -6,8 +6,8 @@ use super::entry::{Entry, NODE_SIZE};
 use super::{file, pending, reserve, room, saving};
 use crate::pg::border::backend_local::BackendLocal;
 use crate::pg::compat;
+use crate::pg::server;
 use crate::pg::server::contained::{self, Unlocked, contained};
-use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::FILE_FORMAT;
 use std::cell::Cell;
@@ -51,18 +51,6 @@ pub(super) fn attach_now() {
 /// has made the store.
 pub(super) fn attach_worker(control: &Control) {
     if control.made.load(Acquire) && !access::is_attached() {
-        attach_as(true);
-    }
-}
-
-/// Makes the store and loads the file of the last run, if there is one that nobody has needed yet. Only the
-/// background worker may call this.
-pub fn attach_for_file() {
-    let Some(control) = control::preloaded() else {
-        return;
-    };
-    // Without memory, an error of PostgreSQL ends with a PANIC, because it cannot be copied.
-    if !control.loaded.load(Relaxed) && file::exists() && memory::can_map(control.mapped_bytes()) {
         attach_as(true);
     }
 }

@@ -21,7 +21,6 @@ use rowsource_core::waits::Event;
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteBuf, Bytes};
 use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -37,8 +36,6 @@ pub(super) struct Head {
     pub database: Option<SavedDatabaseTime>,
     /// The names of events of extensions.
     pub events: Vec<(Event, String)>,
-    /// The OID of the database that has registered for snapshots; 0 if none has.
-    pub snapshot_database: u32,
 }
 
 impl Head {
@@ -79,11 +76,6 @@ struct PlanIn {
 /// Removes the file of an earlier run, so that no later run loads it.
 pub(super) fn remove() {
     statfile::forget(NAME);
-}
-
-/// Returns whether there is a file of an earlier run.
-pub(super) fn exists() -> bool {
-    Path::new(NAME).exists()
 }
 
 /// Writes plans to the file.
@@ -142,9 +134,6 @@ pub(super) fn load(store: &Store, unlocked: &mut Unlocked) {
     });
     for (event, name) in &head.events {
         control.event_names.learn(*event, name);
-    }
-    if head.snapshot_database != 0 {
-        control.snapshots.database.store(head.snapshot_database, Relaxed);
     }
     let mut room = guc::max_plans();
     while memory::can_map(MAX_RECORD_MEMORY) {

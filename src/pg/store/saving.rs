@@ -178,7 +178,6 @@ fn write(control: &Control, unlocked: &mut Unlocked) -> io::Result<()> {
         regressions: control.flips.with_all(|all| all.regressions.saved()),
         database: control.flips.with_all(|all| all.database.saved()),
         events: control.event_names.all(),
-        snapshot_database: control.snapshots.database.load(Relaxed),
     };
     file::write(&head, keys.iter().filter_map(|key| entry::copy(&store, key)))
 }

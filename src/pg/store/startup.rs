@@ -1,7 +1,7 @@
 //! Requests the store's main shared memory, in a postmaster that preloads the library.
 
 use super::control;
-use super::{executions, saving};
+use super::{executions, registered, saving};
 use crate::pg::server::{self, MainMemory, SettingUp};
 use crate::pg::{tempfile, waits};
 
@@ -30,5 +30,8 @@ fn set_up(shared: &SettingUp) {
     control::find_or_make_preloaded(shared);
     tempfile::set_up(shared);
     waits::slots::set_up(shared);
-    control::known().into_iter().for_each(saving::set_up);
+    control::known().into_iter().for_each(|control| {
+        saving::set_up(control);
+        registered::set_up(control);
+    });
 }
