@@ -5,6 +5,7 @@ use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
 use super::{
     advice, ash, blockers, export, health, interval_plans, interval_top, intervals, origin, regressions,
+    unconfirmed,
 };
 use crate::pg::ash::memory;
 use crate::pg::server::srf::Rows;
@@ -86,7 +87,7 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         findings: match is_other {
             true => Vec::new(),
             false => {
-                let mut findings = slower_statements(&prefix, (from, to), queryid);
+                let mut findings = slower_statements(&prefix, begin, (from, to), queryid);
                 findings.extend(advised(&prefix, (from, to), queryid));
                 findings
             }
@@ -153,12 +154,18 @@ fn this_server() -> String {
 }
 
 /// Returns the statements that became slower and were so in an interval: those that are still so first, and
-/// the most expensive of them.
-fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
+/// the most expensive of them. Behind them are those that are slower than in the time before, which begins at
+/// `begin`, and which nothing has confirmed.
+fn slower_statements(prefix: &str, begin: i64, interval: (i64, i64), queryid: Option<i64>) -> Vec<Finding> {
+    let is_asked = |key: &PlanKey| queryid.is_none_or(|queryid| queryid == key.queryid);
     let mut all = regressions::seen(interval);
-    all.retain(|known| {
-        let is_asked = queryid.is_none_or(|queryid| queryid == known.known.from.queryid);
-        known.is_visible && !known.known.is_dismissed(server::now()) && is_asked
+    let mut unconfirmed = unconfirmed::slower(begin, interval);
+    unconfirmed.retain(|slower| {
+        let is_known = all.iter().any(|seen| seen.known.to() == slower.key);
+        is_asked(&slower.key) && server::may_see(slower.key.userid) && !is_known
+    });
+    all.retain(|seen| {
+        seen.is_visible && !seen.known.is_dismissed(server::now()) && is_asked(&seen.known.from)
     });
     let is_over = |one: &regressions::Seen| one.known.state == State::Over;
     all.sort_by(|one, other| {
@@ -169,7 +176,14 @@ fn slower_statements(prefix: &str, interval: (i64, i64), queryid: Option<i64>) -
         text: known.sentence(),
         command: known.command(prefix),
     };
-    all.iter().take(REGRESSIONS).map(finding).collect()
+    let not_confirmed = |slower: &unconfirmed::Slower| Finding {
+        text: slower.sentence(),
+        command: slower.command(prefix),
+    };
+    let known = all.iter().take(REGRESSIONS).map(finding);
+    known
+        .chain(unconfirmed.iter().take(REGRESSIONS).map(not_confirmed))
+        .collect()
 }
 
 /// Returns what could be done better in the plans that ran in an interval, what saves the most first.

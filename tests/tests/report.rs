@@ -5,7 +5,9 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::explain::first_column;
+use rowsource_tests::judging::{BURN, run};
 use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::store::{basic_server, measuring};
 use rowsource_tests::waiting::{pid, until};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,7 +22,7 @@ fn run_commands(client: &mut Client, report: &[String]) -> Vec<String> {
         } else if line.starts_with("SELECT * FROM") {
             commands.push(line.to_owned());
         }
-        is_open = line.starts_with("SELECT * FROM") && line.ends_with(',');
+        is_open = (is_open || line.starts_with("SELECT * FROM")) && line.ends_with(',');
     }
     for command in &commands {
         client
@@ -164,6 +166,52 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
         "{report:#?}"
     );
     run_commands(&mut other, &report);
+}
+
+/// A statement is slower with the same plan since the last snapshot. The worker would need 45 minutes to
+/// confirm that. What has not changed is not listed.
+#[test]
+fn what_is_slower_with_the_same_plan_is_listed_at_once() {
+    let server = basic_server("report-same-plan", &["pg_rowsource.snapshot_interval = 0"]);
+    let mut client = measuring(&server);
+    client.batch_execute(BURN).expect("the function");
+    run_each(&mut client, "CREATE TABLE pace AS SELECT 1 AS ms");
+    let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
+    let others = others.collect::<Vec<_>>().join("; ");
+    let work = |client: &mut Client, ms: i32| {
+        run_each(client, &format!("UPDATE pace SET ms = {ms}"));
+        run(client, "SELECT burn(ms) FROM pace", 20);
+        run(client, &others, 20);
+        run_each(client, "SELECT rowsource_snapshot()");
+    };
+    let taken = "(SELECT taken_at FROM rowsource_snapshots ORDER BY snap_id DESC LIMIT 1)";
+    let report = |client: &mut Client| {
+        let sql = format!("SELECT * FROM rowsource_report({taken})");
+        first_column(client, &sql)
+    };
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    work(&mut client, 1);
+    run(&mut client, "SELECT burn(ms) FROM pace", 20);
+    run(&mut client, &others, 20);
+    let unchanged = report(&mut client);
+    assert!(!unchanged.join(" ").contains("not confirmed"), "{unchanged:#?}");
+    run_each(
+        &mut client,
+        "SELECT rowsource_snapshot(); UPDATE pace SET ms = 10",
+    );
+    run(&mut client, "SELECT burn(ms) FROM pace", 20);
+    run(&mut client, &others, 20);
+    let slower = report(&mut client);
+    let wrong = section(&slower, "What is wrong").join(" ");
+    assert_eq!(
+        wrong.matches("slower with the same plan since ").count(),
+        1,
+        "{slower:#?}"
+    );
+    assert!(wrong.contains("not confirmed: 1."), "{slower:#?}");
+    assert!(wrong.contains("SELECT burn(ms) FROM pace"), "{slower:#?}");
+    let commands = run_commands(&mut client, &slower);
+    assert!(commands[0].contains("rowsource_compare("), "{commands:#?}");
 }
 
 #[test]

@@ -54,10 +54,9 @@ pub struct Figures {
     pub mean_ms: f64,
 }
 
-/// What a report says that has no findings, but changes. What became slower with the same plan is a
-/// regression only if it stays so for three quarters of an hour.
-const LATER: &str =
-    "what is slower with the same plan is found after 45 minutes: until then, see \"What changed\" below";
+/// What a report says that has no findings, but changes, if no snapshot tells the time before apart. Then
+/// what became slower with the same plan is found only if it stays so for three quarters of an hour.
+const LATER: &str = "no snapshot has the time before, so what is slower with the same plan is found after 45 minutes: until then, see \"What changed\" below";
 
 /// What the report says beside what samples tell.
 pub struct Given<'a> {
@@ -147,10 +146,7 @@ impl Activity {
             parts.push(Part::Text("nothing was found".to_owned()));
             let is_change = |part: &Part| matches!(part, Part::Table(_));
             parts.extend(
-                changes
-                    .iter()
-                    .any(is_change)
-                    .then(|| Part::Text(LATER.to_owned())),
+                (!given.can_compare && changes.iter().any(is_change)).then(|| Part::Text(LATER.to_owned())),
             );
         }
         parts.extend(findings.into_iter().map(Part::from));
