@@ -1,6 +1,7 @@
 //! `rowsource_report()`: one report on an interval, which names the next commands.
 
 use super::commands::prefix;
+use super::intervals::Ends;
 use super::samples::{Lookup, why_not_stored};
 use super::words::choose;
 use super::{
@@ -9,12 +10,13 @@ use super::{
 };
 use crate::pg::ash::memory;
 use crate::pg::server::srf::Rows;
-use crate::pg::server::{self, query};
+use crate::pg::server::{self, memory as server_memory, query};
+use crate::pg::store;
 use crate::session;
 use rowsource_core::export::Syntax;
 use rowsource_core::model::PlanKey;
 use rowsource_core::regressions::State;
-use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given};
+use rowsource_core::report::activity::overview::{BARS, Figures, Finding, Given, New};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const REGRESSIONS: usize = 5;
 /// How much advice.
 const ADVICE: usize = 3;
+/// The share of the time that a new statement must take. Unmeasured.
+const NEW_SHARE: f64 = 0.01;
 
 /// Selects the name of this server, if it has one, its port and its version.
 const SERVER: &str = "
@@ -44,6 +48,13 @@ const TEMPORARY_FILES: &str = "
                    pg_catalog.sum(f.small_write_bytes OPERATOR(pg_catalog.+) f.large_write_bytes)::pg_catalog.int8,
                    pg_catalog.sum(f.small_read_bytes OPERATOR(pg_catalog.+) f.large_read_bytes)::pg_catalog.int8) AS row
           FROM i JOIN {}rowsource_interval_tempfile_io f ON f.snap_id OPERATOR(pg_catalog.=) i.snap_id";
+
+/// Selects those statements of a list that the history has from before an interval.
+const EARLIER: &str = "
+    SELECT pg_catalog.json_build_array(p.queryid)
+      FROM {}rowsource_snapshot_plans p
+     WHERE p.queryid OPERATOR(pg_catalog.=) ANY ('{[ids]}'::pg_catalog.int8[])
+           AND p.first_seen_at OPERATOR(pg_catalog.<) {from} GROUP BY p.queryid";
 
 /// How the report is written.
 #[derive(Clone, Copy)]
@@ -78,7 +89,9 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     let begin = from.saturating_sub(to.saturating_sub(from));
     let mut before = ash::activity(&mut lookup, (begin, from.saturating_sub(1)), queryid, None);
     let prefix = prefix();
-    let (counters, mut temporary_files) = counters((from, to));
+    let ends = intervals::ends((from, to), Some(TEMPORARY_FILES));
+    let (counters, mut temporary_files) = counters(&ends);
+    let figures = figures((from, to));
     if queryid.is_some() {
         temporary_files += ", by all statements";
     }
@@ -97,6 +110,10 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
             true => blockers::blocked((from, to)),
             false => Vec::new(),
         },
+        states: match !is_other && now.has_blockers() {
+            true => blockers::states((from, to)),
+            false => BTreeMap::new(),
+        },
         missing: match is_other {
             true => Vec::new(),
             false => unseen(queryid).into_iter().chain(health::findings()).collect(),
@@ -108,7 +125,15 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
         },
         can_compare: !is_other
             && interval_plans::tells_apart(&interval_plans::snapshot_times(), [(begin, from), (from, to)]),
-        figures: figures((from, to)),
+        calls_per_second: match is_other {
+            true => [None; 2],
+            false => calls_per_second(begin, &ends, &figures, queryid),
+        },
+        new: match is_other || queryid.is_some() {
+            true => Vec::new(),
+            false => new_statements((from, to), &figures),
+        },
+        figures,
         counters,
         temporary_files,
     };
@@ -223,9 +248,72 @@ fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
     figures
 }
 
+/// Returns how many statements ended in a second of an interval, and in the time before it, which begins at
+/// `begin`: all, or one.
+fn calls_per_second(
+    begin: i64,
+    ends: &Ends,
+    now: &BTreeMap<i64, Figures>,
+    queryid: Option<i64>,
+) -> [Option<f64>; 2] {
+    let rate = |seconds: Option<f64>, figures: &BTreeMap<i64, Figures>| {
+        let is_asked = |id: &i64| queryid.is_none_or(|queryid| queryid == *id);
+        let asked = figures.iter().filter(|(id, _)| is_asked(id));
+        let calls: u64 = asked.map(|(_, figures)| figures.calls).sum();
+        seconds
+            .filter(|seconds| *seconds > 0.0 && !figures.is_empty())
+            .map(|seconds| calls as f64 / seconds)
+    };
+    let before = ends.moments().map(|(from, _)| (begin, from - 1));
+    let before = before.filter(|(begin, end)| begin < end);
+    [
+        rate(ends.seconds, now),
+        before.and_then(|before| rate(intervals::ends(before, None).seconds, &figures(before))),
+    ]
+}
+
+/// Returns the statements that ran in an interval first, and took a share of its time, those with the most
+/// first. What was evicted and came back is none of them if the history has it.
+fn new_statements((from, to): (i64, i64), figures: &BTreeMap<i64, Figures>) -> Vec<New> {
+    let all_ms: f64 = figures.values().map(Figures::total_ms).sum();
+    let mut plans: BTreeMap<i64, (i64, PlanKey)> = BTreeMap::new();
+    if store::info().is_some_and(|info| info.reset_at < from) {
+        for plan in store::sums().unwrap_or_default() {
+            server_memory::ensure();
+            let first = (plan.first_seen_at, plan.key);
+            let known = plans.entry(plan.key.queryid).or_insert(first);
+            known.0 = known.0.min(first.0);
+        }
+    }
+    plans.retain(|queryid, (first_seen_at, key)| {
+        let ms = figures.get(queryid).map_or(0.0, Figures::total_ms);
+        (from..=to).contains(first_seen_at) && ms >= NEW_SHARE * all_ms && server::may_see(key.userid)
+    });
+    let ids: Vec<String> = plans.keys().map(i64::to_string).collect();
+    // Who may not read the history has no snapshots.
+    if !ids.is_empty() && !interval_plans::snapshot_times().is_empty() {
+        query::each(&EARLIER.replace("[ids]", &ids.join(",")), (from, to), |row| {
+            row[0].as_i64().map(|queryid| plans.remove(&queryid));
+        });
+    }
+    let mut new: Vec<New> = plans
+        .into_iter()
+        .filter_map(|(queryid, (first_seen_at, key))| {
+            Some(New {
+                queryid,
+                first_seen_at,
+                figures: *figures.get(&queryid)?,
+                text: store::plan(&key)?.description.text.clone(),
+            })
+        })
+        .collect();
+    new.sort_by(|one, other| other.figures.total_ms().total_cmp(&one.figures.total_ms()));
+    new.truncate(REGRESSIONS);
+    new
+}
+
 /// Returns a line about the counters of an interval, and one about temporary files.
-fn counters(interval: (i64, i64)) -> (String, String) {
-    let ends = intervals::ends(interval, Some(TEMPORARY_FILES));
+fn counters(ends: &Ends) -> (String, String) {
     if ends.seconds.is_none() {
         return (
             format!(

@@ -90,6 +90,21 @@ fn assert_tree(report: &[String], blocker: i32) {
     assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
 }
 
+/// Fails if a report does not say what a process does that keeps others waiting, since when, and what ends it.
+fn assert_state(client: &mut Client, blocker: i32) {
+    let report = first_column(client, "SELECT * FROM rowsource_report('1 min')");
+    let wrong = section(&report, "What is wrong").join(" ");
+    let wrong = wrong.split_whitespace().collect::<Vec<_>>().join(" ");
+    let state = wrong
+        .split_once(", idle in transaction since 20")
+        .map(|(_, state)| state);
+    let ends = format!("which pg_terminate_backend({blocker}) ends, its last statement: LOCK TABLE");
+    assert!(state.is_some_and(|state| state.contains(&ends)), "{report:#?}");
+    let applications = report.iter().find(|line| line.starts_with("applications: "));
+    assert!(applications.is_some(), "{report:#?}");
+    assert!(report.contains(&"Top nodes".to_owned()), "{report:#?}");
+}
+
 /// An index is gone, and a session that is idle in a transaction blocks two others.
 #[test]
 fn the_report_names_the_change_of_a_plan_and_who_blocks() {
@@ -125,6 +140,7 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
         &mut client,
         "SELECT count(*) > 100 FROM rowsource_ash WHERE wait_event_type = 'Lock'",
     );
+    assert_state(&mut client, blocker);
     run_each(&mut idle, "ROLLBACK");
     for session in blocked {
         session.join();
@@ -193,7 +209,17 @@ fn what_is_slower_with_the_same_plan_is_listed_at_once() {
     work(&mut client, 1);
     run(&mut client, "SELECT burn(ms) FROM pace", 20);
     run(&mut client, &others, 20);
+    run(&mut client, "SELECT burn(5) AS added", 3);
     let unchanged = report(&mut client);
+    let new = section(&unchanged, "New since then");
+    assert!(
+        new.iter()
+            .any(|line| line.contains("|     3 |") && line.contains("AS added")),
+        "{unchanged:#?}"
+    );
+    assert!(!new.join(" ").contains("pace"), "{unchanged:#?}");
+    let is_rate = |line: &&String| line.starts_with("statements per second: ") && line.contains("; before: ");
+    assert!(unchanged.iter().any(|line| is_rate(&line)), "{unchanged:#?}");
     assert!(!unchanged.join(" ").contains("not confirmed"), "{unchanged:#?}");
     run_each(
         &mut client,
