@@ -244,7 +244,11 @@ fn what_is_slower_with_the_same_plan_is_listed_at_once() {
 fn health_names_what_is_off_and_what_mends_it() {
     let server = Server::preloaded(
         "report-health",
-        &["pg_rowsource.history_frequency = 0", "pg_rowsource.enabled = off"],
+        &[
+            "pg_rowsource.history_frequency = 0",
+            "pg_rowsource.enabled = off",
+            "pg_rowsource.snapshot_interval = 0",
+        ],
     );
     let mut client = server.connect();
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
@@ -253,10 +257,10 @@ fn health_names_what_is_off_and_what_mends_it() {
         "SELECT component, mend FROM rowsource_health() WHERE verdict = 'attention' ORDER BY component",
     );
     let parts: Vec<&str> = bad.iter().filter_map(|row| row[0].as_deref()).collect();
-    assert_eq!(parts, ["samples", "switch"], "{bad:#?}");
+    assert_eq!(parts, ["samples", "snapshots", "switch"], "{bad:#?}");
     run_each(
         &mut client,
-        "ALTER SYSTEM SET pg_rowsource.enabled = on; ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf()",
+        "ALTER SYSTEM SET pg_rowsource.snapshot_interval = '15 min'; ALTER SYSTEM SET pg_rowsource.enabled = on; ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf()",
     );
     until(
         &mut client,
