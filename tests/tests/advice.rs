@@ -195,6 +195,24 @@ fn what_other_rules_find() {
     run_each(&mut client, "ALTER ROLE postgres SET work_mem = '500MB'");
     assert_eq!(spill(&mut client), "SET work_mem = '600MB'");
     run_each(&mut client, "ALTER ROLE postgres RESET work_mem");
+    // Who has a setting of his own does not know that of others.
+    run_each(
+        &mut client,
+        "CREATE ROLE reader LOGIN; GRANT pg_read_all_stats TO reader; ALTER ROLE reader SET work_mem = '1GB'",
+    );
+    let mut reader = server.try_connect("reader").expect("a connection");
+    assert_eq!(spill(&mut reader), set);
+    let figures = texts(
+        &mut reader,
+        "SELECT figures FROM rowsource_advice() WHERE rule = 'spill to disk'",
+    );
+    assert!(
+        !figures.concat()[0]
+            .as_deref()
+            .unwrap_or_default()
+            .contains("have a work_mem"),
+        "{figures:?}"
+    );
     run_each(&mut client, &format!("{set}; SELECT rowsource_reset()"));
     run(&mut client, sort);
     let found = advice(&mut client);
@@ -238,6 +256,20 @@ fn what_other_rules_find() {
     let parallel = "SELECT max(filler) FROM orders";
     let set = planted(&mut client, parallel, "workers not launched");
     assert!(set.starts_with("SHOW max_parallel_workers; -- set more"), "{set}");
+    // A cursor never has workers.
+    run_each(
+        &mut client,
+        "SELECT rowsource_reset(); RESET max_parallel_workers",
+    );
+    run(
+        &mut client,
+        "BEGIN; DECLARE c CURSOR FOR SELECT max(filler) FROM orders; FETCH c; COMMIT",
+    );
+    let found = advice(&mut client);
+    assert!(
+        found.iter().all(|row| row[0] != "workers not launched"),
+        "{found:#?}"
+    );
 }
 
 /// What the catalog says against an index.
