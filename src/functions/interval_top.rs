@@ -304,7 +304,7 @@ fn list(interval: (i64, i64), by: By, has_nodes: bool) -> Option<List> {
     let is_now = ends.to_snap == Some(0);
     // Only some roles may read what snapshots have of plans. All may read the counters of now.
     let is_stored = ends.from_snap.is_some() && server::may_see_activity(None);
-    if !is_stored && (ends.from_snap.is_some() || !is_now) {
+    if !is_stored {
         if !is_now {
             return None;
         }
@@ -447,18 +447,17 @@ fn add_others(sums: &mut HashMap<Group, Sum>, by: By) {
     for other in session::others() {
         let group = Group {
             datid: Some(other.datid).filter(|datid| *datid != 0 && by.is_of_statements() && by != By::User),
-            of: Some(match by {
-                By::Node => Of::Node(None),
-                By::Relation => Of::Relation(None),
-                _ => Of::Statement,
-            }),
             ..Group::default()
         };
         let waits = other.totals.plan.waits.events();
         let [count, ns] = waits.fold([0, 0], |[count, ns], waits| [count + waits.waits, ns + waits.ns]);
         let figures = lists::of_totals(&other.totals, [count, ns]);
         for part in lists::unknown_parts(&figures, by) {
-            add(sums, group.clone(), &part.figures, by, other.toplevel);
+            let group = Group {
+                of: Some(part.of),
+                ..group.clone()
+            };
+            add(sums, group, &part.figures, by, other.toplevel);
         }
     }
 }
