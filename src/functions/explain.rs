@@ -18,7 +18,9 @@ pub fn rows(rows: &mut Rows, [queryid, planid]: [Option<i64>; 2], format: Option
     let exported = chosen(queryid, planid, which);
     let is_own = queryid.is_none() && planid.is_none();
     let (planning, facts) = summary(&exported, is_own);
-    let triggers = facts.as_ref().map(|facts| triggers(&exported, facts));
+    let triggers = facts
+        .as_ref()
+        .map(|facts| triggers(exported.plan.key.datid, facts));
     let ending = exported.ending();
     let Exported { plan, stats, .. } = &exported;
     let times = &plan.statistics.times;
@@ -94,9 +96,9 @@ fn summary(exported: &Exported, is_own: bool) -> (Option<Planned>, Option<Statem
     }
 }
 
-/// Returns the triggers with their names, which only a session of their database knows.
-fn triggers(exported: &Exported, facts: &StatementFacts) -> Vec<Trigger> {
-    let may_name = exported.plan.key.datid == server::database_id();
+/// Returns the triggers of a database with their names, which only a session of it knows.
+pub(super) fn triggers(datid: u32, facts: &StatementFacts) -> Vec<Trigger> {
+    let may_name = datid == server::database_id();
     facts
         .triggers()
         .map(|trigger| {
