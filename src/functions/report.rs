@@ -91,7 +91,8 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     let prefix = prefix();
     let ends = intervals::ends((from, to), Some(TEMPORARY_FILES));
     let (counters, mut temporary_files) = counters(&ends);
-    let figures = figures((from, to));
+    let (figures, earlier) = (figures((from, to)), earlier_interval(begin, &ends));
+    let figures_before = earlier.map_or_else(BTreeMap::new, self::figures);
     if queryid.is_some() {
         temporary_files += ", by all statements";
     }
@@ -123,11 +124,22 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
             true => BTreeSet::new(),
             false => visible().map(|key| (key.queryid, key.planid)).collect(),
         },
-        can_compare: !is_other
-            && interval_plans::tells_apart(&interval_plans::snapshot_times(), [(begin, from), (from, to)]),
+        compared: (!is_other
+            && interval_plans::tells_apart(&interval_plans::snapshot_times(), [(begin, from), (from, to)]))
+        .then(|| {
+            let ran = figures
+                .keys()
+                .filter(|queryid| figures_before.contains_key(queryid));
+            ran.copied().collect()
+        }),
         calls_per_second: match is_other {
             true => [None; 2],
-            false => calls_per_second(begin, &ends, &figures, queryid),
+            false => [
+                calls_per_second(ends.seconds, &figures, queryid),
+                earlier.and_then(|earlier| {
+                    calls_per_second(intervals::ends(earlier, None).seconds, &figures_before, queryid)
+                }),
+            ],
         },
         new: match is_other || queryid.is_some() {
             true => Vec::new(),
@@ -248,28 +260,23 @@ fn figures(interval: (i64, i64)) -> BTreeMap<i64, Figures> {
     figures
 }
 
-/// Returns how many statements ended in a second of an interval, and in the time before it, which begins at
-/// `begin`: all, or one.
+/// Returns the interval that ends where the counters of another one begin.
+fn earlier_interval(begin: i64, ends: &Ends) -> Option<(i64, i64)> {
+    let (from, _) = ends.moments()?;
+    (begin < from - 1).then_some((begin, from - 1))
+}
+
+/// Returns how many statements ended in a second: all, or one.
 fn calls_per_second(
-    begin: i64,
-    ends: &Ends,
-    now: &BTreeMap<i64, Figures>,
+    seconds: Option<f64>,
+    figures: &BTreeMap<i64, Figures>,
     queryid: Option<i64>,
-) -> [Option<f64>; 2] {
-    let rate = |seconds: Option<f64>, figures: &BTreeMap<i64, Figures>| {
-        let is_asked = |id: &i64| queryid.is_none_or(|queryid| queryid == *id);
-        let asked = figures.iter().filter(|(id, _)| is_asked(id));
-        let calls: u64 = asked.map(|(_, figures)| figures.calls).sum();
-        seconds
-            .filter(|seconds| *seconds > 0.0 && !figures.is_empty())
-            .map(|seconds| calls as f64 / seconds)
-    };
-    let before = ends.moments().map(|(from, _)| (begin, from - 1));
-    let before = before.filter(|(begin, end)| begin < end);
-    [
-        rate(ends.seconds, now),
-        before.and_then(|before| rate(intervals::ends(before, None).seconds, &figures(before))),
-    ]
+) -> Option<f64> {
+    let is_asked = |id: &i64| queryid.is_none_or(|queryid| queryid == *id);
+    let asked = figures.iter().filter(|(id, _)| is_asked(id));
+    let calls: u64 = asked.map(|(_, figures)| figures.calls).sum();
+    let seconds = seconds.filter(|seconds| *seconds > 0.0 && !figures.is_empty())?;
+    Some(calls as f64 / seconds)
 }
 
 /// Returns the statements that ran in an interval first, and took a share of its time, those with the most

@@ -95,8 +95,9 @@ pub struct Given<'a> {
     pub missing: Vec<Finding>,
     /// The plans that the reader can show: their queryids and planids.
     pub kept: BTreeSet<(i64, i64)>,
-    /// Whether the interval before can be compared with this one: the history tells them apart.
-    pub can_compare: bool,
+    /// The statements of which the history tells the interval before and this one apart; `None` if it tells
+    /// nothing apart.
+    pub compared: Option<BTreeSet<i64>>,
     /// What statements did in the interval, by their queryids. Those of which nothing is known are missing.
     pub figures: BTreeMap<i64, Figures>,
     /// How many statements ended in a second, now and before, as far as that is known.
@@ -175,7 +176,8 @@ impl Activity {
             parts.push(Part::Text("nothing was found".to_owned()));
             let is_change = |part: &Part| matches!(part, Part::Table(_));
             parts.extend(
-                (!given.can_compare && changes.iter().any(is_change)).then(|| Part::Text(LATER.to_owned())),
+                (given.compared.is_none() && changes.iter().any(is_change))
+                    .then(|| Part::Text(LATER.to_owned())),
             );
         }
         parts.extend(findings.into_iter().map(Part::from));
@@ -422,10 +424,10 @@ impl Activity {
         ];
         parts.push(Part::Table(columns));
         let sides = [before, self].map(|of| format!("'{}..{}'", shown(of.from), shown(of.to)));
+        let is_compared = |queryid: &i64| given.compared.as_ref().is_some_and(|all| all.contains(queryid));
         let compared = rows
             .iter()
-            .filter(|_| given.can_compare)
-            .filter_map(|((queryid, _), _, [then, now])| (*then > 0.0 && *now > 0.0).then_some((*queryid)?));
+            .filter_map(|((queryid, _), ..)| queryid.filter(is_compared));
         parts.extend(compared.map(|queryid| {
             Part::Command(vec![
                 format!("SELECT * FROM {}rowsource_compare({queryid},", given.prefix),

@@ -16,7 +16,7 @@ fn given() -> Given<'static> {
         states: BTreeMap::new(),
         missing: Vec::new(),
         kept: BTreeSet::from([(11, 12), (11, 13)]),
-        can_compare: true,
+        compared: Some(BTreeSet::from([11])),
         figures: BTreeMap::new(),
         calls_per_second: [None; 2],
         new: Vec::new(),
