@@ -1,7 +1,7 @@
 //! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
 use super::words::{EXPLAIN_FORMATS, WHERE_IDS_ARE};
-use super::{explain, live, partitions, wait_names};
+use super::{live, partitions, triggers, wait_names};
 use crate::pg::executor::{statement, unmeasured};
 use crate::pg::live::{lacks_beats, sessions_without_beats};
 use crate::pg::server::columns::{Columns, columns};
@@ -75,7 +75,7 @@ pub fn lines(
         _ => None,
     };
     let triggers = facts.map_or_else(Vec::new, |facts| {
-        let called = explain::triggers(plan.key.datid, &facts).into_iter();
+        let called = triggers::named(plan.key.datid, &facts).into_iter();
         called
             .map(|trigger| trigger.line(true, (trigger.ms, trigger.calls)))
             .collect()

@@ -296,8 +296,8 @@ struct List {
     unknown: usize,
 }
 
-/// Returns the list of an interval; `None` if nothing of it is counted. Without the nodes of the plans, it has
-/// the calls and the time only, and takes less long.
+/// Returns the list of an interval; `None` if nothing of it is counted. Without the nodes of the plans, it
+/// has the calls and the time only, and takes less long.
 fn list(interval: (i64, i64), by: By, has_nodes: bool) -> Option<List> {
     let ends = intervals::ends(interval, None);
     let (mut from_at, to_at) = ends.moments()?;

@@ -73,7 +73,6 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     );
     let (from, to) = interval(from, to);
     let origin = origin::check();
-    let is_other = origin.is_some();
     let what = queryid.map_or_else(
         || "What happened".to_owned(),
         |queryid| format!("What statement {queryid} did"),
@@ -89,71 +88,73 @@ pub fn rows(rows: &mut Rows, queryid: Option<i64>, from: Option<i64>, to: Option
     let begin = from.saturating_sub(to.saturating_sub(from));
     let mut before = ash::activity(&mut lookup, (begin, from.saturating_sub(1)), queryid, None);
     let prefix = prefix();
-    let ends = intervals::ends((from, to), Some(TEMPORARY_FILES));
-    let (counters, mut temporary_files) = counters(&ends);
-    let (figures, earlier) = (figures((from, to)), earlier_interval(begin, &ends));
-    let figures_before = earlier.map_or_else(BTreeMap::new, self::figures);
-    if queryid.is_some() {
-        temporary_files += ", by all statements";
-    }
-    let given = Given {
-        prefix: &prefix,
-        findings: match is_other {
-            true => Vec::new(),
-            false => {
-                let mut findings = slower_statements(&prefix, begin, (from, to), queryid);
-                findings.extend(advised(&prefix, (from, to), queryid));
-                findings
-            }
-        },
-        // Those of one statement are only a part of a tree.
-        blocked: match queryid.is_none() && now.has_blockers() {
-            true => blockers::blocked((from, to)),
-            false => Vec::new(),
-        },
-        states: match !is_other && now.has_blockers() {
-            true => blockers::states((from, to)),
-            false => BTreeMap::new(),
-        },
-        missing: match is_other {
-            true => Vec::new(),
-            false => unseen(queryid).into_iter().chain(health::findings()).collect(),
-        },
-        // What this server has of a statement is not what another one had.
-        kept: match is_other {
-            true => BTreeSet::new(),
-            false => visible().map(|key| (key.queryid, key.planid)).collect(),
-        },
-        compared: (!is_other
-            && interval_plans::tells_apart(&interval_plans::snapshot_times(), [(begin, from), (from, to)]))
-        .then(|| {
-            let ran = figures
-                .keys()
-                .filter(|queryid| figures_before.contains_key(queryid));
-            ran.copied().collect()
-        }),
-        calls_per_second: match is_other {
-            true => [None; 2],
-            false => [
-                calls_per_second(ends.seconds, &figures, queryid),
-                earlier.and_then(|earlier| {
-                    calls_per_second(intervals::ends(earlier, None).seconds, &figures_before, queryid)
-                }),
-            ],
-        },
-        new: match is_other || queryid.is_some() {
-            true => Vec::new(),
-            false => new_statements((from, to), &figures),
-        },
-        figures,
-        counters,
-        temporary_files,
-    };
+    let given = given(&prefix, now.has_blockers(), begin, (from, to), queryid);
     let report = now.overview(&mut before, &given, title, facts, &server::shown_time);
     match format {
         Format::Text => report.lines().iter().for_each(|line| rows.add_line(line)),
         Format::Html => export::add_document(rows, &report.html(), Syntax::Markup),
     }
+}
+
+/// Returns what the report says beside what samples tell. What this server has is not what another one had.
+fn given(
+    prefix: &str,
+    has_blockers: bool,
+    begin: i64,
+    interval: (i64, i64),
+    queryid: Option<i64>,
+) -> Given<'_> {
+    let is_here = origin::other().is_none();
+    let ends = intervals::ends(interval, Some(TEMPORARY_FILES));
+    let (counters, mut temporary_files) = counters(&ends);
+    if queryid.is_some() {
+        temporary_files += ", by all statements";
+    }
+    let (figures, earlier) = (figures(interval), earlier_interval(begin, &ends));
+    let figures_before = earlier.map_or_else(BTreeMap::new, self::figures);
+    let compared = || {
+        let intervals = [(begin, interval.0), interval];
+        let ran = figures.keys().filter(|id| figures_before.contains_key(id));
+        interval_plans::tells_apart(&interval_plans::snapshot_times(), intervals)
+            .then(|| ran.copied().collect())
+    };
+    let mut given = Given {
+        prefix,
+        findings: Vec::new(),
+        // Those of one statement are only a part of a tree.
+        blocked: match queryid.is_none() && has_blockers {
+            true => blockers::blocked(interval),
+            false => Vec::new(),
+        },
+        states: BTreeMap::new(),
+        missing: Vec::new(),
+        kept: BTreeSet::new(),
+        compared: is_here.then(compared).flatten(),
+        calls_per_second: [None; 2],
+        new: Vec::new(),
+        figures,
+        counters,
+        temporary_files,
+    };
+    if !is_here {
+        return given;
+    }
+    given.findings = slower_statements(prefix, begin, interval, queryid);
+    given.findings.extend(advised(prefix, interval, queryid));
+    if has_blockers {
+        given.states = blockers::states(interval);
+    }
+    given.missing = unseen(queryid).into_iter().chain(health::findings()).collect();
+    given.kept = visible().map(|key| (key.queryid, key.planid)).collect();
+    let seconds = earlier.and_then(|earlier| intervals::ends(earlier, None).seconds);
+    given.calls_per_second = [
+        calls_per_second(ends.seconds, &given.figures, queryid),
+        calls_per_second(seconds, &figures_before, queryid),
+    ];
+    if queryid.is_none() {
+        given.new = new_statements(interval, &given.figures);
+    }
+    given
 }
 
 /// Returns the interval of the report: the last hour, or the last minutes of a young server.
@@ -294,7 +295,8 @@ fn new_statements((from, to): (i64, i64), figures: &BTreeMap<i64, Figures>) -> V
     }
     plans.retain(|queryid, (first_seen_at, key)| {
         let ms = figures.get(queryid).map_or(0.0, Figures::total_ms);
-        (from..=to).contains(first_seen_at) && ms >= NEW_SHARE * all_ms && server::may_see(key.userid)
+        let is_much = ms > 0.0 && ms >= NEW_SHARE * all_ms;
+        (from..=to).contains(first_seen_at) && is_much && server::may_see(key.userid)
     });
     let ids: Vec<String> = plans.keys().map(i64::to_string).collect();
     // Who may not read the history has no snapshots.

@@ -157,21 +157,13 @@ impl Lookup {
         }
     }
 
-    /// Returns the name of the relation that a sample without a plan has, as plans have it: with its schema,
-    /// but for temporary tables and catalogs. Only a session of its database knows it.
+    /// Returns the name of the relation that a sample without a plan has, as plans have it.
     fn qualified(&mut self, sample: &Sample) -> Option<Rc<str>> {
         let (datid, oid) = (sample.key.datid, sample.command.1);
         if oid == 0 || datid != server::database_id() || self.is_other {
             return None;
         }
-        let name = || {
-            let (name, schema) = server::name_and_schema(oid)?;
-            let schema = server::schema_name(schema).filter(|schema| !schema.starts_with("pg_"));
-            Some(schema.map_or_else(
-                || name.as_str().into(),
-                |schema| format!("{schema}.{name}").into(),
-            ))
-        };
+        let name = || server::name_in_plans(oid).map(Rc::from);
         self.tables.entry(oid).or_insert_with(name).clone()
     }
 

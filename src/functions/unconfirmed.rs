@@ -74,9 +74,9 @@ type Plans = HashMap<PlanKey, Ran>;
 /// Plans that may be slower, in the order of the candidates.
 type Compared = (Vec<(PlanKey, [(i64, i64); 2])>, Vec<Candidate>);
 
-/// Returns the plans that take longer in an interval than before it, since its beginning or lately, those that
-/// cost the most first: by the predicate of regressions without a change of plan, for which the interval is
-/// each of the four. `begin` is when the time before begins. Plans of queries that have changed their plan
+/// Returns the plans that take longer in an interval than before it, since its beginning or lately, those
+/// that cost the most first: by the predicate of regressions without a change of plan, for which the interval
+/// is each of the four. `begin` is when the time before begins. Plans of queries that have changed their plan
 /// since then are left out.
 ///
 /// # Errors

@@ -90,7 +90,8 @@ fn assert_tree(report: &[String], blocker: i32) {
     assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
 }
 
-/// Fails if a report does not say what a process does that keeps others waiting, since when, and what ends it.
+/// Fails if a report does not say what a process does that keeps others waiting, since when, and what ends
+/// it.
 fn assert_state(client: &mut Client, blocker: i32) {
     let report = first_column(client, "SELECT * FROM rowsource_report('1 min')");
     let wrong = section(&report, "What is wrong").join(" ");

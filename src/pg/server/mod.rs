@@ -44,7 +44,7 @@ mod user_error;
 
 pub use access::{
     Unquoted, command_name, database_exists, database_id, database_name, database_oid, find_database,
-    find_role, lock_mode_name, may_see, may_see_activity, may_see_running, name_and_schema,
+    find_role, lock_mode_name, may_see, may_see_activity, may_see_running, name_and_schema, name_in_plans,
     quoted_identifier, relation_alone, relation_name, relation_of_file, role_oid, schema_name, search_path,
     session_user_id, shown_relation, topmost_relation, trigger_name, trigger_names, user_id, user_name,
 };
