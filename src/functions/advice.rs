@@ -204,13 +204,13 @@ impl Search {
 type Memory = HashMap<(u32, u32), [Option<f64>; 2]>;
 
 /// Returns the settings of those sessions that a user opens in a database, as PostgreSQL finds them.
-fn settings_of(memory: &Memory, userid: u32, datid: u32) -> [f64; 2] {
+fn settings_of(memory: &Memory, userid: u32, datid: u32) -> [Option<f64>; 2] {
     let places = [(userid, datid), (userid, 0), (0, datid), (0, 0)];
-    [(0, 4096.0), (1, 1.0)].map(|(which, unknown)| {
+    [0, 1].map(|which| {
         let mut found = places
             .iter()
             .filter_map(|place| memory.get(place).and_then(|settings| settings[which]));
-        found.next().unwrap_or(unknown)
+        found.next()
     })
 }
 
@@ -233,7 +233,7 @@ pub fn all() -> (Vec<Advice>, usize) {
             settings_of(&memory_settings, plan.key.userid, plan.key.datid);
         let server = Server {
             work_mem_kb,
-            hash_mem_multiplier,
+            hash_mem_multiplier: hash_mem_multiplier.unwrap_or(1.0),
             quote: &quote,
         };
         search.add(&plan, &server);

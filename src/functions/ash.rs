@@ -419,6 +419,7 @@ fn add_sample(activity: &mut Activity, sampled: &Sampled, lookup: &mut Lookup) {
     activity.add(&Seen {
         pid: sample.pid,
         session: &session,
+        application: sampled.application.as_deref().unwrap_or_default(),
         statement: (key.queryid != 0).then_some((key.queryid, planid)),
         text,
         node: node.as_ref().map(|(id, name)| (*id, name.as_str())),

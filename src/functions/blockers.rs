@@ -5,13 +5,13 @@ use super::origin;
 use super::samples::{self, Entry, Lookup, Sampled, room_for_one};
 use crate::pg::ash::memory::ring;
 use crate::pg::server::columns::{Columns, columns};
-use crate::pg::server::memory;
 use crate::pg::server::srf::Rows;
+use crate::pg::server::{memory, query};
 use rowsource_core::ash::Moment;
 use rowsource_core::compare::Blocker;
 use rowsource_core::model::PlanKey;
 use rowsource_core::report::activity::overview::Blocked;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 /// A process: the number of the server's run, and its pid.
@@ -152,6 +152,29 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>) {
     let mut lookup = Lookup::default();
     let waits = Waits::read(&mut lookup, from, ash::interval(from, to), None);
     each(&mut lookup, &waits, |row| columns.add(rows, row));
+}
+
+/// Selects what processes do that are in a transaction and were there at the end of an interval, since when,
+/// and what ends that.
+const STATES: &str = "
+    SELECT pg_catalog.json_build_array(a.pid, pg_catalog.concat(
+               a.state, ' since ', pg_catalog.date_trunc('second', a.state_change), ' (',
+               pg_catalog.date_trunc('second', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.state_change),
+               '), which ', CASE WHEN a.state OPERATOR(pg_catalog.=) 'active' THEN 'pg_cancel_backend' ELSE 'pg_terminate_backend' END,
+               '(', a.pid, ') ends'))
+      FROM pg_catalog.pg_stat_activity a
+     WHERE a.xact_start IS NOT NULL AND a.state IS NOT NULL AND a.backend_start OPERATOR(pg_catalog.<=) {to}";
+
+/// Returns what is said of processes that are in a transaction, as far as the user may see that.
+pub fn states(interval: (i64, i64)) -> BTreeMap<i32, String> {
+    let mut states = BTreeMap::new();
+    query::each(STATES, interval, |row| {
+        memory::ensure();
+        if let (Some(pid), Some(state)) = (row[0].as_i64(), row[1].as_str()) {
+            states.insert(pid as i32, state.to_owned());
+        }
+    });
+    states
 }
 
 /// Returns the sessions of the trees of an interval, for a report.

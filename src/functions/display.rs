@@ -1,7 +1,7 @@
 //! `rowsource_display()` shows a plan as a table. `rowsource_last()` identifies the last statement.
 
 use super::words::{EXPLAIN_FORMATS, WHERE_IDS_ARE};
-use super::{live, partitions, wait_names};
+use super::{live, partitions, triggers, wait_names};
 use crate::pg::executor::{statement, unmeasured};
 use crate::pg::live::{lacks_beats, sessions_without_beats};
 use crate::pg::server::columns::{Columns, columns};
@@ -67,14 +67,27 @@ pub fn lines(
     } else {
         choice
     };
-    for line in table_with_warning(&plan, &stats, &format, warning) {
+    // Of the last execution, only its session knows them.
+    let facts = match format.shown() {
+        Shown::Totals => Some(plan.statement_sums().facts),
+        Shown::Last if is_of_session => session::last_summary().map(|(_, facts)| facts),
+        _ if plan.statistics.times.calls == 1 => Some(plan.statement_sums().facts),
+        _ => None,
+    };
+    let triggers = facts.map_or_else(Vec::new, |facts| {
+        let called = triggers::named(plan.key.datid, &facts).into_iter();
+        called
+            .map(|trigger| trigger.line(true, (trigger.ms, trigger.calls)))
+            .collect()
+    });
+    for line in table_with_warning(&plan, &stats, &format, (warning, triggers)) {
         rows.add_line(&line);
     }
 }
 
 /// Returns the lines of a plan's table. `stats` are the statistics of the nodes.
 pub(super) fn table(plan: &Plan, stats: &[NodeStats], format: &Format) -> Vec<String> {
-    table_with_warning(plan, stats, format, None)
+    table_with_warning(plan, stats, format, (None, Vec::new()))
 }
 
 /// Returns the same of a plan of snapshots, which knows the names of its user and its database.
@@ -93,17 +106,18 @@ pub(super) fn stored_table(
     report::display(&header, &plan.description.nodes, stats, format)
 }
 
-/// Returns the lines of a plan's table behind a warning.
+/// Returns the lines of a plan's table behind a warning, with the triggers that were called.
 fn table_with_warning(
     plan: &Plan,
     stats: &[NodeStats],
     format: &Format,
-    warning: Option<String>,
+    (warning, triggers): (Option<String>, Vec<String>),
 ) -> Vec<String> {
     // The whole table is made in memory, because each column is as wide as its widest value.
     memory::ensure_headroom(plan.description.nodes.len());
     let header = Header {
         warning,
+        triggers,
         // The record does not have it. The executions may be of any session.
         beats_missing: lacks_beats() || sessions_without_beats().0 > 0,
         ..header(plan, format.shown())
@@ -150,6 +164,7 @@ fn header(plan: &Plan, shown: Shown) -> Header {
             Shown::Totals => partitions::named(plan),
             _ => Vec::new(),
         },
+        triggers: Vec::new(),
         waits_missing: waits::refused().map(str::to_owned),
         beats_missing: false,
         now: None,

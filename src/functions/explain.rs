@@ -1,13 +1,14 @@
 //! `rowsource_explain()` prints a plan as EXPLAIN (ANALYZE, BUFFERS, WAL) does.
 
 use super::export::{Exported, Which, add_document, chosen};
+use super::triggers;
 use super::words::{EXPLAIN_FORMATS, choose};
 use crate::pg::compat;
 use crate::pg::executor::statement;
 use crate::pg::server::srf::Rows;
 use crate::pg::server::{self, memory};
 use crate::session;
-use rowsource_core::export::{ExplainFormat, Explained, Planned, Syntax, Trigger, explain};
+use rowsource_core::export::{ExplainFormat, Explained, Planned, Syntax, explain};
 use rowsource_core::model::{Planning, StatementFacts};
 
 /// Adds the rows of `rowsource_explain()`: a row per line of text, or one document.
@@ -18,7 +19,9 @@ pub fn rows(rows: &mut Rows, [queryid, planid]: [Option<i64>; 2], format: Option
     let exported = chosen(queryid, planid, which);
     let is_own = queryid.is_none() && planid.is_none();
     let (planning, facts) = summary(&exported, is_own);
-    let triggers = facts.as_ref().map(|facts| triggers(&exported, facts));
+    let triggers = facts
+        .as_ref()
+        .map(|facts| triggers::named(exported.plan.key.datid, facts));
     let ending = exported.ending();
     let Exported { plan, stats, .. } = &exported;
     let times = &plan.statistics.times;
@@ -92,28 +95,4 @@ fn summary(exported: &Exported, is_own: bool) -> (Option<Planned>, Option<Statem
             (planned, is_only.then_some(facts))
         }
     }
-}
-
-/// Returns the triggers with their names, which only a session of their database knows.
-fn triggers(exported: &Exported, facts: &StatementFacts) -> Vec<Trigger> {
-    let may_name = exported.plan.key.datid == server::database_id();
-    facts
-        .triggers()
-        .map(|trigger| {
-            let names = match trigger.oid {
-                0 => None,
-                oid => may_name.then(|| server::trigger_names(oid)).flatten(),
-            };
-            let unknown = if trigger.oid == 0 { "others" } else { "unknown" };
-            Trigger {
-                name: names
-                    .as_ref()
-                    .map_or_else(|| unknown.to_owned(), |names| names.name.clone()),
-                constraint: names.as_ref().and_then(|names| names.constraint.clone()),
-                relation: names.and_then(|names| names.relation),
-                calls: trigger.calls,
-                ms: trigger.ms,
-            }
-        })
-        .collect()
 }

@@ -291,7 +291,8 @@ pub(super) fn stored_plan(queryid: i64, row: &Value) -> Option<(PlanKey, Plan)> 
     }
 }
 
-fn from_hex(text: &Value) -> Option<Vec<u8>> {
+/// Returns the bytes of a text in hexadecimal.
+pub(super) fn from_hex(text: &Value) -> Option<Vec<u8>> {
     let text = text.as_str()?.as_bytes();
     let mut bytes = memory::with_room(text.len() / 2);
     for pair in text.chunks_exact(2) {

@@ -46,7 +46,7 @@ const PLANS: &str = "
                 ORDER BY p.snap_id DESC, p.first_seen_at DESC LIMIT 1) l
     )
     SELECT pg_catalog.json_build_array(p.is_end, p.userid::pg_catalog.int8, p.datid::pg_catalog.int8, p.planid, p.toplevel,
-               pg_catalog.encode(d.description, 'hex'), pg_catalog.encode(p.statistics, 'hex'), p.queryid,
+               [description], [statistics], p.queryid,
                pg_catalog.extract('epoch', p.first_seen_at), p.query, p.calls, p.total_time, p.rows,
                p.shared_blks_hit, p.shared_blks_read, p.temp_blks_read OPERATOR(pg_catalog.+) p.temp_blks_written,
                p.usename, p.datname)
@@ -55,6 +55,12 @@ const PLANS: &str = "
            ON d.queryid OPERATOR(pg_catalog.=) p.queryid AND d.planid OPERATOR(pg_catalog.=) p.planid
               AND d.userid OPERATOR(pg_catalog.=) p.userid AND d.datid OPERATOR(pg_catalog.=) p.datid
               AND d.toplevel OPERATOR(pg_catalog.=) p.toplevel";
+
+/// What of a plan the list needs that only its nodes have.
+const NODES: [(&str, &str); 2] = [
+    ("[description]", "pg_catalog.encode(d.description, 'hex')"),
+    ("[statistics]", "pg_catalog.encode(p.statistics, 'hex')"),
+];
 
 /// What plans did until the end of the interval, without what they did until its beginning.
 struct Collected {
@@ -139,8 +145,21 @@ impl Collected {
         lists::parts(plan, &wait_names::shown(plan, false), self.by)
     }
 
-    /// Adds what the plans that are stored now did.
-    fn add_now(&mut self) {
+    /// Adds what the plans that are stored now did. Without their nodes, that is their calls and their time.
+    fn add_now(&mut self, has_nodes: bool) {
+        let sums = (!has_nodes).then(store::sums).flatten();
+        if let Some(sums) = sums {
+            for plan in sums {
+                let figures = Figures {
+                    calls: plan.sums.executions as i64,
+                    total_ms: plan.sums.wall_ms,
+                    ..Figures::default()
+                };
+                let parts = lists::unknown_parts(&figures, self.by);
+                self.add(plan.key, plan.first_seen_at, parts, true);
+            }
+            return;
+        }
         session::each_plan_since(self.begin.unwrap_or(i64::MIN), |plan| {
             let parts = self.parts(&plan);
             self.add(plan.key, plan.statistics.first_seen_at, parts, true);
@@ -301,14 +320,15 @@ struct List {
     unknown: usize,
 }
 
-/// Returns the list of an interval; `None` if nothing of it is counted.
-fn list(interval: (i64, i64), by: By) -> Option<List> {
+/// Returns the list of an interval; `None` if nothing of it is counted. Without the nodes of the plans, it
+/// has the calls and the time only, and takes less long.
+fn list(interval: (i64, i64), by: By, has_nodes: bool) -> Option<List> {
     let ends = intervals::ends(interval, None);
     let (mut from_at, to_at) = ends.moments()?;
     let is_now = ends.to_snap == Some(0);
     // Only some roles may read what snapshots have of plans. All may read the counters of now.
     let is_stored = ends.from_snap.is_some() && server::may_see_activity(None);
-    if !is_stored && (ends.from_snap.is_some() || !is_now) {
+    if !is_stored {
         if !is_now {
             return None;
         }
@@ -323,11 +343,15 @@ fn list(interval: (i64, i64), by: By) -> Option<List> {
         elsewhere: origin::other().map(|_| Default::default()),
     };
     if is_now {
-        collected.add_now();
+        collected.add_now(has_nodes);
     }
     if is_stored {
-        let plans = origin::rows_of(&intervals::with_intervals(PLANS));
-        query::each(&plans, interval, |row| {
+        let sql = NODES
+            .into_iter()
+            .fold(intervals::with_intervals(PLANS), |sql, (name, value)| {
+                sql.replace(name, if has_nodes { value } else { "NULL" })
+            });
+        query::each(&origin::rows_of(&sql), interval, |row| {
             collected.add_stored(row);
         });
     }
@@ -362,7 +386,7 @@ fn list(interval: (i64, i64), by: By) -> Option<List> {
 /// Returns the calls of each statement in an interval, and their milliseconds, by queryids.
 pub fn statements(interval: (i64, i64)) -> BTreeMap<i64, (u64, f64)> {
     let mut statements: BTreeMap<i64, (u64, f64)> = BTreeMap::new();
-    let sums = list(interval, By::Statement).map(|list| list.sums);
+    let sums = list(interval, By::Statement, false).map(|list| list.sums);
     for (group, sum) in sums.into_iter().flatten() {
         memory::ensure();
         if let (Some(queryid), Ok(calls @ 1..)) = (group.queryid, u64::try_from(sum.all.calls)) {
@@ -388,7 +412,7 @@ pub fn rows(rows: &mut Rows, from: Option<i64>, to: Option<i64>, by: Option<&str
             "Roles with the privileges of pg_read_all_stats see intervals, and the statements of others.",
         );
     }
-    let Some(list) = list(ash::interval(from, to), by) else {
+    let Some(list) = list(ash::interval(from, to), by, true) else {
         return;
     };
     if list.unknown > 0 {
@@ -449,18 +473,17 @@ fn add_others(sums: &mut HashMap<Group, Sum>, by: By) {
     for other in session::others() {
         let group = Group {
             datid: Some(other.datid).filter(|datid| *datid != 0 && by.is_of_statements() && by != By::User),
-            of: Some(match by {
-                By::Node => Of::Node(None),
-                By::Relation => Of::Relation(None),
-                _ => Of::Statement,
-            }),
             ..Group::default()
         };
         let waits = other.totals.plan.waits.events();
         let [count, ns] = waits.fold([0, 0], |[count, ns], waits| [count + waits.waits, ns + waits.ns]);
         let figures = lists::of_totals(&other.totals, [count, ns]);
         for part in lists::unknown_parts(&figures, by) {
-            add(sums, group.clone(), &part.figures, by, other.toplevel);
+            let group = Group {
+                of: Some(part.of),
+                ..group.clone()
+            };
+            add(sums, group, &part.figures, by, other.toplevel);
         }
     }
 }

@@ -42,6 +42,8 @@ mod temp_usage;
 mod tempfile;
 mod trace_targets;
 mod transfer;
+mod triggers;
+mod unconfirmed;
 mod wait_names;
 mod waits;
 mod words;

@@ -4,6 +4,7 @@ use super::commands::prefix;
 use super::compare::Why;
 use super::interval_plans::Baseline;
 use super::plan_changes::{Change, Changes};
+use super::unconfirmed::Slower;
 use super::words::MASKED;
 use super::{compare, interval_plans};
 use crate::pg::ash::judge::judge_now;
@@ -157,16 +158,9 @@ impl Seen {
     /// Returns a sentence for the report.
     pub fn sentence(&self) -> String {
         let known = &self.known;
-        let [before, after] = [known.before.mean_wall_ms(), known.after.mean_wall_ms()];
         let plan = match self.has_changed_plan() {
             true => "another plan",
-            false => "slower with the same plan",
-        };
-        let cause = match self.cause() {
-            Some(Why::Known(cause)) if cause == NOT_KNOWN => ", the cause is not known".to_owned(),
-            Some(Why::Known(cause)) => format!(", because {cause}"),
-            Some(Why::Mixed) => ", no snapshot tells the executions before that apart".to_owned(),
-            None => String::new(),
+            false => SAME_PLAN,
         };
         let when = match known.state {
             State::Over => format!(
@@ -176,12 +170,61 @@ impl Seen {
             ),
             _ => format!("since {}", server::shown_time(known.since)),
         };
+        sentence(
+            &format!("{plan} {when}, {}", known.state.name()),
+            [known.before.mean_wall_ms(), known.after.mean_wall_ms()],
+            (known.ratio, known.after.executions),
+            self.cause(),
+            self.query().unwrap_or_default(),
+        )
+    }
+}
+
+/// What a sentence says of a statement that did not change its plan.
+const SAME_PLAN: &str = "slower with the same plan";
+
+/// Returns a sentence on a statement that takes longer: what it is, its mean times before and since, how many
+/// times as long it takes and how many executions show that, and why.
+fn sentence(
+    what: &str,
+    [before, after]: [f64; 2],
+    (ratio, executions): (f64, u64),
+    cause: Option<Why>,
+    query: &str,
+) -> String {
+    let cause = match cause {
+        Some(Why::Known(cause)) if cause == NOT_KNOWN => ", the cause is not known".to_owned(),
+        Some(Why::Known(cause)) => format!(", because {cause}"),
+        Some(Why::Mixed) => ", no snapshot tells the executions before that apart".to_owned(),
+        None => String::new(),
+    };
+    format!("{what}: {before:.3} ms -> {after:.3} ms ({ratio:.1}x, {executions} executions){cause}: {query}")
+}
+
+impl Slower {
+    /// Returns a sentence for the report.
+    pub fn sentence(&self) -> String {
+        let plan = store::plan(&self.key);
+        let since = server::shown_time(self.intervals[1].0);
+        sentence(
+            &format!("{SAME_PLAN} since {since}, not confirmed"),
+            [self.before.mean_wall_ms(), self.after.mean_wall_ms()],
+            (self.finding.ratio, self.after.executions),
+            self.cause(),
+            plan.as_ref().map_or("", |plan| plan.description.text.as_str()),
+        )
+    }
+
+    /// Returns the command that shows more.
+    pub fn command(&self, prefix: &str) -> String {
+        let sides = self.intervals.map(|(from, to)| {
+            let [from, to] = [from, to].map(server::shown_time);
+            format!("'{from}..{to}'")
+        });
+        let queryid = self.key.queryid;
         format!(
-            "{plan} {when}, {}: {before:.3} ms -> {after:.3} ms ({:.1}x, {} executions){cause}: {}",
-            known.state.name(),
-            known.ratio,
-            known.after.executions,
-            self.query().unwrap_or_default()
+            "SELECT * FROM {prefix}rowsource_compare({queryid}, {})",
+            sides.join(", ")
         )
     }
 }

@@ -95,6 +95,7 @@ pub struct Lookup {
     /// The plans that run now; `None` until one is wanted.
     running: Option<HashMap<PlanKey, Rc<Names>>>,
     relations: BTreeMap<(u32, u32), Rc<str>>,
+    tables: BTreeMap<u32, Option<Rc<str>>>,
     /// Texts of snapshots.
     stored: HashMap<String, Rc<str>>,
     stored_events: HashMap<Event, Rc<Event>>,
@@ -152,8 +153,18 @@ impl Lookup {
         let node = sampled.sample.node.map(usize::from);
         match (self.plan(&sampled.sample.key), node) {
             (Some(plan), Some(node)) => plan.nodes.get(node)?.relation.clone(),
-            _ => sampled.object.clone(),
+            _ => self.qualified(&sampled.sample).or_else(|| sampled.object.clone()),
         }
+    }
+
+    /// Returns the name of the relation that a sample without a plan has, as plans have it.
+    fn qualified(&mut self, sample: &Sample) -> Option<Rc<str>> {
+        let (datid, oid) = (sample.key.datid, sample.command.1);
+        if oid == 0 || datid != server::database_id() || self.is_other {
+            return None;
+        }
+        let name = || server::name_in_plans(oid).map(Rc::from);
+        self.tables.entry(oid).or_insert_with(name).clone()
     }
 
     /// Returns the name of the relation that a sample without a plan has.

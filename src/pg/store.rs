@@ -84,7 +84,7 @@ pub use live::{
 pub use pending::{PlanRef, PlanSlot};
 pub use read::{
     Info, current_plan, description, description_or_before, info, keys, note_planid, others, plan, planid,
-    reset,
+    reset, sums,
 };
 pub use record::{
     Listener, add_late, keep_late, may_keep_late, record, record_counts, record_explained, set_listener, tell,

@@ -175,6 +175,36 @@ fn a_vacuum_that_is_advised_ends_the_visits_of_the_table() {
     follow(&mut client, count, "heap fetches", "VACUUM parts");
 }
 
+/// Fails if workers are missing that PostgreSQL never launches.
+fn no_workers_are_missing_for_a_cursor(client: &mut Client) {
+    run_each(client, "SELECT rowsource_reset(); RESET max_parallel_workers");
+    run(
+        client,
+        "BEGIN; DECLARE c CURSOR FOR SELECT max(filler) FROM orders; FETCH c; COMMIT",
+    );
+    let found = advice(client);
+    assert!(
+        found.iter().all(|row| row[0] != "workers not launched"),
+        "{found:#?}"
+    );
+}
+
+/// A role that has a setting of its own does not know that of others.
+fn another_role_does_not_know_the_setting(server: &Server, set: &str) {
+    run_each(
+        &mut server.connect(),
+        "CREATE ROLE reader LOGIN; GRANT pg_read_all_stats TO reader; ALTER ROLE reader SET work_mem = '1GB'",
+    );
+    let mut reader = server.try_connect("reader").expect("a connection");
+    let found = texts(
+        &mut reader,
+        "SELECT try_query, figures FROM rowsource_advice() WHERE rule = 'spill to disk'",
+    );
+    assert_eq!(found[0][0].as_deref(), Some(set));
+    let figures = found[0][1].as_deref().unwrap_or_default();
+    assert!(!figures.contains("have a work_mem"), "{figures}");
+}
+
 #[test]
 fn what_other_rules_find() {
     let server = Server::preloaded("advice-rules", &SETTINGS);
@@ -195,6 +225,7 @@ fn what_other_rules_find() {
     run_each(&mut client, "ALTER ROLE postgres SET work_mem = '500MB'");
     assert_eq!(spill(&mut client), "SET work_mem = '600MB'");
     run_each(&mut client, "ALTER ROLE postgres RESET work_mem");
+    another_role_does_not_know_the_setting(&server, &set);
     run_each(&mut client, &format!("{set}; SELECT rowsource_reset()"));
     run(&mut client, sort);
     let found = advice(&mut client);
@@ -238,6 +269,7 @@ fn what_other_rules_find() {
     let parallel = "SELECT max(filler) FROM orders";
     let set = planted(&mut client, parallel, "workers not launched");
     assert!(set.starts_with("SHOW max_parallel_workers; -- set more"), "{set}");
+    no_workers_are_missing_for_a_cursor(&mut client);
 }
 
 /// What the catalog says against an index.

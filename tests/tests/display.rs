@@ -6,6 +6,36 @@ use postgres::error::SqlState;
 use rowsource_tests::session::{must_fail, must_time_out, run_each, texts};
 use rowsource_tests::{Server, display};
 
+/// Triggers run outside of the nodes: what they took is below the table, as EXPLAIN has it.
+#[test]
+fn it_shows_the_triggers_that_were_called() {
+    let server = Server::preloaded("display_triggers", &[]);
+    let mut client = measuring(&server);
+    client
+        .batch_execute(
+            "CREATE TABLE parents (id int PRIMARY KEY); INSERT INTO parents SELECT generate_series(1, 100);
+             CREATE TABLE children (id int CONSTRAINT of_parent REFERENCES parents);
+             CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN new; END';
+             CREATE TRIGGER checks BEFORE INSERT ON children FOR EACH ROW EXECUTE FUNCTION slow()",
+        )
+        .expect("the tables");
+    run_each(&mut client, "INSERT INTO children SELECT generate_series(1, 20)");
+    for arguments in ["", "pattern => 'INSERT INTO children', format => 'ALLSTATS'"] {
+        let lines = texts(&mut client, &format!("SELECT rowsource_display({arguments})"));
+        let lines: Vec<String> = lines.into_iter().flatten().flatten().collect();
+        for trigger in [
+            "Trigger checks on children: time=",
+            "Trigger for constraint of_parent on children: time=",
+        ] {
+            let line = lines.iter().find(|line| line.contains(trigger));
+            assert!(
+                line.is_some_and(|line| line.ends_with(" calls=20")),
+                "{trigger}: {lines:#?}"
+            );
+        }
+    }
+}
+
 /// A queryid alone may mean several plans.
 #[test]
 fn it_says_which_plan_it_shows() {

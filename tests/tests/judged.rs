@@ -244,6 +244,13 @@ fn thousands_of_plans_and_two_weeks_of_snapshots_are_judged_in_two_seconds_long(
     assert_eq!(row, [[Some("20".to_owned()), Some("16".to_owned())]]);
     let asked = time_of(&mut client, ASKED);
     assert!(asked < MAX_TIME, "{asked:?}");
+    // The interval is of the last snapshots, and the time before of the hours before them.
+    for interval in ["", "'1 day'"] {
+        let report = format!("SELECT * FROM rowsource_report({interval})");
+        let reported = time_of(&mut client, &report);
+        println!("the report on {interval} took {reported:?}");
+        assert!(reported < MAX_TIME, "{interval}: {reported:?}");
+    }
     is_cancelled_inside(&mut client);
     server.assert_no_crash();
 }

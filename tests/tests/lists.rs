@@ -2,6 +2,7 @@
 
 use postgres::Client;
 use rowsource_tests::Server;
+use rowsource_tests::busy::Busy;
 use rowsource_tests::session::{run_each, texts, value};
 use rowsource_tests::waiting::until;
 use std::sync::{Arc, Mutex};
@@ -227,6 +228,21 @@ fn the_samples_of_each_list_are_all() {
         &mut client,
         "SELECT count(*) = 1 FROM rowsource_top_activity(by => 'relation') WHERE object_name = 'public.looked' AND samples > 10",
     );
+    // A command without a plan has the same name for it.
+    let mut locker = server.connect();
+    run_each(&mut locker, "BEGIN; LOCK TABLE looked");
+    let waiter = Busy::run(server.connect(), "SELECT count(*) FROM looked");
+    until(
+        &mut client,
+        "SELECT count(*) > 10 FROM rowsource_ash WHERE wait_event_type = 'Lock'",
+    );
+    run_each(&mut locker, "COMMIT");
+    waiter.join();
+    let looked = texts(
+        &mut client,
+        "SELECT object_name FROM rowsource_top_activity(by => 'relation') WHERE object_name LIKE '%looked'",
+    );
+    assert_eq!(looked.concat(), [Some("public.looked".to_owned())]);
     let names = texts(
         &mut client,
         "SELECT application_name FROM rowsource_top_activity(by => 'application') WHERE application_name LIKE 'the %' ORDER BY 1",
@@ -235,6 +251,17 @@ fn the_samples_of_each_list_are_all() {
         names.concat(),
         ["the one", "the other"].map(|name| Some(name.to_owned()))
     );
+}
+
+/// Without a snapshot, all is counted since the statistics were reset.
+#[test]
+fn without_snapshots_a_list_begins_at_the_reset() {
+    let server = Server::preloaded("lists-reset", &["pg_rowsource.snapshot_interval = 0"]);
+    let mut client = server.connect();
+    run_each(&mut client, SET_UP);
+    run_each(&mut client, "SELECT rowsource_reset(); SELECT count(*) FROM t");
+    let is_of_reset = "SELECT count(*) > 0 AND bool_and(from_at = (SELECT stats_reset FROM rowsource_info())) FROM rowsource_top()";
+    assert!(value::<bool>(&mut client, is_of_reset));
 }
 
 /// Who may see little gets the counts of all, without the names of what others did, and that is said once.

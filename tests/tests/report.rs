@@ -5,7 +5,9 @@ use postgres::Client;
 use rowsource_tests::Server;
 use rowsource_tests::busy::Busy;
 use rowsource_tests::explain::first_column;
+use rowsource_tests::judging::{BURN, run};
 use rowsource_tests::session::{run_each, texts};
+use rowsource_tests::store::{basic_server, measuring};
 use rowsource_tests::waiting::{pid, until};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,7 +22,7 @@ fn run_commands(client: &mut Client, report: &[String]) -> Vec<String> {
         } else if line.starts_with("SELECT * FROM") {
             commands.push(line.to_owned());
         }
-        is_open = line.starts_with("SELECT * FROM") && line.ends_with(',');
+        is_open = (is_open || line.starts_with("SELECT * FROM")) && line.ends_with(',');
     }
     for command in &commands {
         client
@@ -88,6 +90,22 @@ fn assert_tree(report: &[String], blocker: i32) {
     assert_eq!(tree.iter().filter(is_waiter).count(), 2, "{report:#?}");
 }
 
+/// Fails if a report does not say what a process does that keeps others waiting, since when, and what ends
+/// it.
+fn assert_state(client: &mut Client, blocker: i32) {
+    let report = first_column(client, "SELECT * FROM rowsource_report('1 min')");
+    let wrong = section(&report, "What is wrong").join(" ");
+    let wrong = wrong.split_whitespace().collect::<Vec<_>>().join(" ");
+    let state = wrong
+        .split_once(", idle in transaction since 20")
+        .map(|(_, state)| state);
+    let ends = format!("which pg_terminate_backend({blocker}) ends, its last statement: LOCK TABLE");
+    assert!(state.is_some_and(|state| state.contains(&ends)), "{report:#?}");
+    let applications = report.iter().find(|line| line.starts_with("applications: "));
+    assert!(applications.is_some(), "{report:#?}");
+    assert!(report.contains(&"Top nodes".to_owned()), "{report:#?}");
+}
+
 /// An index is gone, and a session that is idle in a transaction blocks two others.
 #[test]
 fn the_report_names_the_change_of_a_plan_and_who_blocks() {
@@ -123,6 +141,7 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
         &mut client,
         "SELECT count(*) > 100 FROM rowsource_ash WHERE wait_event_type = 'Lock'",
     );
+    assert_state(&mut client, blocker);
     run_each(&mut idle, "ROLLBACK");
     for session in blocked {
         session.join();
@@ -166,11 +185,71 @@ fn the_report_names_the_change_of_a_plan_and_who_blocks() {
     run_commands(&mut other, &report);
 }
 
+/// A statement is slower with the same plan since the last snapshot. The worker would need 45 minutes to
+/// confirm that. What has not changed is not listed.
+#[test]
+fn what_is_slower_with_the_same_plan_is_listed_at_once() {
+    let server = basic_server("report-same-plan", &["pg_rowsource.snapshot_interval = 0"]);
+    let mut client = measuring(&server);
+    client.batch_execute(BURN).expect("the function");
+    run_each(&mut client, "CREATE TABLE pace AS SELECT 1 AS ms");
+    let others = (1..=6).map(|i| format!("SELECT {}burn(0.3)", "1, ".repeat(i)));
+    let others = others.collect::<Vec<_>>().join("; ");
+    let work = |client: &mut Client, ms: i32| {
+        run_each(client, &format!("UPDATE pace SET ms = {ms}"));
+        run(client, "SELECT burn(ms) FROM pace", 20);
+        run(client, &others, 20);
+        run_each(client, "SELECT rowsource_snapshot()");
+    };
+    let taken = "(SELECT taken_at FROM rowsource_snapshots ORDER BY snap_id DESC LIMIT 1)";
+    let report = |client: &mut Client| {
+        let sql = format!("SELECT * FROM rowsource_report({taken})");
+        first_column(client, &sql)
+    };
+    run_each(&mut client, "SELECT rowsource_snapshot()");
+    work(&mut client, 1);
+    run(&mut client, "SELECT burn(ms) FROM pace", 20);
+    run(&mut client, &others, 20);
+    run(&mut client, "SELECT burn(5) AS added", 3);
+    let unchanged = report(&mut client);
+    let new = section(&unchanged, "New since then");
+    assert!(
+        new.iter()
+            .any(|line| line.contains("|     3 |") && line.contains("AS added")),
+        "{unchanged:#?}"
+    );
+    assert!(!new.join(" ").contains("pace"), "{unchanged:#?}");
+    let is_rate = |line: &&String| line.starts_with("statements per second: ") && line.contains("; before: ");
+    assert!(unchanged.iter().any(|line| is_rate(&line)), "{unchanged:#?}");
+    assert!(!unchanged.join(" ").contains("not confirmed"), "{unchanged:#?}");
+    run_each(
+        &mut client,
+        "SELECT rowsource_snapshot(); UPDATE pace SET ms = 10",
+    );
+    run(&mut client, "SELECT burn(ms) FROM pace", 20);
+    run(&mut client, &others, 20);
+    let slower = report(&mut client);
+    let wrong = section(&slower, "What is wrong").join(" ");
+    assert_eq!(
+        wrong.matches("slower with the same plan since ").count(),
+        1,
+        "{slower:#?}"
+    );
+    assert!(wrong.contains("not confirmed: 1."), "{slower:#?}");
+    assert!(wrong.contains("SELECT burn(ms) FROM pace"), "{slower:#?}");
+    let commands = run_commands(&mut client, &slower);
+    assert!(commands[0].contains("rowsource_compare("), "{commands:#?}");
+}
+
 #[test]
 fn health_names_what_is_off_and_what_mends_it() {
     let server = Server::preloaded(
         "report-health",
-        &["pg_rowsource.history_frequency = 0", "pg_rowsource.enabled = off"],
+        &[
+            "pg_rowsource.history_frequency = 0",
+            "pg_rowsource.enabled = off",
+            "pg_rowsource.snapshot_interval = 0",
+        ],
     );
     let mut client = server.connect();
     run_each(&mut client, "CREATE EXTENSION pg_rowsource");
@@ -179,10 +258,10 @@ fn health_names_what_is_off_and_what_mends_it() {
         "SELECT component, mend FROM rowsource_health() WHERE verdict = 'attention' ORDER BY component",
     );
     let parts: Vec<&str> = bad.iter().filter_map(|row| row[0].as_deref()).collect();
-    assert_eq!(parts, ["samples", "switch"], "{bad:#?}");
+    assert_eq!(parts, ["samples", "snapshots", "switch"], "{bad:#?}");
     run_each(
         &mut client,
-        "ALTER SYSTEM SET pg_rowsource.enabled = on; ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf()",
+        "ALTER SYSTEM SET pg_rowsource.snapshot_interval = '15 min'; ALTER SYSTEM SET pg_rowsource.enabled = on; ALTER SYSTEM SET pg_rowsource.history_frequency = 100; SELECT pg_reload_conf()",
     );
     until(
         &mut client,

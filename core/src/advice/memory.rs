@@ -72,13 +72,15 @@ pub(super) fn spill(subject: &Subject<'_>, node: usize) -> Option<Found> {
         .map(|node| subject.io(node).temp_read + subject.io(node).temp_written)
         .sum();
     let waits_ms: f64 = nodes().map(|node| subject.temp_ms[node]).sum();
+    let setting = subject.server.work_mem_kb.map_or_else(String::new, |kb| {
+        format!("; its user's sessions have a work_mem of {kb:.0} kB")
+    });
     Some(Found {
         figures: format!(
-            "it took {how}; {blocks} blocks of work files were written and read, with {waits_ms:.1} ms of waits; its user's sessions have a work_mem of {:.0} kB",
-            subject.server.work_mem_kb
+            "it took {how}; {blocks} blocks of work files were written and read, with {waits_ms:.1} ms of waits{setting}"
         ),
         saves_ms: nodes().map(|node| subject.self_ms(node)).sum(),
-        try_sql: set_work_mem(needs_kb.max(subject.server.work_mem_kb))?,
+        try_sql: set_work_mem(needs_kb.max(subject.server.work_mem_kb.unwrap_or(0.0)))?,
         index: None,
     })
 }
@@ -102,7 +104,9 @@ pub(super) fn lossy_bitmap(subject: &Subject<'_>, node: usize) -> Option<Found> 
             exact + lossy
         ),
         saves_ms: subject.self_ms(node) * removed / handled.max(1.0),
-        try_sql: set_work_mem((pages * BYTES_OF_PAGE / 1024.0).max(subject.server.work_mem_kb))?,
+        try_sql: set_work_mem(
+            (pages * BYTES_OF_PAGE / 1024.0).max(subject.server.work_mem_kb.unwrap_or(0.0)),
+        )?,
         index: None,
     })
 }

@@ -35,8 +35,8 @@ pub struct Candidate {
 
 /// What is said of the settings, and how SQL is written.
 pub struct Server<'a> {
-    /// The setting work_mem, in kB.
-    pub work_mem_kb: f64,
+    /// The setting work_mem, in kB; `None` if it is not known.
+    pub work_mem_kb: Option<f64>,
     /// The setting hash_mem_multiplier.
     pub hash_mem_multiplier: f64,
     /// Quotes an identifier for SQL.

@@ -11,7 +11,7 @@ fn quote(name: &str) -> String {
 }
 
 const SERVER: Server<'static> = Server {
-    work_mem_kb: 4096.0,
+    work_mem_kb: Some(4096.0),
     hash_mem_multiplier: 2.0,
     quote: &quote,
 };

@@ -244,12 +244,18 @@ pub fn of_totals(totals: &PlanTotals, [waits, ns]: [u64; 2]) -> Figures {
 pub fn unknown_parts(figures: &Figures, by: By) -> Vec<Part> {
     let of = match by {
         By::Statement | By::User | By::Database => Of::Statement,
-        By::Wait => return Vec::new(),
+        By::Wait => Of::Wait(None, "other".into()),
         By::Node => Of::Node(None),
         By::Relation => Of::Relation(None),
     };
     let mut figures = *figures;
-    if !by.is_of_statements() {
+    if by == By::Wait {
+        figures = Figures {
+            waits: figures.waits,
+            wait_ms: figures.wait_ms,
+            ..Figures::default()
+        };
+    } else if !by.is_of_statements() {
         figures.self_ms = figures.total_ms;
         // These are not of nodes.
         (figures.calls, figures.total_ms, figures.rows) = (0, 0.0, 0);

@@ -172,3 +172,24 @@ fn a_table_may_have_brackets_in_its_name() {
     let nodes = [node("Seq Scan", None, Some("sales (2026)"))];
     assert_eq!(relation(&nodes, 0).as_deref(), Some("s.sales (2026)"));
 }
+
+/// The waits of executions whose plans are not stored are known, without their events.
+#[test]
+fn waits_of_unknown_plans_are_other_waits() {
+    let figures = Figures {
+        calls: 3,
+        waits: 2,
+        wait_ms: 5.0,
+        ..Figures::default()
+    };
+    let found = unknown_parts(&figures, By::Wait);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].of, Of::Wait(None, "other".into()));
+    let Figures {
+        calls,
+        waits,
+        wait_ms,
+        ..
+    } = found[0].figures;
+    assert_eq!((calls, waits, wait_ms), (0, 2, 5.0));
+}

@@ -14,6 +14,8 @@ const SHOWN: usize = 10;
 /// The width of texts in a table.
 const TEXT_WIDTH: usize = 50;
 const NAME_WIDTH: usize = 30;
+/// What sessions did that ran no node: they planned, sent rows, ran a command without a plan.
+const OUTSIDE: &str = "outside the nodes";
 /// The most bars that are shown.
 const MAX_BARS: i64 = 60;
 const MINUTE_US: i64 = 60_000_000;
@@ -25,6 +27,8 @@ pub struct Seen<'a> {
     pub pid: i32,
     /// What is shown of the session beside its process: its type, user and application.
     pub session: &'a str,
+    /// The name of its application.
+    pub application: &'a str,
     /// The statement and its plan.
     pub statement: Option<(i64, Option<i64>)>,
     /// The text of the statement.
@@ -122,7 +126,9 @@ pub struct Activity {
     stored_until: Option<i64>,
     /// What is not known by a queryid is known by its text.
     statements: BTreeMap<(StatementId, String), (Count, String)>,
-    nodes: BTreeMap<(StatementId, Option<(u16, String)>), Count>,
+    /// What was done outside of the nodes has no number.
+    nodes: BTreeMap<(StatementId, Option<u16>, String), Count>,
+    applications: BTreeMap<String, Count>,
     waits: BTreeMap<Option<(String, String)>, Count>,
     /// A process is known by the server's run and its pid.
     sessions: BTreeMap<(u64, i32, String), Count>,
@@ -154,6 +160,7 @@ impl Activity {
             stored_until: None,
             statements: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            applications: BTreeMap::new(),
             waits: BTreeMap::new(),
             sessions: BTreeMap::new(),
             blockers: BTreeMap::new(),
@@ -194,15 +201,15 @@ impl Activity {
         if let Some(known) = seen.text.filter(says_more) {
             *text = narrowed(&on_one_line(known), TEXT_WIDTH);
         }
-        let node = seen
-            .node
-            .map(|(id, name)| (id, narrowed(&on_one_line(name), NAME_WIDTH)));
-        if node.is_some() {
-            self.nodes
-                .entry((seen.statement, node))
-                .or_default()
-                .add(seen, moments);
-        }
+        let (node, name) = match (seen.node, seen.wait) {
+            (Some((node, name)), _) => (Some(node), narrowed(&on_one_line(name), NAME_WIDTH)),
+            (None, Some((_, event))) => (None, format!("{OUTSIDE}: {event}")),
+            (None, None) => (None, OUTSIDE.to_owned()),
+        };
+        let count = self.nodes.entry((seen.statement, node, name)).or_default();
+        count.add(seen, moments);
+        let count = self.applications.entry(seen.application.to_owned());
+        count.or_default().add(seen, moments);
         let wait = seen.wait.map(|(of, event)| (of.to_owned(), event.to_owned()));
         self.waits.entry(wait).or_default().add(seen, moments);
         let session = narrowed(&on_one_line(seen.session), TEXT_WIDTH);
@@ -374,19 +381,17 @@ impl Activity {
         let rows = self
             .nodes
             .iter()
-            .map(|((id, node), count)| ((*id, node.as_ref()), *count));
+            .map(|((id, node, name), count)| ((*id, *node, name), *count));
         self.table(
             "Top nodes",
             rows,
             &[
-                ("queryid", Align::Right, &|(id, _)| queryid(id)),
-                ("planid", Align::Right, &|(id, _)| planid(id)),
-                ("Id", Align::Right, &|(_, node)| {
-                    node.map(|(id, _)| id.to_string()).unwrap_or_default()
+                ("queryid", Align::Right, &|(id, ..)| queryid(id)),
+                ("planid", Align::Right, &|(id, ..)| planid(id)),
+                ("Id", Align::Right, &|(_, node, _)| {
+                    node.map(|id| id.to_string()).unwrap_or_default()
                 }),
-                ("Operation", Align::Left, &|(_, node)| {
-                    node.map(|(_, name)| name.clone()).unwrap_or_default()
-                }),
+                ("Operation", Align::Left, &|(.., name)| (*name).clone()),
             ],
         )
     }

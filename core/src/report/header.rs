@@ -73,6 +73,8 @@ pub struct Header {
     pub waits: Vec<NamedWaits>,
     /// The partitions of folded nodes that took the longest in all executions, sorted by operation.
     pub partitions: Vec<NamedPartition>,
+    /// What EXPLAIN says of the triggers that were called in the displayed executions.
+    pub triggers: Vec<String>,
     /// Why waits are not counted, if they are not.
     pub waits_missing: Option<String>,
     /// Long calls without I/O may be missed, because there are sessions that no beats reach now.

@@ -23,6 +23,7 @@ pub(super) fn notes(
     if format.has(Part::Time) {
         notes.extend(summed_over_processes(header, nodes, stats));
         notes.extend(waited_for_client(header));
+        notes.extend(header.triggers.iter().cloned());
         if header.beats_missing && stats.iter().any(is_estimated) {
             notes.push(
                 "long calls without I/O may be missed: there are sessions without beats now (see rowsource_info())"

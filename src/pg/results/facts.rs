@@ -138,10 +138,12 @@ fn others(ps: Bare<PlanState>, whole: Option<PlanStateRef>, instr: &NodeInstrume
         // The plan may be freed too.
         (NodeTag::T_GatherState, Some(whole)) => {
             let planned = whole.plan().cast::<pg_sys::Gather>().num_workers;
+            let planned = wanted(whole, planned);
             gather(instr, planned, ps.cast::<pg_sys::GatherState>().nworkers_launched)
         }
         (NodeTag::T_GatherMergeState, Some(whole)) => {
             let planned = whole.plan().cast::<pg_sys::GatherMerge>().num_workers;
+            let planned = wanted(whole, planned);
             gather(
                 instr,
                 planned,
@@ -286,6 +288,15 @@ pub(super) fn of_process(ps: PlanStateRef, whose: Whose) -> NodeFacts {
             facts
         }
         _ => NodeFacts::default(),
+    }
+}
+
+/// Returns how many of the planned workers the execution wanted: none if it may have stopped early, as a
+/// cursor's, or one that a client asks for a part of its rows. PostgreSQL runs these without workers.
+fn wanted(whole: PlanStateRef, planned: i32) -> i32 {
+    match whole.estate().es_use_parallel_mode {
+        true => planned,
+        false => 0,
     }
 }
 

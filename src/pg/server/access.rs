@@ -215,6 +215,17 @@ pub fn relation_name(oid: u32) -> Option<String> {
     })
 }
 
+/// Returns the name of a relation of this database as plans have it: with its schema, but for temporary
+/// tables and catalogs. Returns `None` if there is none.
+pub fn name_in_plans(oid: u32) -> Option<String> {
+    let (name, schema) = name_and_schema(oid)?;
+    let schema = schema_name(schema).filter(|schema| !schema.starts_with("pg_"));
+    Some(match schema {
+        Some(schema) => format!("{schema}.{name}"),
+        None => name,
+    })
+}
+
 /// Returns the name of a relation of this database without its schema, and the OID of that. Returns `None` if
 /// there is none with this OID, or outside of a transaction.
 pub fn name_and_schema(oid: u32) -> Option<(String, u32)> {

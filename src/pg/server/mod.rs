@@ -45,8 +45,9 @@ mod user_error;
 pub use access::{
     Unquoted, command_name, database_exists, database_id, database_name, database_oid, find_database,
     find_role, is_template, lock_mode_name, may_see, may_see_activity, may_see_running, name_and_schema,
-    quoted_identifier, relation_alone, relation_name, relation_of_file, role_oid, schema_name, search_path,
-    session_user_id, shown_relation, topmost_relation, trigger_name, trigger_names, user_id, user_name,
+    name_in_plans, quoted_identifier, relation_alone, relation_name, relation_of_file, role_oid, schema_name,
+    search_path, session_user_id, shown_relation, topmost_relation, trigger_name, trigger_names, user_id,
+    user_name,
 };
 pub use callbacks::{after_leaving_memory, at_exit, at_transaction_end, before_leaving_memory};
 pub use encoding::{as_utf8, first_bytes, first_characters, from_database, is_utf8, to_database};

@@ -5,11 +5,12 @@
 use super::access::{Store, locked_by_control};
 use super::attach::{attach, attach_and_wait_for_load};
 use super::{access, control, entry, executions, file, listing, pending, room};
-use crate::pg::server;
 use crate::pg::server::contained::{Unlocked, contained};
+use crate::pg::server::{self, memory};
 use pgrx::pg_sys;
 use rowsource_core::model::{DatabaseSum, LazyDescription, Plan, PlanKey};
 use rowsource_core::planids;
+use rowsource_core::regressions::PlanNow;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The row of `rowsource_info()`.
@@ -64,6 +65,18 @@ pub fn keys(since: i64) -> Option<Vec<PlanKey>> {
     Some(listing::keys(&store, &mut unlocked, since, |one, other| {
         other.last_used.cmp(&one.last_used)
     }))
+}
+
+/// Returns the sums of the executions of all plans. Returns `None` if there is no shared store.
+///
+/// # Errors
+/// Raises "out of memory".
+pub fn sums() -> Option<Vec<PlanNow>> {
+    let Reading { store, mut unlocked } = loaded()?;
+    pending::flush_all(&store, &mut unlocked);
+    let mut plans = memory::with_room(store.control().plans.load(Relaxed) as usize + 1_000);
+    entry::list::sums(&store, server::now(), &mut plans);
+    Some(plans)
 }
 
 /// Returns a copy of the sums of what is not stored, one for each database. Returns `None` if there is no

@@ -33,6 +33,19 @@ pub struct Trigger {
     pub ms: f64,
 }
 
+impl Trigger {
+    /// Returns EXPLAIN's line, which names the table if there are several: with these milliseconds and calls.
+    pub fn line(&self, has_table: bool, (ms, calls): (f64, u64)) -> String {
+        let name = match &self.constraint {
+            Some(constraint) => format!("for constraint {constraint}"),
+            None => self.name.clone(),
+        };
+        let table = self.relation.as_ref().filter(|_| has_table);
+        let table = table.map_or_else(String::new, |table| format!(" on {table}"));
+        format!("Trigger {name}{table}: time={ms:.3} calls={calls}")
+    }
+}
+
 /// What the planner did.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {

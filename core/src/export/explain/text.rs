@@ -67,16 +67,7 @@ fn add_summary(explained: &Explained, lines: &mut Vec<String>) {
     let triggers = explained.triggers.unwrap_or_default();
     let several = several_tables(explained, triggers);
     for trigger in triggers {
-        let mut line = "Trigger".to_owned();
-        match &trigger.constraint {
-            Some(constraint) => line += &format!(" for constraint {constraint}"),
-            None => line += &format!(" {}", trigger.name),
-        }
-        if let Some(relation) = trigger.relation.as_ref().filter(|_| several) {
-            line += &format!(" on {relation}");
-        }
-        let (ms, calls) = (scale.mean(trigger.ms), scale.whole(trigger.calls));
-        lines.push(format!("{line}: time={ms:.3} calls={calls}"));
+        lines.push(trigger.line(several, (scale.mean(trigger.ms), scale.whole(trigger.calls))));
     }
     if let Some(jit) = explained.jit.filter(|jit| jit.functions > 0) {
         lines.extend(jit_item(scale, &jit).lines);

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many statements the report shows, and how many sessions that blocked others.
 const STATEMENTS: usize = 5;
 const BLOCKERS: usize = 3;
+/// How many applications.
+const APPLICATIONS: usize = 3;
 /// How many sessions of the trees of blockers.
 const BLOCKED: usize = 15;
 /// How many bars the load over time has.
@@ -54,10 +56,29 @@ pub struct Figures {
     pub mean_ms: f64,
 }
 
-/// What a report says that has no findings, but changes. What became slower with the same plan is a
-/// regression only if it stays so for three quarters of an hour.
-const LATER: &str =
-    "what is slower with the same plan is found after 45 minutes: until then, see \"What changed\" below";
+impl Figures {
+    /// Returns the milliseconds of all executions.
+    pub fn total_ms(&self) -> f64 {
+        self.calls as f64 * self.mean_ms
+    }
+}
+
+/// A statement that ran in the interval first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct New {
+    /// Its number.
+    pub queryid: i64,
+    /// When its first execution ended.
+    pub first_seen_at: i64,
+    /// What it did.
+    pub figures: Figures,
+    /// Its text.
+    pub text: String,
+}
+
+/// What a report says that has no findings, but changes, if no snapshot tells the time before apart. Then
+/// what became slower with the same plan is found only if it stays so for three quarters of an hour.
+const LATER: &str = "no snapshot has the time before, so what is slower with the same plan is found after 45 minutes: until then, see \"What changed\" below";
 
 /// What the report says beside what samples tell.
 pub struct Given<'a> {
@@ -67,14 +88,22 @@ pub struct Given<'a> {
     pub findings: Vec<Finding>,
     /// Who waited for whom.
     pub blocked: Vec<Blocked>,
+    /// What is said of processes that kept others waiting and still are in a transaction: what they do, since
+    /// when, and what ends it.
+    pub states: BTreeMap<i32, String>,
     /// What the report cannot know.
     pub missing: Vec<Finding>,
     /// The plans that the reader can show: their queryids and planids.
     pub kept: BTreeSet<(i64, i64)>,
-    /// Whether the interval before can be compared with this one: the history tells them apart.
-    pub can_compare: bool,
+    /// The statements of which the history tells the interval before and this one apart; `None` if it tells
+    /// nothing apart.
+    pub compared: Option<BTreeSet<i64>>,
     /// What statements did in the interval, by their queryids. Those of which nothing is known are missing.
     pub figures: BTreeMap<i64, Figures>,
+    /// How many statements ended in a second, now and before, as far as that is known.
+    pub calls_per_second: [Option<f64>; 2],
+    /// What did not run before the interval, with the most time first.
+    pub new: Vec<New>,
     /// A line about the counters: from when to when they are.
     pub counters: String,
     /// A line about temporary files.
@@ -139,7 +168,7 @@ impl Activity {
             .join(", ");
         let command = |function: &str| format!("SELECT * FROM {}{function}({interval})", given.prefix);
         let mut findings = given.findings.clone();
-        findings.extend(self.blocking(&command("rowsource_blockers")));
+        findings.extend(self.blocking(&command("rowsource_blockers"), &given.states));
         let mut parts = vec![Part::Heading("What is wrong".to_owned())];
         let loads = self.loads();
         let changes = self.changes(&loads, before, given, shown);
@@ -147,19 +176,18 @@ impl Activity {
             parts.push(Part::Text("nothing was found".to_owned()));
             let is_change = |part: &Part| matches!(part, Part::Table(_));
             parts.extend(
-                changes
-                    .iter()
-                    .any(is_change)
+                (given.compared.is_none() && changes.iter().any(is_change))
                     .then(|| Part::Text(LATER.to_owned())),
             );
         }
         parts.extend(findings.into_iter().map(Part::from));
         parts.extend(tree(&given.blocked, &command("rowsource_blockers")));
-        parts.extend(self.load(before, shown));
+        parts.extend(self.load(before, given, shown));
         parts.extend(self.chart(shown));
         parts.extend(self.top(&loads, before, given));
         parts.extend(self.nodes());
         parts.extend(changes);
+        parts.extend(new(&given.new, shown));
         let waits = self.waits();
         if !waits.is_empty() {
             parts.extend(waits);
@@ -182,7 +210,7 @@ impl Activity {
     }
 
     /// Returns the sessions that kept others waiting for long.
-    fn blocking(&self, command: &str) -> Vec<Finding> {
+    fn blocking(&self, command: &str, states: &BTreeMap<i32, String>) -> Vec<Finding> {
         let mut blockers: Vec<_> = self
             .blockers
             .iter()
@@ -206,9 +234,11 @@ impl Activity {
                 "" => String::new(),
                 statement => format!(", its last statement: {statement}"),
             };
+            let state = states.get(pid).filter(|_| *run == self.moment.run);
+            let state = state.map_or_else(String::new, |state| format!(", {state}"));
             Finding {
                 text: format!(
-                    "{who} kept {} waiting, for {:.1} s in all{statement}",
+                    "{who} kept {} waiting, for {:.1} s in all{state}{statement}",
                     counted(blocker.blocked.len() as u64, "session"),
                     self.seconds(blocker.count.samples)
                 ),
@@ -218,8 +248,9 @@ impl Activity {
         blockers.into_iter().take(BLOCKERS).map(finding).collect()
     }
 
-    /// Returns a line about the load, by what sessions did.
-    fn load(&self, before: &Activity, shown: &dyn Fn(i64) -> String) -> [Part; 2] {
+    /// Returns lines about the load: what sessions did, how many statements ended, and of which applications
+    /// they are.
+    fn load(&self, before: &Activity, given: &Given<'_>, shown: &dyn Fn(i64) -> String) -> Vec<Part> {
         let mut classes = [0; CLASSES.len()];
         for (samples, _) in self.bars.values() {
             classes
@@ -248,7 +279,40 @@ impl Activity {
                 before.average(before.all.samples)
             ),
         };
-        [Part::Heading(line), Part::Line(earlier)]
+        let mut parts = vec![Part::Heading(line), Part::Line(earlier)];
+        if let [Some(now), then] = given.calls_per_second {
+            let then = then.map_or_else(String::new, |then| format!("; before: {then:.1}"));
+            parts.push(Part::Line(format!("statements per second: {now:.1}{then}")));
+        }
+        parts.extend(self.applications().map(Part::Line));
+        parts
+    }
+
+    /// Returns a line about the applications with the most samples.
+    fn applications(&self) -> Option<String> {
+        let mut all: Vec<(&str, u64)> = self
+            .applications
+            .iter()
+            .map(|(name, count)| (name.as_str(), count.samples))
+            .collect();
+        all.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        let share =
+            |samples: u64| format!("{:.0} %", 100.0 * samples as f64 / self.all.samples.max(1) as f64);
+        let shown = all.iter().take(APPLICATIONS).map(|(name, samples)| {
+            let name = if name.is_empty() { "without a name" } else { name };
+            format!(
+                "{} {}",
+                narrowed(&on_one_line(name), super::NAME_WIDTH),
+                share(*samples)
+            )
+        });
+        let mut shown: Vec<String> = shown.collect();
+        let others = &all[shown.len()..];
+        if !others.is_empty() {
+            let samples = others.iter().map(|(_, samples)| samples).sum();
+            shown.push(format!("{} more {}", others.len(), share(samples)));
+        }
+        (!shown.is_empty()).then(|| format!("applications: {}", shown.join(", ")))
     }
 
     /// Returns the statements with the most samples, and a command for each.
@@ -360,10 +424,10 @@ impl Activity {
         ];
         parts.push(Part::Table(columns));
         let sides = [before, self].map(|of| format!("'{}..{}'", shown(of.from), shown(of.to)));
+        let is_compared = |queryid: &i64| given.compared.as_ref().is_some_and(|all| all.contains(queryid));
         let compared = rows
             .iter()
-            .filter(|_| given.can_compare)
-            .filter_map(|((queryid, _), _, [then, now])| (*then > 0.0 && *now > 0.0).then_some((*queryid)?));
+            .filter_map(|((queryid, _), ..)| queryid.filter(is_compared));
         parts.extend(compared.map(|queryid| {
             Part::Command(vec![
                 format!("SELECT * FROM {}rowsource_compare({queryid},", given.prefix),
@@ -372,6 +436,28 @@ impl Activity {
         }));
         parts
     }
+}
+
+/// Returns the statements that are new.
+fn new(all: &[New], shown: &dyn Fn(i64) -> String) -> Vec<Part> {
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let column = |heading, align, cell: &dyn Fn(&New) -> String| {
+        Column::new(heading, align, 0, all.iter().map(cell).collect())
+    };
+    let columns = vec![
+        column("Since", Align::Left, &|new| shown(new.first_seen_at)),
+        column("Calls", Align::Right, &|new| new.figures.calls.to_string()),
+        column("Mean ms", Align::Right, &|new| {
+            format!("{:.3}", new.figures.mean_ms)
+        }),
+        column("queryid", Align::Right, &|new| new.queryid.to_string()),
+        column("Statement", Align::Left, &|new| {
+            narrowed(&on_one_line(&new.text), super::TEXT_WIDTH)
+        }),
+    ];
+    vec![Part::Heading("New since then".to_owned()), Part::Table(columns)]
 }
 
 /// Returns the trees of the sessions that waited for each other.

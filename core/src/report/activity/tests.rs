@@ -71,7 +71,9 @@ Top statements
     for line in [
         "|      11 |        |           |     120 | 66.3 |  33.1 |   0.67 |",
         "|      11 |     12 | SELECT 1  |      60 | 33.1 |   8.3 |   0.33 |",
-        "|      11 |     12 |  2 | Seq Scan on t |      60 | 33.1 |   8.3 |   0.33 |",
+        "|      11 |     12 |  2 | Seq Scan on t                    |      60 | 33.1 |   8.3 |   0.33 |",
+        "|      11 |        |    | outside the nodes                |      60 | 33.1 |  33.1 |   0.33 |",
+        "|      11 |        |    | outside the nodes: transactionid |      60 | 33.1 |   0.0 |   0.33 |",
         "| CPU  | on CPU, or waiting for it |      75 | 41.4 |  41.4 |   0.42 |",
         "| Lock | transactionid             |      60 | 33.1 |   0.0 |   0.33 |",
         "|   7 | client backend            |      60 | 33.1 |  33.1 |   0.33 |",
@@ -134,6 +136,7 @@ fn a_report_of_anything_is_small() {
         activity.add_moment(&moment(i * 100 * MINUTE_US), Some(1));
         activity.add(&Seen {
             pid: i as i32,
+            application: "",
             session: &long,
             statement: Some((i, Some(i))),
             text: Some(&long),

@@ -13,10 +13,13 @@ fn given() -> Given<'static> {
         prefix: "r.",
         findings: Vec::new(),
         blocked: Vec::new(),
+        states: BTreeMap::new(),
         missing: Vec::new(),
         kept: BTreeSet::from([(11, 12), (11, 13)]),
-        can_compare: true,
+        compared: Some(BTreeSet::from([11])),
         figures: BTreeMap::new(),
+        calls_per_second: [None; 2],
+        new: Vec::new(),
         counters: "no counters".to_owned(),
         temporary_files: "none".to_owned(),
     }
@@ -51,6 +54,7 @@ fn query(queryid: i64, planid: i64, text: &'static str) -> Seen<'static> {
     Seen {
         pid: 7,
         session: "client backend alice psql",
+        application: "psql",
         statement: Some((queryid, Some(planid))),
         text: Some(text),
         ..Seen::default()
@@ -75,12 +79,26 @@ fn a_statement_that_took_more_is_a_change_and_has_a_command() {
             mean_ms: 1000.0,
         },
     );
+    given.calls_per_second = [Some(1.0), Some(0.5)];
+    given.new.push(New {
+        queryid: 21,
+        first_seen_at: 90 * SECOND,
+        figures: Figures {
+            calls: 30,
+            mean_ms: 1000.0,
+        },
+        text: "SELECT 2".to_owned(),
+    });
     let lines = lines(&mut now, &mut before, &given);
     let text = lines.join("\n");
     for line in [
         "  nothing was found",
         "Load: 1.50 active sessions on average (1.50 CPU)",
         "the same time before, from 0 s: 0.10",
+        "statements per second: 1.0; before: 0.5",
+        "applications: psql 100 %",
+        "New since then",
+        "| 90 s  |    30 | 1000.000 |      21 | SELECT 2  |",
         "|   1.00 | 66.7 |  66.7 |   0.10 |    60 | 1000.000 | SELECT 1  |",
         "|   0.50 | 33.3 |  33.3 |   0.00 |       |          | SELECT 2  |",
         "|   0.10 | 1.00 |  +0.90 |      11 | SELECT 1  |",
@@ -112,15 +130,20 @@ fn who_blocks_others_is_a_finding() {
     let mut now = minute(60 * SECOND, waits);
     now.name_blocker(9, "client backend bob app", "LOCK TABLE t");
     let mut before = Activity::new(0, 60 * SECOND, i64::MIN, "no older ones");
-    let lines = lines(&mut now, &mut before, &given());
+    let mut given = given();
+    given
+        .states
+        .insert(9, "idle in transaction since 60 s".to_owned());
+    let lines = lines(&mut now, &mut before, &given);
     let at = lines
         .iter()
         .position(|line| line == "What is wrong")
         .expect("a heading");
     assert_eq!(
-        lines[at + 1..at + 3],
+        lines[at + 1..at + 4],
         [
-            "  process 9 (client backend bob app) kept 1 session waiting, for 20.0 s in all, its last statement: LOCK TABLE t",
+            "  process 9 (client backend bob app) kept 1 session waiting, for 20.0 s in all, idle in transaction since 60 s, its last",
+            "  statement: LOCK TABLE t",
             "    SELECT * FROM r.rowsource_blockers('60 s', '120 s')",
         ]
     );
