@@ -95,22 +95,26 @@ fn connection_to(mut options: ConnectionArgs, database: Option<String>) -> Conne
     options
 }
 
-fn run(mut arguments: Arguments) -> Result<(), String> {
-    if let Some(Command::Top(top)) = &mut arguments.command {
-        arguments.connection = connection_to(arguments.connection, top.database.take());
-    }
-    let connection = &arguments.connection;
-    let top = TopArgs {
-        database: None,
-        options: std::mem::take(&mut arguments.top),
-    };
-    if arguments.command.is_some() && top.options != TopOptions::default() {
+/// Returns the command, or `top` if there is none: then the options of the screen may stand alone.
+fn command_of(command: Option<Command>, options: TopOptions) -> Command {
+    if command.is_some() && options != TopOptions::default() {
         let text = "options of the screen stand without a command, or after it";
         Arguments::command()
             .error(ErrorKind::ArgumentConflict, text)
             .exit();
     }
-    match arguments.command.unwrap_or(Command::Top(top)) {
+    command.unwrap_or(Command::Top(TopArgs {
+        database: None,
+        options,
+    }))
+}
+
+fn run(mut arguments: Arguments) -> Result<(), String> {
+    if let Some(Command::Top(top)) = &mut arguments.command {
+        arguments.connection = connection_to(arguments.connection, top.database.take());
+    }
+    let connection = &arguments.connection;
+    match command_of(arguments.command, arguments.top) {
         Command::Top(TopArgs { options, .. }) => show(
             connection,
             Screen::List(options.view.unwrap_or(View::Statements)),

@@ -171,7 +171,15 @@ fn samples() -> Line {
 }
 
 fn snapshots() -> Line {
-    // Somebody wanted it so, or another line says it.
+    let interval = guc::snapshot_interval_us();
+    if interval.is_none() && !server::is_in_recovery() {
+        return Line::bad(
+            "snapshots",
+            "the server takes none: pg_rowsource.snapshot_interval is 0".to_owned(),
+            "ALTER SYSTEM SET pg_rowsource.snapshot_interval = '15 min'; SELECT pg_reload_conf();",
+        );
+    }
+    // Nothing is wrong, or another line says it.
     if let Some(why) = why_no_snapshots() {
         return Line::ok("snapshots", why.to_owned());
     }
@@ -185,15 +193,9 @@ fn snapshots() -> Line {
             ),
         );
     }
-    let Some(interval) = guc::snapshot_interval_us() else {
-        return Line::bad(
-            "snapshots",
-            "the server takes none: pg_rowsource.snapshot_interval is 0".to_owned(),
-            "ALTER SYSTEM SET pg_rowsource.snapshot_interval = '15 min'; SELECT pg_reload_conf();",
-        );
-    };
     let latest = last_snapshot_at().unwrap_or_else(started_at);
-    if server::now().saturating_sub(latest) > MISSING_SNAPSHOTS * interval {
+    let is_late = |interval| server::now().saturating_sub(latest) > MISSING_SNAPSHOTS * interval;
+    if interval.is_some_and(is_late) {
         return Line::bad(
             "snapshots",
             format!("the server has taken none since {}", server::shown_time(latest)),

@@ -27,9 +27,9 @@
 //! consecutive intervals too. The reference is the newest baseline, else the same hour a week ago, else
 //! yesterday ([`Kept`]), else the interval before those four.
 //!
-//! A plan that runs at most once in the time of four intervals, and that [`Kept`] has nothing of, cannot be slow
-//! in three of them. Its executions of the newest interval are judged as few ones after a change are, against
-//! all before.
+//! A plan that runs at most once in the time of four intervals, and that [`Kept`] has nothing of, cannot be
+//! slow in three of them. Its executions of the newest interval are judged as few ones after a change are,
+//! against all before.
 //!
 //! Of 20,000 unchanged plans of the simulation, split at a random moment, 20 are called regressions (seeds
 //! that no threshold was chosen with), and 88 without the control: one in a thousand. That excludes none by

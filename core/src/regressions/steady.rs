@@ -117,8 +117,9 @@ impl Marked {
         plan.first_seen_at <= self.first_seen_at
     }
 
-    /// Returns all executions before the newest interval, if that has one of a plan that comes seldom: once in
-    /// the time of all intervals, or less. It cannot be slow in several of them, and the history has too few.
+    /// Returns all executions before the newest interval, if that has one of a plan that comes seldom: once
+    /// in the time of all intervals, or less. It cannot be slow in several of them, and the history has too
+    /// few.
     fn earlier(&self, moments: &[i64; MARKS]) -> Option<Against> {
         let [newest, all] = [self.between(NEWEST).executions, self.sums[MARKS - 1].executions];
         let known_us = moments[MARKS - 1].saturating_sub(self.first_seen_at);
@@ -329,37 +330,40 @@ impl Steady {
             });
         }
         let findings = judge(&candidates, check)?;
-        for (plan, (candidate, finding)) in judged.into_iter().zip(candidates.iter().zip(findings)) {
-            let done = |at| {
-                let marked = self.plans.get(&plan.key);
-                marked.map_or_else(Done::default, |marked| marked.done(at))
-            };
-            let all_done = done(MARKS - 1);
-            let found = match (finding, plan.active) {
-                (Found::Slower(_), _) | (Found::Small(_) | Found::Cheap, Some(_)) => finding,
-                (_, None) => continue,
-                (_, Some(active)) => found_again(candidate, &active, &all_done),
-            };
-            let first = candidate
-                .first_slow()
-                .and_then(|i| intervals[i])
-                .unwrap_or(plan.between);
-            self.looks.push(Look {
-                from: plan.key,
-                to: plan.key.planid,
-                since: plan.active.map_or(self.moments[first[0]], |active| active.since),
-                before: candidate.before,
-                all: all_done,
-                began: plan.active.map_or_else(|| done(first[0]), |active| active.began),
-                period_us: 0,
-                reference: plan.against.reference,
-                interval: plan.against.interval,
-                machine: candidate.newest_control(),
-                control: candidate.newest_control(),
-                found,
-            });
+        for (plan, (candidate, finding)) in judged.iter().zip(candidates.iter().zip(findings)) {
+            if let Some(look) = self.look(plan, candidate, finding) {
+                self.looks.push(look);
+            }
         }
         Ok(())
+    }
+
+    /// Returns what is looked at of a plan that was judged: nothing if it is no regression, and was none.
+    fn look(&self, plan: &Judged, candidate: &Candidate, finding: Found) -> Option<Look> {
+        let marked = self.plans.get(&plan.key)?;
+        let all = marked.done(MARKS - 1);
+        let found = match (finding, plan.active) {
+            (Found::Slower(_), _) | (Found::Small(_) | Found::Cheap, Some(_)) => finding,
+            (_, active) => found_again(candidate, &active?, &all),
+        };
+        let first = candidate.first_slow().and_then(|i| self.intervals()[i]);
+        let [first, _] = first.unwrap_or(plan.between);
+        Some(Look {
+            from: plan.key,
+            to: plan.key.planid,
+            since: plan.active.map_or(self.moments[first], |active| active.since),
+            before: candidate.before,
+            all,
+            began: plan
+                .active
+                .map_or_else(|| marked.done(first), |active| active.began),
+            period_us: 0,
+            reference: plan.against.reference,
+            interval: plan.against.interval,
+            machine: candidate.newest_control(),
+            control: candidate.newest_control(),
+            found,
+        })
     }
 }
 
