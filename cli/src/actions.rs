@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::app::{App, Effect, Mode, NO_ROW};
+use crate::app::{App, Effect, MAX_TYPED, Mode, NO_ROW};
 use crate::keys::{self, Action};
 use crate::model::Plan;
 use crate::queries::{PlanKey, Want};
@@ -452,6 +452,18 @@ impl App {
         let count = copied.chars().count();
         self.status = format!("copied {what}: {count} characters{changed}, if the terminal allows it");
         vec![Effect::Copy(copied)]
+    }
+
+    /// Takes over a text that the terminal says was pasted. It is no keys: none of its letters is a command.
+    pub fn paste(&mut self, text: &str) {
+        let text = crate::format::one_line(text);
+        let is_typed = matches!(self.mode, Mode::Filter | Mode::Command(_));
+        if !is_typed {
+            self.status = "a text was pasted: after / it filters the rows".to_owned();
+        }
+        for letter in text.chars().filter(|_| is_typed).take(MAX_TYPED) {
+            drop(self.key(KeyEvent::from(KeyCode::Char(letter))));
+        }
     }
 
     /// Does what a key means while the help is shown: it moves a help that has no room, and closes another.

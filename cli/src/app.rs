@@ -110,7 +110,7 @@ const INTERVALS: [u64; 7] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 pub const NO_ROW: &str = "there is no row here";
 const OWN_PACE: &str = "a replay has the pace of its recording";
 /// How long a text may be that is typed.
-const MAX_TYPED: usize = 200;
+pub const MAX_TYPED: usize = 200;
 /// How many columns a wide text moves.
 const SHIFT: usize = 20;
 
@@ -432,18 +432,6 @@ impl App {
             _ => {}
         }
         Vec::new()
-    }
-
-    /// Takes over a text that the terminal says was pasted. It is no keys: none of its letters is a command.
-    pub fn paste(&mut self, text: &str) {
-        let text = crate::format::one_line(text);
-        let is_typed = matches!(self.mode, Mode::Filter | Mode::Command(_));
-        if !is_typed {
-            self.status = "a text was pasted: after / it filters the rows".to_owned();
-        }
-        for letter in text.chars().filter(|_| is_typed).take(MAX_TYPED) {
-            drop(self.key(KeyEvent::from(KeyCode::Char(letter))));
-        }
     }
 
     fn open_view(&mut self, view: View) -> Vec<Effect> {

@@ -433,13 +433,11 @@ const STORED_TIER: usize = 1;
 fn since(stored: Option<i64>) -> i64 {
     // The slot of that moment has been stored with it.
     let slot = SLOT_US[STORED_TIER];
-    stored.map_or(i64::MIN, |at| {
-        at.div_euclid(slot).saturating_add(1).saturating_mul(slot)
-    })
+    let next = |at: i64| at.div_euclid(slot).saturating_add(1).saturating_mul(slot);
+    stored.map_or(i64::MIN, next)
 }
 
-/// How many samples a snapshot stores at most, about. The next one goes on there. Who cannot keep up finds
-/// fewer in the ring, which thins with age.
+/// About the most samples that a snapshot stores. The next one goes on there.
 const MOST_STORED: usize = 100_000;
 
 /// Returns the first and the last moment that the next snapshot is to store, and how many moments there are
